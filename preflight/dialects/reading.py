@@ -1,0 +1,227 @@
+"""What a dialect hands on: settings with origins, search axes, links to other files, facts and problems.
+
+A dialect is a module of `preflight.dialects` with three names:
+
+    NAME: str                                                  "wandb", "hydra", "slurm", "optuna", "program", ...
+    def recognises(source: Source, project: Project) -> bool   cheap and sure: a false alarm annoys, doubt means False
+    def read(source: Source, call: Call | None, project: Project) -> Reading
+                                                               `call` says who starts this file and with what
+
+Dialects do not import each other: a link is followed by `preflight.study`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from preflight.values import Axis, Const, Expr, Origin, Span, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of an argv: literal text (`prefix`), then a value, if any.
+
+    `--bs=16` is Word("--bs=", Const("16")), `--bs 16` the two words Word("--bs") and Word("", Const("16")); values that
+    the shell passes are strings. `expands` names a macro still to be filled by who knows it ("args").
+    """
+
+    prefix: str
+    value: Expr | None = None
+    origin: Origin | None = None
+    hydra_prefix: str = ""
+    """`+`, `++` or `~` before a Hydra override."""
+
+
+def word(text: str, origin: Origin | None = None) -> Word:
+    """A literal word, split at the first `=` so that the value has a place of its own."""
+    head, equals, tail = text.partition("=")
+    if not equals:
+        return Word("", Const(text, origin), origin) if not text.startswith("-") else Word(text, None, origin)
+    at = None
+    if origin is not None:
+        start = origin.span.start + len(head) + 1
+        at = Origin(origin.path, Span(start, origin.span.end), None, origin.via, origin.editable)
+    return Word(head + equals, Const(tail, at), origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a link starts its target: processes and machines. None: not said here (an outer launch or a default says it)."""
+
+    launcher: str = "python"
+    """python, torchrun, accelerate, deepspeed, srun, wandb-agent, optuna"""
+    nodes: Expr | None = None
+    ranks_per_node: Expr | None = None
+    total_ranks: Expr | None = None
+    trials_per_gpu: Expr | None = None
+    environment: Mapping[str, Expr] = field(default_factory=dict)
+    multirun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """This file starts (or configures) another: `target` relative to the project's root, with `/`.
+
+    `settings` are values the target reads by name without argv (a sweep's parameters through wandb.config).
+    `group` numbers the launches of one script: equal numbers run at the same time, different ones one after the other.
+    """
+
+    kind: str
+    """program, module (target is dotted), sweep, config, script"""
+    target: str
+    words: tuple[Word, ...] = ()
+    settings: Mapping[str, Expr] = field(default_factory=dict)
+    launch: Launch = Launch()
+    origin: Origin | None = None
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a file is started with: a link, seen from its target."""
+
+    caller: str
+    words: tuple[Word, ...] = ()
+    settings: Mapping[str, Expr] = field(default_factory=dict)
+    launch: Launch = Launch()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Something a program can be given: `name` is what expressions refer to it by (argparse dest, config key)."""
+
+    name: str
+    default: Expr
+    flags: tuple[str, ...] = ()
+    kind: str = "argparse"
+    """argparse, click, wandb, hydra, dataclass"""
+    type: str | None = None
+    """int, float, str, bool, flag (present: True), no-flag (present: False), list"""
+    choices: tuple[Value, ...] = ()
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A Job field takes the value of an expression over parameters, axes and settings.
+
+    Among bindings of one field the highest `rank` wins, then the last: 0 an alias by name, 1 a library's default,
+    2 read from the program's text, 3 a literal in a call that nothing can override.
+    """
+
+    field: str
+    expr: Expr
+    rank: int = 2
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key of a config layer (dotted), with its value; `rank` orders layers, higher wins."""
+
+    key: str
+    expr: Expr
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something the program does that rules speak of; see FACTS."""
+
+    name: str
+    value: Value
+    origin: Origin | None = None
+
+
+FACTS: Mapping[str, str] = {
+    "framework": "transformers-trainer, trl, lightning, ultralytics, accelerate, hand-written",
+    "handles_oom": "bool: an OutOfMemoryError is caught and the trial pruned or the run shrunk",
+    "search": "optuna, wandb, hydra: what drives the search",
+    "contrastive_loss": "bool: the loss compares samples of one micro-batch (CLIP, InfoNCE, SupCon)",
+    "eval_unbatched": "bool: a forward or generate call takes the whole evaluation set at once",
+    "eval_samples": "int: how many samples that call takes",
+    "token_mean_loss": "bool: a hand-written loop averages the loss over tokens per micro-batch",
+    "scheduler_per_micro_batch": "bool: a learning-rate scheduler is stepped once per micro-batch",
+    "batch_norm": "bool: the model normalises over the batch",
+    "nominal_batch": "int: the framework accumulates to this batch by itself (Ultralytics nbs)",
+    "accumulation_supported": "bool: the program reads train.grad_accum",
+    "reads_config": "bool: settings reach the program (argv or a config object)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something malformed in a file; `rule` names the rule that reports it (invalid-config when none is closer).
+
+    `fix` is the text that would repair the span, where there is exactly one.
+    """
+
+    rule: str
+    message: str
+    origin: Origin
+    severity: str = "error"
+    """error, warning, info"""
+    fix: str | None = None
+    safe: bool = False
+    related: tuple[tuple[Origin, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One box of a conditional space: what is fixed in it, and axes, settings and bindings of its own."""
+
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    axes: tuple[Axis, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What SLURM was asked for, as written (None: not given). `origins` by the names below."""
+
+    nodes: Value = None
+    tasks: Value = None
+    tasks_per_node: Value = None
+    cpus_per_task: Value = None
+    memory: Value = None
+    """--mem, bytes per node (0: the whole node)"""
+    memory_per_cpu: Value = None
+    memory_per_gpu: Value = None
+    gpus_per_node: Value = None
+    gpus: Value = None
+    gpus_per_task: Value = None
+    gpu_type: Value = None
+    partition: Value = None
+    constraint: Value = None
+    exclusive: bool = False
+    time_minutes: Value = None
+    array: Value = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    insert_at: Origin | None = None
+    """An empty span where a new `#SBATCH` line may go (after the last directive)."""
+    directives: tuple[tuple[str, str | None, Origin], ...] = ()
+    """Every directive in order: long option name, its text, its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that one file says, unmerged."""
+
+    path: str
+    dialect: str
+    parameters: tuple[Parameter, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    """Boxes of a conditional space; none: one box of `axes`."""
+    links: tuple[Link, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    request: Request | None = None
+    problems: tuple[Problem, ...] = ()
+    reads: tuple[str, ...] = ()
+    """Other files that went into this reading (a composed config's parts, imported modules)."""
+    trains: bool = True
+    """False: recognised, but nothing in it trains a model; no study of its own."""

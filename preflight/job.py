@@ -1,0 +1,212 @@
+"""Job: one fully specified training run. The names are a contract: files, `--set`, JSON output and rules all use them.
+
+Bytes are integers. None is "unknown" (JSON null); a field that is absent has the default below, or the default of the
+framework and version in use (`preflight.libraries`). Fields whose comment says "no default" are unknown until stated.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[int, Field(ge=0)]
+Json = Any  # architecture configurations and keyword arguments: JSON whose keys belong to other projects
+
+
+class Part(BaseModel):
+    """A group of Job fields; an unknown key is an error that names the key."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+class Model(Part):
+    """What is trained. No defaults: at least one of these must be known for a device estimate."""
+
+    name: str | None = None
+    architecture: str | None = None
+    config: dict[str, Json] | None = None
+    path: str | None = None
+    target: str | None = None
+    kwargs: dict[str, Json] | None = None
+    law: str | None = None
+    parameters: Count | None = None
+
+
+class Quantization(Part):
+    type: Literal["nf4", "fp4", "int8", "none"] | None = "none"
+    double_quant: bool | None = False
+    compute_dtype: Literal["fp32", "bf16", "fp16"] | None = "fp32"
+    upcast_rest: bool | None = True
+
+
+class Peft(Part):
+    method: str | None = None
+    r: Count | None = 8
+    targets: list[str] | str | None = None
+    dropout: float | None = 0.0
+    dtype: Literal["fp32", "bf16", "fp16"] | None = "fp32"
+    options: dict[str, Json] = {}
+
+
+class Copies(Part):
+    """Whole further copies of the model's weights on the GPU."""
+
+    reference: Amount | None = 0
+    ema: Amount | None = 0
+
+
+class Allocator(Part):
+    """PYTORCH_CUDA_ALLOC_CONF."""
+
+    expandable_segments: bool | None = False
+    max_split_size_mb: Count | None = None
+    garbage_collection_threshold: float | None = None
+    per_process_fraction: float | None = None
+
+
+class Train(Part):
+    batch_size: Count | None = None  # per device, micro; no default
+    grad_accum: Count | None = 1
+    seq_len: Count | None = None  # no default
+    target_len: Count | None = None  # seq2seq; no default
+    text_len: Count | None = None  # beside images; no default
+    image_size: Count | None = None  # the model's own when absent
+    sequences: Literal["exact", "bound", "packed", "dynamic"] | None = "bound"
+    precision: Literal["fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16"] | None = "fp32"
+    weights_dtype: Literal["fp32", "bf16", "fp16"] | None = None  # what precision implies
+    tf32: bool | None = False
+    quantization: Quantization = Quantization()
+    optimizer: str | None = "adamw"
+    optimizer_impl: Literal["foreach", "fused", "for-loop"] | None = "foreach"
+    gradient_checkpointing: bool | None = False
+    attention: Literal["eager", "sdpa", "flash", "efficient", "math"] | None = "sdpa"
+    compile: bool | None = False
+    peft: Peft = Peft()
+    frozen: list[str] = []
+    vocab_size: Count | None = None  # the model's own when absent
+    copies: Copies = Copies()
+    outputs_kept: Literal["no", "step", "loop"] | None = "no"
+    empty_cache_every: Count | None = None
+    channels_last: bool | None = False
+    cudnn_benchmark: bool | None = False
+    allocator: Allocator = Allocator()
+
+
+class Validation(Part):
+    """All absent: no validation on the device is known of."""
+
+    batch_size: Count | None = None
+    seq_len: Count | None = None
+    samples: Count | None = None
+    accumulates_logits: bool | None = False
+    eval_accumulation: Count | None = None
+    generates: bool | None = False
+    max_new_tokens: Count | None = None
+    beams: Count | None = 1
+
+
+class Data(Part):
+    workers: Amount | None = 0
+    prefetch: Count | None = 2
+    persistent_workers: bool | None = False
+    pin_memory: bool | None = False
+    start_method: Literal["fork", "spawn", "forkserver"] | None = "fork"
+    shuffle: bool | None = False
+    samples: Count | None = None  # no default
+    sample_bytes: Count | None = None  # one decoded sample; no default
+    in_memory_bytes: Amount | None = 0
+    in_memory_kind: Literal["arrays", "strings", "objects", "mapped"] | None = "arrays"
+    validation_workers: Amount | None = None  # absent: no validation loader is known of
+    validation_overlaps: bool | None = False
+    imports: list[str] = ["torch"]
+
+
+class Parallel(Part):
+    strategy: Literal["none", "ddp", "fsdp", "zero1", "zero2", "zero3"] | None = "none"
+    nodes: Count | None = 1
+    gpus_per_node: Count | None = 1
+    ranks_per_node: Count | None = 1
+    trials_per_gpu: Count | None = 1
+    tensor: Count | None = 1
+    pipeline: Count | None = 1
+    offload: Literal["none", "gradients", "optimizer", "parameters"] | None = "none"
+
+
+class MachinePart(Part):
+    """The machine as the job sees it. No defaults."""
+
+    gpu: str | None = None
+    gpu_memory: Count | None = None
+    context: Amount | None = None
+    node_memory: Count | None = None
+    swap: Amount | None = None
+    shm: Amount | None = None
+    cpus: Count | None = None
+    memory_limit: Count | None = None
+
+
+class Job(Part):
+    model: Model = Model()
+    task: (
+        Literal[
+            "causal-lm",
+            "masked-lm",
+            "sequence-classification",
+            "token-classification",
+            "seq2seq-lm",
+            "image-classification",
+            "contrastive",
+            "speech-seq2seq",
+            "diffusion",
+            "other",
+        ]
+        | None
+    ) = None
+    train: Train = Train()
+    validation: Validation = Validation()
+    data: Data = Data()
+    parallel: Parallel = Parallel()
+    machine: MachinePart = MachinePart()
+    software: dict[str, str] = {}
+
+    def get(self, field: str) -> object:
+        """The value of a dotted field, "train.batch_size". Raises KeyError for a name that is none."""
+        value: object = self
+        for part in field.split("."):
+            if isinstance(value, dict):
+                value = value.get(part)
+            elif isinstance(value, BaseModel) and part in type(value).model_fields:
+                value = getattr(value, part)
+            else:
+                raise KeyError(field)
+        return value
+
+
+def fields() -> tuple[str, ...]:
+    """Every dotted Job field that holds a value, in the order of the schema."""
+    return tuple(_fields(Job, ""))
+
+
+def _fields(part: type[BaseModel], prefix: str) -> list[str]:
+    found: list[str] = []
+    for name, info in part.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += _fields(kind, f"{prefix}{name}.")
+        else:
+            found.append(prefix + name)
+    return found
+
+
+def build(values: dict[str, object]) -> Job:
+    """A Job from dotted fields. Raises pydantic.ValidationError (its `loc` names the field)."""
+    tree: dict[str, Any] = {}
+    for field, value in values.items():
+        *path, last = field.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return Job.model_validate(tree)

@@ -1,0 +1,69 @@
+"""GPUs and nodes as the estimates see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU: `capacity` is what CUDA reports and a process can really get (bytes, conservative), not the nameplate.
+
+    `context` is the CUDA context with libraries outside PyTorch's allocator, one process: (low, expected, high) bytes.
+    `nccl` is what a rank of several adds to it. `compute_capability` is (major, minor).
+    """
+
+    name: str
+    capacity: int
+    context: tuple[int, int, int]
+    nccl: tuple[int, int, int]
+    compute_capability: tuple[int, int]
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node type of a cluster or a workstation. Bytes; None: unknown."""
+
+    name: str
+    memory: int | None = None
+    cpus: int | None = None
+    gpus: int = 0
+    gpu: str | None = None
+    gpu_type: str | None = None
+    """The GRES type that SLURM knows it by."""
+    swap: int | None = None
+    shm: int | None = None
+    count: int = 1
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A SLURM partition: bytes and minutes, None where the cluster sets none."""
+
+    name: str
+    nodes: tuple[str, ...]
+    """Names of node types."""
+    default: bool = False
+    max_minutes: int | None = None
+    default_memory_per_cpu: int | None = None
+    default_memory_per_node: int | None = None
+    default_memory_per_gpu: int | None = None
+    max_memory_per_cpu: int | None = None
+    max_memory_per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where a job may run: one workstation is a cluster of one node type and no partitions."""
+
+    name: str
+    nodes: tuple[Node, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    enforce_part_limits: str = "NO"
+    slurm_version: tuple[int, int] | None = None
+    path: str | None = None
+    """The file it was read from."""
+    defaults: dict[str, int] = field(default_factory=dict)

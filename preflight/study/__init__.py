@@ -1,0 +1,1 @@
+"""Studies: what the files of one launch mean together."""
