@@ -106,7 +106,7 @@ def _power(base: float, exponent: float) -> object:
 
 
 def _to_int(x: object, *rest: int) -> int:
-    return int(x, *rest) if isinstance(x, str) else int(x)  # type: ignore[call-overload,no-any-return]
+    return int(x, *rest) if isinstance(x, str) else int(x)  # type: ignore[call-overload]
 
 
 OPERATIONS: dict[str, Callable[..., object]] = {
