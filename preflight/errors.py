@@ -1,0 +1,24 @@
+"""What can go wrong on our side of the counter: usage and settings. What is wrong in checked files is a finding."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PreflightError(Exception):
+    """The command cannot be carried out as asked; the message is one line for the user, exit status 2."""
+
+
+class UsageError(PreflightError):
+    """An argument names something that is not there, or two arguments contradict each other."""
+
+
+class SettingsError(PreflightError):
+    """`[tool.preflight]` or preflight.toml is malformed; the message starts with the file."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """` (did you mean "x"?)` where a known name is close to `name`, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f' (did you mean "{close[0]}"?)' if close else ""
