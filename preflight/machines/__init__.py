@@ -1,0 +1,1 @@
+"""Machines: GPUs, nodes, partitions and clusters."""

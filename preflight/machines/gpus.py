@@ -1,0 +1,156 @@
+"""GPUs by name: what CUDA reports as their memory and what one process loses of it, from `gpus.json`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TypedDict
+
+from preflight.machines.model import Gpu
+
+GIB = 2**30
+
+
+class _Family(TypedDict):
+    context: list[float]
+    nccl: list[float]
+    note: str
+
+
+class _Row(TypedDict, total=False):
+    name: str
+    capacity_gib: float
+    family: str
+    compute_capability: list[int]
+    aliases: list[str]
+    source: str
+    partial: bool
+
+
+class _Data(TypedDict):
+    windows: str
+    families: dict[str, _Family]
+    gpus: list[_Row]
+
+
+_NOISE = frozenset(
+    re.findall(
+        r"\w+",
+        "nvidia geforce tesla quadro amd instinct rtx gtx gpu generation blackwell server workstation edition mig "
+        "sxm sxm2 sxm3 sxm4 sxm5 pcie hbm2 hbm2e hbm3 hbm3e",
+    )
+)
+"""Words of a marketing name that say nothing about which card it is."""
+
+_PREFIX = re.compile(r"^(?:nvidia|geforce|tesla|quadro|amd|instinct|gpu|rtx|gtx)+(?=[a-z]*\d)")
+
+
+@lru_cache(maxsize=1)
+def _data() -> _Data:
+    text = (Path(__file__).parent / "gpus.json").read_text(encoding="utf-8")
+    data: _Data = json.loads(text)
+    return data
+
+
+def _bytes(gib: list[float]) -> tuple[int, int, int]:
+    low, expected, high = (round(x * GIB) for x in gib)
+    return low, expected, high
+
+
+@lru_cache(maxsize=1)
+def gpus() -> tuple[Gpu, ...]:
+    """Every known GPU, by capacity."""
+    data = _data()
+    found = []
+    for row in data["gpus"]:
+        family = data["families"][row["family"]]
+        major, minor = row["compute_capability"]
+        found.append(
+            Gpu(
+                name=row["name"],
+                capacity=round(row["capacity_gib"] * GIB),
+                context=_bytes(family["context"]),
+                nccl=_bytes(family["nccl"]),
+                compute_capability=(major, minor),
+                aliases=tuple(row["aliases"]),
+                source=f"{row['source']}; {family['note']}",
+            )
+        )
+    return tuple(sorted(found, key=lambda gpu: gpu.capacity))
+
+
+def windows_note() -> str:
+    """What a verdict means where the driver spills to host memory (Windows, WSL2)."""
+    return _data()["windows"]
+
+
+def normalise(name: str) -> str:
+    """A GPU's name without case, spaces, dashes and maker's words: "NVIDIA A100-SXM4-80GB" -> "a10080g"."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _NOISE]
+    text = _PREFIX.sub("", "".join(words))
+    return re.sub(r"(\d)gi?b?$", r"\1g", text)
+
+
+@lru_cache(maxsize=1)
+def _index() -> dict[str, tuple[Gpu, ...]]:
+    index: dict[str, tuple[Gpu, ...]] = {}
+    for gpu in gpus():  # by capacity: the first of several is the smallest
+        for key in {normalise(name) for name in (gpu.name, *gpu.aliases)}:
+            index[key] = (*index.get(key, ()), gpu)
+    return index
+
+
+def candidates(name: str) -> tuple[Gpu, ...]:
+    """Every GPU that a name can mean, the smallest first ("a100": 40 and 80 GB)."""
+    return _index().get(normalise(name), ())
+
+
+def find_gpu(name: str) -> Gpu | None:
+    """The GPU of that name, the smallest where several have it (`ambiguity` says so); None: unknown."""
+    found = candidates(name)
+    return found[0] if found else None
+
+
+def ambiguity(name: str) -> str | None:
+    """What was assumed where a name has several meanings, in words for the user; None where it has one."""
+    found = candidates(name)
+    if len(found) < 2:
+        return None
+    return f"{name} can be {' or '.join(gpu.name for gpu in found)}; {found[0].name} is assumed, the smaller"
+
+
+def nearest(name: str, count: int = 3) -> tuple[str, ...]:
+    """Names of known GPUs that look like `name`, for an error message."""
+    from difflib import get_close_matches
+
+    keys = get_close_matches(normalise(name), list(_index()), n=count, cutoff=0.5)
+    return tuple(dict.fromkeys(_index()[key][0].name for key in keys))
+
+
+def smallest_that_fits(needed: int | Callable[[Gpu], int]) -> Gpu | None:
+    """The GPU with the least memory that holds `needed`: process bytes, or a function of the GPU that gives them.
+
+    A function lets each candidate count its own context. Slices and half cards are left out; None: no single GPU does.
+    """
+    partial = {row["name"] for row in _data()["gpus"] if row.get("partial")}
+    for gpu in gpus():
+        if gpu.name not in partial and (needed(gpu) if callable(needed) else needed) <= gpu.capacity:
+            return gpu
+    return None
+
+
+def plain(gpu: Gpu) -> dict[str, object]:
+    """A GPU as plain data, for `preflight machine show`."""
+    low, expected, high = gpu.context
+    return {
+        "name": gpu.name,
+        "capacity": gpu.capacity,
+        "context": {"low": low, "expected": expected, "high": high},
+        "nccl": dict(zip(("low", "expected", "high"), gpu.nccl, strict=True)),
+        "compute_capability": ".".join(map(str, gpu.compute_capability)),
+        "aliases": list(gpu.aliases),
+        "source": gpu.source,
+    }

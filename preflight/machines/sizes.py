@@ -1,0 +1,34 @@
+"""Sizes of memory as people write them in a cluster file, and as SLURM writes them."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*$", re.IGNORECASE)
+
+
+def parse_size(text: str | int | float) -> int | None:
+    """Bytes of "513GB", "1.5 TiB" or "256000"; None where it is no size.
+
+    Like SLURM: units are powers of 1024 with and without the i, and a bare number is MiB (`RealMemory=256000`).
+    """
+    if isinstance(text, bool):
+        return None
+    if isinstance(text, (int, float)):
+        return round(text * 2**20) if text >= 0 else None
+    found = _SIZE.match(text)
+    return None if found is None else round(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def format_size(size: int) -> str:
+    """The shortest exact spelling that `parse_size` reads back: "513GB", "256000MB"."""
+    for unit, scale in (("TB", 2**40), ("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return f"{-(-size // 2**10)}KB"
+
+
+def format_gib(size: int) -> str:
+    """Bytes for a person: "72.5 GiB", below one GiB in MiB."""
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
