@@ -122,6 +122,7 @@ OPERATIONS: dict[str, Callable[..., object]] = {
     "lower": str.lower, "upper": str.upper, "strip": str.strip, "startswith": str.startswith,
     "endswith": str.endswith, "split": lambda s, *a: tuple(s.split(*a)), "replace": str.replace,
     "concat": lambda *xs: "".join(str(x) for x in xs), "tuple": lambda *xs: tuple(xs),
+    "dict": lambda *xs: dict(zip(xs[::2], xs[1::2], strict=True)),
 }  # fmt: skip
 
 
