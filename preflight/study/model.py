@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from preflight.dialects.reading import Fact, Launch, Problem, Request
 from preflight.values import Axis, Expr, Origin, Value
@@ -22,6 +23,8 @@ class Bound:
     losers: tuple[Origin, ...] = ()
     default: bool = False
     source: str = ""
+    setting: str = ""
+    """The key or parameter that fed it, where an alias by name did: spellings depend on it (`fp16: true`)."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +88,18 @@ class Study:
     @property
     def is_search(self) -> bool:
         return any(box.axes for box in self.boxes) or len(self.boxes) > 1
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A given path that makes no study of its own, and why (`reason` in words for the user).
+
+    unrecognised: no dialect knows it. unreadable: missing, a directory, binary, too large. malformed: it cannot be
+    parsed (`problems` has the place). no-training: recognised, and nothing in it trains a model. crashed: a reader of
+    ours failed on it.
+    """
+
+    path: str
+    kind: Literal["unrecognised", "unreadable", "malformed", "no-training", "crashed"]
+    reason: str
+    problems: tuple[Problem, ...] = ()

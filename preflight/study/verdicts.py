@@ -46,6 +46,19 @@ class SafeBox:
 
 
 @dataclass(frozen=True)
+class ModelVerdict:
+    """The part of a box with one value of its model axis: counts, and the largest sub-space of it that fits.
+
+    `safe` is None where nothing of it fits; where all of it fits, `safe.dropped` is empty.
+    """
+
+    axis: str
+    value: Value
+    counts: Counts
+    safe: SafeBox | None = None
+
+
+@dataclass(frozen=True)
 class BoxVerdict:
     """One box, judged. `worst` is the combination with the largest expected device bytes (host bytes without a device).
 
@@ -58,6 +71,8 @@ class BoxVerdict:
     safe: SafeBox | None = None
     unsafe_values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """Axis values that fit in no combination of the box."""
+    by_model: tuple[ModelVerdict, ...] = ()
+    """One for each value of the axis that chooses the model; none where no axis does."""
 
 
 @dataclass(frozen=True)
