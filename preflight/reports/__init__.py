@@ -1,0 +1,30 @@
+"""Output formats: a module each, imported when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from preflight.reports.model import Outcome
+from preflight.reports.style import Look
+
+FORMATS = {
+    "full": "preflight.reports.full",
+    "concise": "preflight.reports.concise",
+    "json": "preflight.reports.json_format",
+    "sarif": "preflight.reports.sarif",
+    "github": "preflight.reports.github",
+}
+PEOPLE = ("full", "concise", "github")
+"""Formats that end with a summary for people."""
+
+
+def render(name: str, outcome: Outcome, look: Look) -> str:
+    """The outcome in a format of FORMATS."""
+    text: str = import_module(FORMATS[name]).render(outcome, look)
+    return text
+
+
+def automatic(environment: Mapping[str, str]) -> str:
+    """The format for where we run: annotations within GitHub Actions, full text elsewhere."""
+    return "github" if environment.get("GITHUB_ACTIONS") == "true" else "full"

@@ -1,0 +1,48 @@
+"""The parts of an estimate as a bar against the capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight.findings import Part
+from preflight.reports.style import Look, gib
+
+_BLOCKS = "█▓▒░▞"
+_LETTERS = "#=+:o"
+_STYLES = ("blue", "magenta", "cyan", "green", "yellow")
+_OTHER = Part("other", 0)
+
+
+def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int = 56) -> list[str]:
+    """Two lines: the bar with a mark where the capacity ends, and its legend; the five largest parts have own fills.
+
+    One column is the same number of bytes everywhere, so bars of one report compare only within themselves.
+    """
+    shown = _grouped(parts)
+    total = sum(part.bytes for part in shown)
+    if total <= 0:
+        return []
+    fills = _BLOCKS if look.unicode else _LETTERS
+    scale = max(total, capacity or 0)
+    cells: list[str] = []
+    legend = []
+    done = 0
+    for index, part in enumerate(shown):
+        fill = fills[index] if part.name != _OTHER.name else ("·" if look.unicode else ".")
+        style = _STYLES[index % len(_STYLES)]
+        until = round((done + part.bytes) * width / scale)
+        cells += [look.paint(fill, style)] * (until - len(cells))
+        done += part.bytes
+        legend.append(f"{look.paint(fill, style)} {part.name.replace('_', '-')} {gib(part.bytes)}")
+    if capacity is not None:
+        cells += [" "] * (width - len(cells))
+        at = min(round(capacity * width / scale), width)
+        cells.insert(at, look.paint("│" if look.unicode else "|", "bold red" if total > capacity else "bold green"))
+    return ["".join(cells).rstrip(), "  ".join(legend)]
+
+
+def _grouped(parts: Sequence[Part]) -> list[Part]:
+    """The largest parts in their own order, the rest as one."""
+    kept = sorted((part for part in parts if part.bytes > 0), key=lambda part: -part.bytes)[: len(_BLOCKS)]
+    rest = sum(part.bytes for part in parts if part.bytes > 0 and part not in kept)
+    return [part for part in parts if part in kept] + ([Part(_OTHER.name, rest)] if rest else [])

@@ -1,0 +1,24 @@
+"""One line per finding, for editors and grep: `path:line:column: severity[rule] message`."""
+
+from __future__ import annotations
+
+from preflight.findings import Finding
+from preflight.reports.model import Outcome, Report
+from preflight.reports.places import place
+from preflight.reports.style import COLOURS, Look, clean
+from preflight.reports.summary import summary
+
+
+def render(outcome: Outcome, look: Look) -> str:
+    """The findings, then the summary."""
+    lines = [_line(outcome, report, finding, look) for report, finding in outcome.findings()]
+    return "\n".join([*lines, *summary(outcome, look)]) + "\n"
+
+
+def _line(outcome: Outcome, report: Report, finding: Finding, look: Look) -> str:
+    head = look.paint(f"{finding.severity.value}[{finding.rule}]", COLOURS[finding.severity])
+    where = ""
+    if finding.origin is not None:
+        at = place(report, finding.origin)
+        where = clean(outcome.shown(report, finding.origin.path)) + (f":{at.line}:{at.column}" if at else "") + ": "
+    return f"{where}{head} {clean(finding.message)}{' [*]' if finding.fix is not None else ''}"

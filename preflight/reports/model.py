@@ -1,0 +1,99 @@
+"""What a command found out, ready to be printed. Formats read this and know nothing of dialects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from preflight.findings import Finding, Severity
+from preflight.machines.model import Cluster, Gpu, Node
+from preflight.project import Project
+from preflight.study.model import Study
+from preflight.study.verdicts import SpaceVerdict
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A study and its verdict. `smallest`: the GPU with the least memory that the worst job fits, if none was named."""
+
+    study: Study
+    space: SpaceVerdict
+    gpu: Gpu | None = None
+    cluster: Cluster | None = None
+    node: Node | None = None
+    smallest: Gpu | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """One project's findings, sorted by place, and studies. Paths are relative to the project's root.
+
+    `files` were recognised and read, `unrecognised` were not; `suppressed` counts findings that ignores or the baseline
+    took out; `fixed` counts fixes that were written; `notes` are said once, at the end.
+    """
+
+    project: Project
+    findings: tuple[Finding, ...] = ()
+    studies: tuple[StudyResult, ...] = ()
+    files: tuple[str, ...] = ()
+    unrecognised: tuple[str, ...] = ()
+    suppressed: int = 0
+    fixed: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All projects of one command. `root` is what machine formats name paths from, `base` what people see (the cwd)."""
+
+    reports: tuple[Report, ...]
+    root: Path
+    base: Path
+    summaries: dict[str, str] = field(default_factory=dict)
+    """Rule -> its one-line summary, for formats that list rules."""
+    unsafe: bool = False
+    """Whether unsafe fixes may be written in this run."""
+
+    def findings(self) -> Iterator[tuple[Report, Finding]]:
+        for report in self.reports:
+            for finding in report.findings:
+                yield report, finding
+
+    def studies(self) -> Iterator[tuple[Report, StudyResult]]:
+        for report in self.reports:
+            for study in report.studies:
+                yield report, study
+
+    @cached_property
+    def counts(self) -> dict[Severity, int]:
+        """How many findings of each severity."""
+        found = dict.fromkeys(Severity, 0)
+        for _, finding in self.findings():
+            found[finding.severity] += 1
+        return found
+
+    @property
+    def files(self) -> int:
+        return sum(len(report.files) for report in self.reports)
+
+    @property
+    def fixed(self) -> int:
+        return sum(report.fixed for report in self.reports)
+
+    def name(self, report: Report, path: str) -> str:
+        """A report's path as machine formats name it: relative to `root`, with `/`."""
+        return _relative(report.project.root, path, self.root)
+
+    def shown(self, report: Report, path: str) -> str:
+        """A report's path as people see it: relative to `base` where that is not a detour."""
+        name = _relative(report.project.root, path, self.base)
+        return name if not name.startswith("../..") else str(report.project.root / path)
+
+
+def _relative(root: Path, path: str, start: Path) -> str:
+    if root == start:
+        return path
+    return Path(os.path.relpath(root / path, start)).as_posix()

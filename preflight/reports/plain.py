@@ -1,0 +1,146 @@
+"""Estimates, jobs and findings as plain data: what the JSON contract says, shared by `check` and `estimate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from preflight.documents.base import Edit
+from preflight.findings import Finding
+from preflight.job import Job
+from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval
+from preflight.reports.model import Outcome, Report, StudyResult
+from preflight.reports.places import place, source_of
+from preflight.values import Origin
+
+Plain = dict[str, object]
+
+
+def interval(found: Interval) -> Plain:
+    """{low, expected, high}, bytes."""
+    return {"low": found.low, "expected": found.expected, "high": found.high}
+
+
+def device(estimate: DeviceEstimate | None) -> Plain | None:
+    """One GPU's memory; None where it cannot be known."""
+    if estimate is None:
+        return None
+    largest = estimate.largest_allocation
+    return {
+        "requested": interval(estimate.requested),
+        "allocated": interval(estimate.allocated),
+        "reserved": interval(estimate.reserved),
+        "process": interval(estimate.process),
+        "phase": estimate.phase,
+        "where": estimate.where,
+        "breakdown": dict(estimate.breakdown),
+        "phases": dict(estimate.phases),
+        "largest_allocation": None
+        if largest is None
+        else {"bytes": largest.bytes, "where": largest.where, "product": largest.product},
+        "capacity": estimate.capacity,
+        "verdict": estimate.verdict,
+        "largest_batch_size": estimate.largest_batch_size,
+    }
+
+
+def host(estimate: HostEstimate | None) -> Plain | None:
+    """One node's memory; None where it cannot be known."""
+    if estimate is None:
+        return None
+    return {
+        "per_node": interval(estimate.per_node),
+        "breakdown": dict(estimate.breakdown),
+        "limit": estimate.limit,
+        "verdict": estimate.verdict,
+    }
+
+
+def estimates(found: Estimates) -> Plain:
+    """{device, host}."""
+    return {"device": device(found.device), "host": host(found.host)}
+
+
+def job(found: Job) -> Plain:
+    """Every field of a Job; null is unknown."""
+    data: Plain = found.model_dump(mode="json")
+    return data
+
+
+def at(outcome: Outcome, report: Report, origin: Origin | None) -> Plain:
+    """{path, line, column, end_line, end_column} of an origin; all null for a finding without a place."""
+    if origin is None:
+        return dict.fromkeys(("path", "line", "column", "end_line", "end_column"))
+    found = place(report, origin)
+    return {
+        "path": outcome.name(report, origin.path),
+        "line": found.line if found else 1,
+        "column": found.column if found else 1,
+        "end_line": found.end_line if found else 1,
+        "end_column": found.end_column if found else 1,
+    }
+
+
+def start(outcome: Outcome, report: Report, origin: Origin) -> Plain:
+    """{path, line, column} of an origin."""
+    found = at(outcome, report, origin)
+    return {key: found[key] for key in ("path", "line", "column")}
+
+
+def edit(outcome: Outcome, report: Report, found: Edit) -> Plain:
+    """An edit with its place in the text as it stands."""
+    return {**at(outcome, report, Origin(found.path, found.span)), "text": found.text}
+
+
+def finding(outcome: Outcome, report: Report, found: Finding) -> Plain:
+    """A finding; its estimate is that of its study's worst combination."""
+    worst = report.studies[found.study].space.worst if found.study is not None else None
+    return {
+        "rule": found.rule,
+        "severity": found.severity.value,
+        "confidence": found.confidence.value,
+        "message": found.message,
+        **at(outcome, report, found.origin),
+        "settings": list(found.settings),
+        "related": [{**start(outcome, report, origin), "message": words} for origin, words in found.related],
+        "estimate": estimates(worst.estimates) if worst is not None else None,
+        "fix": None
+        if found.fix is None
+        else {
+            "title": found.fix.title,
+            "safety": found.fix.safety.value,
+            "edits": [edit(outcome, report, one) for one in found.fix.edits],
+        },
+    }
+
+
+def study(outcome: Outcome, report: Report, result: StudyResult) -> Plain:
+    """A study with the counts of its space and its worst combination."""
+    space, worst = result.space, result.space.worst
+    counts = space.counts
+    return {
+        "paths": [outcome.name(report, path) for path in result.study.paths],
+        "dialects": list(result.study.dialects),
+        "combinations": space.combinations,
+        "unsafe": counts.unsafe,
+        "counts": {
+            "fits": counts.fits,
+            "at_risk": counts.at_risk,
+            "exceeds": counts.exceeds,
+            "unknown": counts.unknown,
+        },
+        "worst": job(worst.job),
+        "origins": _origins(outcome, report, result),
+        "unknown": list(worst.estimates.unknown),
+        **estimates(worst.estimates),
+    }
+
+
+def _origins(outcome: Outcome, report: Report, result: StudyResult) -> Mapping[str, Plain]:
+    """Where each Job field of the worst combination's box is written."""
+    boxes = [verdict.box for verdict in result.space.boxes if verdict.worst is result.space.worst]
+    return {
+        name: start(outcome, report, bound.origin)
+        for box in boxes[:1]
+        for name, bound in box.fields.items()
+        if bound.origin is not None and source_of(report, bound.origin.path) is not None
+    }

@@ -1,0 +1,123 @@
+"""SARIF 2.1.0, as code-scanning services take it (OASIS sarif-v2.1.0; section numbers below are its)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from urllib.parse import quote
+
+from preflight import __version__
+from preflight.findings import Finding, Fix, Safety, Severity
+from preflight.reports import plain
+from preflight.reports.model import Outcome, Report
+from preflight.reports.style import Look
+from preflight.values import Origin
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "note"}
+
+
+def document(outcome: Outcome) -> plain.Plain:
+    """One run. Columns count code points (columnKind, 3.14.17); URIs are relative to SRCROOT (3.14.14)."""
+    found = list(outcome.findings())
+    rules = sorted({finding.rule for _, finding in found})
+    seen: dict[str, int] = {}
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "preflight",
+                        "semanticVersion": __version__,
+                        "rules": [_rule(name, outcome.summaries.get(name, "")) for name in rules],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "originalUriBaseIds": {"SRCROOT": {"description": {"text": "the root of the checked repository"}}},
+                "results": [_result(outcome, report, one, rules.index(one.rule), seen) for report, one in found],
+            }
+        ],
+    }
+
+
+def render(outcome: Outcome, look: Look) -> str:
+    """The document as text."""
+    return json.dumps(document(outcome), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _rule(name: str, summary: str) -> plain.Plain:
+    text = summary or name.replace("-", " ")
+    return {"id": name, "name": name, "shortDescription": {"text": text}, "help": {"text": f"preflight rule {name}"}}
+
+
+def _result(outcome: Outcome, report: Report, finding: Finding, index: int, seen: dict[str, int]) -> plain.Plain:
+    text = "\n".join([finding.message, *finding.notes, *finding.help])
+    result: plain.Plain = {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": text},
+        "partialFingerprints": {"preflight/v1": _fingerprint(outcome, report, finding, seen)},
+        "properties": {"confidence": finding.confidence.value, "settings": list(finding.settings)},
+    }
+    if finding.origin is not None:
+        result["locations"] = [_location(outcome, report, finding.origin)]
+    if finding.related:
+        result["relatedLocations"] = [
+            {**_location(outcome, report, origin), "id": number, "message": {"text": words}}
+            for number, (origin, words) in enumerate(finding.related, 1)
+        ]
+    if finding.fix is not None:
+        result["fixes"] = [_fix(outcome, report, finding.fix)]
+    return result
+
+
+def _location(outcome: Outcome, report: Report, origin: Origin) -> plain.Plain:
+    found = plain.at(outcome, report, origin)
+    location: plain.Plain = {
+        "physicalLocation": {"artifactLocation": _artifact(str(found["path"])), "region": _region(found)}
+    }
+    if origin.route:  # the key's own path, which stays the same when lines move (3.33)
+        location["logicalLocations"] = [{"fullyQualifiedName": ".".join(map(str, origin.route)), "kind": "member"}]
+    return location
+
+
+def _artifact(path: str) -> plain.Plain:
+    return {"uri": quote(path), "uriBaseId": "SRCROOT"}
+
+
+def _region(found: plain.Plain) -> plain.Plain:
+    return {
+        "startLine": found["line"],
+        "startColumn": found["column"],
+        "endLine": found["end_line"],
+        "endColumn": found["end_column"],
+    }
+
+
+def _fix(outcome: Outcome, report: Report, fix: Fix) -> plain.Plain:
+    """A fix by file; an unsafe one says so in its description, since SARIF has no word for it."""
+    changes: dict[str, list[plain.Plain]] = {}
+    for edit in fix.edits:
+        found = plain.edit(outcome, report, edit)
+        replacement: plain.Plain = {"deletedRegion": _region(found), "insertedContent": {"text": edit.text}}
+        changes.setdefault(str(found["path"]), []).append(replacement)
+    unsafe = "" if fix.safety is Safety.safe else " (unsafe: not the same run)"
+    return {
+        "description": {"text": fix.title + unsafe},
+        "artifactChanges": [
+            {"artifactLocation": _artifact(path), "replacements": replacements}
+            for path, replacements in changes.items()
+        ],
+    }
+
+
+def _fingerprint(outcome: Outcome, report: Report, finding: Finding, seen: dict[str, int]) -> str:
+    """Rule, file and key, not the line: moving code keeps a finding's identity; repetitions are numbered."""
+    route = finding.origin.route if finding.origin is not None else None
+    path = outcome.name(report, finding.origin.path) if finding.origin is not None else ""
+    key = "\0".join([finding.rule, path, ".".join(map(str, route)) if route else ",".join(finding.settings)])
+    seen[key] = seen.get(key, 0) + 1
+    return hashlib.sha256(f"{key}\0{seen[key]}".encode()).hexdigest()[:32]

@@ -1,0 +1,100 @@
+"""How text may look where it goes: colours, width, characters. Colours are plain ANSI escapes: nothing to import."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from preflight.findings import Severity
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+COLOURS = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.info: "bold cyan"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Whether colours and characters beyond ASCII may be used, and how many columns there are."""
+
+    colour: bool = False
+    unicode: bool = True
+    width: int = 100
+
+    def paint(self, text: str, style: str) -> str:
+        """`text` in a style like "bold red"; as it is without colours."""
+        if not self.colour or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"
+
+
+def look_for(stream: TextIO, environment: Mapping[str, str] | None = None) -> Look:
+    """The look for a stream: colours on a terminal unless NO_COLOR is set, and anywhere where FORCE_COLOR is."""
+    env = os.environ if environment is None else environment
+    terminal = stream.isatty()
+    colour = terminal and env.get("TERM") != "dumb"
+    if env.get("FORCE_COLOR", "0") not in ("", "0"):
+        colour = True
+    if env.get("NO_COLOR"):
+        colour = False
+    width = 100
+    if terminal or env.get("COLUMNS", "").isdigit():
+        import shutil
+
+        width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    return Look(colour, encoding.startswith("utf") or encoding == "gb18030", width)
+
+
+def clean(text: str) -> str:
+    """Text from a checked file, made safe for a terminal: control and direction characters are shown, not sent."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\t", "    ").replace("\n", " "))
+
+
+def columns(text: str) -> int:
+    """Terminal columns that a text takes: wide characters two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def wrap(text: str, width: int, indent: str) -> str:
+    """`text` broken at spaces; following lines start with `indent`. A word longer than a line stays whole."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and columns(line) + 1 + columns(word) > max(width, 20):
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return f"\n{indent}".join([*lines, line])
+
+
+def gib(size: float) -> str:
+    """Bytes as people read them: "23.5 GiB", "7.45 GiB"; below a tenth of a GiB in MiB: "1.1 MiB"."""
+    if abs(size) < 2**20 and size == int(size):
+        return f"{size / 2**10:.3g} KiB" if abs(size) >= 2**10 else f"{int(size)} bytes"
+    if abs(size) < 2**30 / 10:
+        return f"{size / 2**20:.3g} MiB"
+    return f"{size / 2**30:,.2f}".rstrip("0").rstrip(".") + " GiB"
+
+
+def plural(number: int, noun: str) -> str:
+    """ "1 study", "2 studies", "3 files"."""
+    if number != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {noun}"

@@ -1,0 +1,120 @@
+"""The last lines: what was found, what could be fixed, and what the studies need. Clean and unrecognised differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.findings import Safety, Severity
+from preflight.memory.estimate import DeviceEstimate, HostEstimate
+from preflight.reports.model import Outcome, StudyResult
+from preflight.reports.style import COLOURS, Look, gib, plural
+
+_ORDER = ("fits", "unknown", "at-risk", "exceeds")
+_COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
+
+
+def summary(outcome: Outcome, look: Look) -> Iterator[str]:
+    """Findings by severity, fixes on offer, studies with the worst need, notes."""
+    found = [
+        look.paint(plural(count, severity.value), COLOURS[severity])
+        for severity, count in outcome.counts.items()
+        if count and severity is not Severity.info
+    ]
+    infos = outcome.counts[Severity.info]
+    if infos:
+        found.append(look.paint(plural(infos, "remark"), COLOURS[Severity.info]))
+    suppressed = sum(report.suppressed for report in outcome.reports)
+    if suppressed:
+        found.append(f"{suppressed} ignored")
+    if outcome.fixed:
+        found.append(look.paint(f"{outcome.fixed} fixed", "bold green"))
+    if found:
+        yield "Found " + ", ".join(found) + _offers(outcome)
+    yield studies_line(outcome, look)
+    for report in outcome.reports:
+        yield from (f"note: {note}" for note in report.notes)
+
+
+def _offers(outcome: Outcome) -> str:
+    """What `--fix` would do."""
+    fixes = [finding.fix for _, finding in outcome.findings() if finding.fix is not None]
+    safe = sum(fix.safety is Safety.safe for fix in fixes)
+    offers = [f"{plural(safe, 'fix').replace('fixs', 'fixes')} with --fix"] if safe else []
+    if len(fixes) > safe:
+        offers.append(f"{len(fixes) - safe} {'more ' if safe else ''}with --unsafe-fixes")
+    return f" ({', '.join(offers)}; --diff shows them)" if offers else ""
+
+
+def studies_line(outcome: Outcome, look: Look) -> str:
+    """ "2 studies, worst 7.9 of 23.5 GiB: fits", or that nothing was recognised, or that nothing trains."""
+    results = [result for _, result in outcome.studies()]
+    if not outcome.files:
+        total = sum(len(report.unrecognised) for report in outcome.reports)
+        hint = (
+            "a W&B sweep, Hydra config, SLURM script, Optuna study or training program is; see preflight check --help"
+        )
+        return f"nothing recognised in {plural(total, 'file')} ({hint})"
+    if not results:
+        return (
+            f"{plural(outcome.files, 'file')} read, nothing in {'it' if outcome.files == 1 else 'them'} trains a model"
+        )
+    words = [plural(len(results), "study")]
+    total = sum(result.space.combinations or 0 for result in results)
+    if any(result.study.is_search for result in results):
+        unbounded = any(result.space.combinations is None for result in results)
+        words.append("unbounded combinations" if unbounded else plural(total, "combination"))
+    sides = [text for text in (_device(results, look), _host(results, look)) if text]
+    return ", ".join([*words, *(sides or [_nothing_known(results, look)])])
+
+
+def _device(results: list[StudyResult], look: Look) -> str:
+    """The worst GPU need of all studies, against the capacity it has."""
+    known = [(result, found) for result in results if (found := result.space.worst.estimates.device) is not None]
+    if not known:
+        return ""
+    result, worst = max(known, key=lambda pair: _badness(pair[1]))
+    bound = "at least " if worst.lower_bound else ""
+    if worst.capacity is None:
+        smallest = result.smallest
+        fits = f"the smallest GPU that fits is {smallest.name}" if smallest else "no single GPU known here fits"
+        return f"worst needs {bound}{gib(worst.process.expected)} of GPU memory (no GPU is stated: {fits})"
+    return f"worst {bound}{_of(worst.process.expected, worst.capacity)}: {_verdict(worst.verdict, look)}"
+
+
+def _host(results: list[StudyResult], look: Look) -> str:
+    """The worst host need of all studies, where a limit is known or nothing is known of a GPU."""
+    known = [found for result in results if (found := result.space.worst.estimates.host) is not None]
+    limited = [found for found in known if found.limit is not None]
+    if limited:
+        worst = max(limited, key=_host_badness)
+        return f"host {_of(worst.per_node.expected, worst.limit or 0)}: {_verdict(worst.verdict, look)}"
+    if known and all(result.space.worst.estimates.device is None for result in results):
+        return f"host needs {gib(max(found.per_node.expected for found in known))} per node (no limit is stated)"
+    return ""
+
+
+def _of(need: int, capacity: int) -> str:
+    """ "7.9 of 23.5 GiB"."""
+    return f"{need / 2**30:,.1f} of {capacity / 2**30:,.1f} GiB"
+
+
+def _verdict(verdict: str, look: Look) -> str:
+    return look.paint(verdict.replace("-", " "), _COLOUR[verdict])
+
+
+def _badness(estimate: DeviceEstimate) -> tuple[int, float]:
+    share = estimate.process.expected / estimate.capacity if estimate.capacity else float(estimate.process.expected)
+    return _ORDER.index(estimate.verdict), share
+
+
+def _host_badness(estimate: HostEstimate) -> tuple[int, float]:
+    return _ORDER.index(estimate.verdict), estimate.per_node.expected / (estimate.limit or 1)
+
+
+def _nothing_known(results: list[StudyResult], look: Look) -> str:
+    """Why there is no figure at all: the fields that would give one."""
+    lacking = dict.fromkeys(name for result in results for name in result.space.worst.estimates.unknown)
+    why = (
+        f" ({', '.join(list(lacking)[:4])} not known; preflight check --explain shows where to say)" if lacking else ""
+    )
+    return f"need {_verdict('unknown', look)}{why}"
