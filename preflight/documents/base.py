@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from preflight.values import Span
 
@@ -82,6 +83,10 @@ class Edit:
     text: str
 
 
+class CannotEdit(ValueError):
+    """No edit does what is asked and nothing else; the message says why, for the user."""
+
+
 class EditConflict(ValueError):
     """Two edits of one file overlap."""
 
@@ -92,7 +97,7 @@ def splice(text: str, edits: Iterable[Edit]) -> str:
     Raises EditConflict when two of them overlap. Equal edits count once.
     """
     ordered = sorted(set(edits), key=lambda e: (e.span.start, e.span.end))
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in pairwise(ordered):
         if after.span.start < before.span.end or after.span == before.span:
             raise EditConflict(f"edits overlap at offset {after.span.start} of {after.path}")
     pieces, at = [], 0

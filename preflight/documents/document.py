@@ -1,0 +1,138 @@
+"""What a parsed YAML or JSON file answers: values, places and edits by route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from preflight.documents import cut
+from preflight.documents.base import Edit, Source
+from preflight.documents.scalars import Version
+from preflight.documents.tree import Found, Item, Node, entries
+from preflight.values import Origin, Route, Span, Unknown, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something odd that does not stop the file from being read.
+
+    `kind`: duplicate-key (`related` is the first), several-documents, value (a tag or scalar that is not read), key.
+    """
+
+    kind: str
+    message: str
+    span: Span
+    related: Span | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TreeDocument:
+    """A parsed file. A route is the keys and indices from the top, `("parameters", "lr", "values", 2)`; a key that is
+    not a string is spelled as it is written. Methods that take a route raise KeyError where it leads nowhere.
+
+    Values behind an alias or a merge key have their place at the anchor and are not editable: others share them.
+    """
+
+    source: Source
+    root: Node
+    language: Literal["yaml", "json"]
+    version: Version
+    problems: tuple[Note, ...] = ()
+
+    def find(self, route: Route) -> Found:
+        """The item at a route, and how it is reached."""
+        found = Found(Item(self.root))
+        for step in route:
+            found = self._step(found, step, route)
+        return found
+
+    def _step(self, found: Found, step: str | int, route: Route) -> Found:
+        node = found.node
+        if node.kind == "map" and isinstance(step, str):
+            for name, item, places in entries(node, merges=self.language == "yaml"):
+                if name == step:
+                    return self._inner(found, item, places)
+        elif node.kind == "list" and isinstance(step, int) and 0 <= step < len(node.items):
+            return self._inner(found, node.items[step], ())
+        raise KeyError(route)
+
+    def _inner(self, found: Found, item: Item, places: tuple[Span, ...]) -> Found:
+        aliases = (*found.aliases, *places, *((item.alias,) if item.alias is not None else ()))
+        shared = found.shared or bool(places) or item.alias is not None or item.value.shared
+        return Found(item, found.node, aliases, shared)
+
+    def value(self, route: Route = ()) -> Value:
+        """The value at a route: scalars, tuples and dicts."""
+        return _value(self.find(route).node, self.language == "yaml")
+
+    def has(self, route: Route) -> bool:
+        """Whether the route leads somewhere."""
+        try:
+            self.find(route)
+        except KeyError:
+            return False
+        return True
+
+    def span(self, route: Route = ()) -> Span:
+        """The place of the value's own text (at the anchor where the route goes through an alias)."""
+        return self.find(route).node.span
+
+    def key_span(self, route: Route) -> Span:
+        """The place of the key; of the value where it is an item of a list."""
+        item = self.find(route).item
+        return item.key.span if item.key is not None else item.alias or item.value.span
+
+    def origin(self, route: Route = ()) -> Origin:
+        """Where the value is written; `via` has the aliases and merge keys on the way to it."""
+        found = self.find(route)
+        via = tuple(Origin(self.source.path, place, None, (), False) for place in found.aliases)
+        return Origin(self.source.path, found.node.span, tuple(route), via, not found.shared)
+
+    def key_origin(self, route: Route) -> Origin:
+        """Where the key is written."""
+        return Origin(self.source.path, self.key_span(route), tuple(route), (), False)
+
+    def routes(self, route: Route = ()) -> Iterator[Route]:
+        """Every route below `route` to a scalar or an empty collection, in the order of the file."""
+        yield from _routes(self.find(route).node, tuple(route), self.language == "yaml")
+
+    def replace(self, route: Route, value: Value) -> Edit:
+        """The edit that gives a value another text, in the style of the old one. Raises CannotEdit."""
+        return cut.replace(self, route, value)
+
+    def insert(self, beside: Route, key: str, value: Value, after: bool = True) -> Edit:
+        """The edit that adds a key behind (or before) an existing key of a mapping. Raises CannotEdit."""
+        return cut.insert(self, beside, key, value, after)
+
+    def remove_item(self, route: Route) -> Edit:
+        """The edit that takes one item out of a list, its line or comma with it. Raises CannotEdit, for the last
+        item too: an empty list means something else."""
+        if not route or not isinstance(route[-1], int):
+            raise KeyError(route)
+        size = len(self.find(route[:-1]).node.items)
+        self.find(route)
+        return cut.merge(self.source, cut.keep(self, route[:-1], [i for i in range(size) if i != route[-1]]))
+
+    def keep_items(self, route: Route, indices: Iterable[int]) -> tuple[Edit, ...]:
+        """The edits that leave only these items of a list. Raises CannotEdit where none is left."""
+        return cut.keep(self, route, indices)
+
+
+def _value(node: Node, merges: bool) -> Value:
+    if node.kind == "scalar" or isinstance(node.value, Unknown):
+        return node.value
+    if node.kind == "list":
+        return tuple(_value(item.value, merges) for item in node.items)
+    return {name: _value(item.value, merges) for name, item, _ in entries(node, merges)}
+
+
+def _routes(node: Node, route: Route, merges: bool) -> Iterator[Route]:
+    if node.kind == "scalar" or not node.items:
+        yield route
+    elif node.kind == "list":
+        for index, item in enumerate(node.items):
+            yield from _routes(item.value, (*route, index), merges)
+    else:
+        for name, item, _ in entries(node, merges):
+            yield from _routes(item.value, (*route, name), merges)

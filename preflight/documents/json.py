@@ -1,0 +1,134 @@
+"""JSON with positions: the standard library's scanner for strings, a small one for the rest. No comments: those are not
+JSON."""
+
+from __future__ import annotations
+
+import re
+from json import JSONDecodeError, JSONDecoder
+
+from preflight.documents.base import DocumentError, Source
+from preflight.documents.document import Note, TreeDocument
+from preflight.documents.tree import Item, Node
+from preflight.values import Span
+
+MAX_DEPTH = 200
+"""Levels of nesting, as for YAML."""
+MAX_NODES = 200_000
+"""Values in one file, as for YAML."""
+
+_DECODER = JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_WORD = re.compile(r"[A-Za-z_]+")
+_WORDS: dict[str, bool | float | None] = {
+    "true": True, "false": False, "null": None,
+    "NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf"),  # json.loads takes these too
+}  # fmt: skip
+
+
+class JsonDocument(TreeDocument):
+    """A parsed JSON file; see TreeDocument for what it answers."""
+
+
+def parse_json(source: Source) -> JsonDocument:
+    """A JSON file as `json.loads` reads it. Raises DocumentError with the place of what is wrong."""
+    scanner = _Scanner(source.text)
+    start = scanner.space(0)
+    root = scanner.value(start, 1)
+    end = scanner.space(root.end)
+    if end != len(source.text):
+        raise scanner.error("there is more text behind the value", end)
+    return JsonDocument(source, root, "json", "1.2", tuple(scanner.notes))
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.notes: list[Note] = []
+        self.count = 0
+
+    def error(self, message: str, at: int) -> DocumentError:
+        return DocumentError(message, Span(min(at, len(self.text)), min(at + 1, len(self.text))))
+
+    def space(self, at: int) -> int:
+        match = _SPACE.match(self.text, at)
+        assert match is not None
+        return match.end()
+
+    def value(self, at: int, depth: int) -> Node:
+        self.count += 1
+        if depth > MAX_DEPTH:
+            raise self.error(f"it is nested more than {MAX_DEPTH} levels deep", at)
+        if self.count > MAX_NODES:
+            raise self.error(f"it holds more than {MAX_NODES:,} values", at)
+        char = self.text[at : at + 1]
+        if char == "{":
+            return self.collection(at, depth, "map", "}")
+        if char == "[":
+            return self.collection(at, depth, "list", "]")
+        return self.string(at) if char == '"' else self.word(at)
+
+    def string(self, at: int) -> Node:
+        try:
+            value, end = _DECODER.raw_decode(self.text, at)
+        except JSONDecodeError as error:
+            raise self.error(error.msg, error.pos) from None
+        return Node("scalar", at, end, at, '"', value, value)
+
+    def word(self, at: int) -> Node:
+        match = _NUMBER.match(self.text, at)
+        if match is not None:
+            text = match.group()
+            try:
+                number = float(text) if match[1] or match[2] else int(text)
+            except ValueError:
+                raise self.error("the number is too long", at) from None
+            return Node("scalar", at, match.end(), at, "", number, text)
+        sign = self.text.startswith("-", at)
+        match = _WORD.match(self.text, at + sign)
+        text = self.text[at : match.end()] if match else ""
+        if text not in _WORDS:
+            found = repr(text or self.text[at : at + 1]) if at < len(self.text) else "the end of the file"
+            raise self.error(f"a value was expected, found {found}", at)
+        return Node("scalar", at, at + len(text), at, "", _WORDS[text], text)
+
+    def collection(self, at: int, depth: int, kind: str, closing: str) -> Node:
+        node = Node("map" if kind == "map" else "list", at, at, at, "flow")
+        seen: dict[object, Node] = {}
+        here = self.space(at + 1)
+        if self.text[here : here + 1] == closing:
+            node.end = here + 1
+            return node
+        while True:
+            item, end = self.item(here, depth, kind)
+            node.items.append(item)
+            if item.key is not None:
+                self.check_key(item.key, seen)
+            here = self.space(end)
+            char = self.text[here : here + 1]
+            if char == closing:
+                node.end = here + 1
+                return node
+            if char != ",":
+                raise self.error(f"',' or '{closing}' was expected", here)
+            here = self.space(here + 1)
+
+    def item(self, at: int, depth: int, kind: str) -> tuple[Item, int]:
+        key = None
+        if kind == "map":
+            if self.text[at : at + 1] != '"':
+                raise self.error("a key in double quotes was expected", at)
+            key = self.string(at)
+            colon = self.space(key.end)
+            if self.text[colon : colon + 1] != ":":
+                raise self.error("':' was expected", colon)
+            at = self.space(colon + 1)
+        value = self.value(at, depth + 1)
+        return Item(value, key), value.end
+
+    def check_key(self, key: Node, seen: dict[object, Node]) -> None:
+        first = seen.setdefault(key.value, key)
+        if first is not key:
+            line = self.text.count("\n", 0, first.start) + 1
+            message = f"the key {key.value!r} is given twice; the first is on line {line}"
+            self.notes.append(Note("duplicate-key", message, key.span, first.span))

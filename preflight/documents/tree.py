@@ -1,0 +1,108 @@
+"""The tree of a YAML or JSON text with exact positions: what readers walk and editors cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from preflight.values import Span, Value
+
+Kind = Literal["scalar", "list", "map"]
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One entry of a collection. `alias` is the place of `*name` where the value was written elsewhere."""
+
+    value: Node
+    key: Node | None = None
+    alias: Span | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A value: `start` to `end` is its own text, without anchor and tag (`outer` is where those start).
+
+    `style`: "" plain, "'", '"', "|", ">" for scalars; "flow" or "block" for collections ("pair" for `[a: 1]`).
+    `shared` marks what an alias repeats: editing it changes several settings.
+    """
+
+    kind: Kind
+    start: int
+    end: int
+    outer: int
+    style: str
+    value: Value = None
+    text: str = ""
+    items: list[Item] = field(default_factory=list)
+    anchor: str | None = None
+    shared: bool = False
+    size: int = 1
+    height: int = 1
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a route leads to: the item, and how it was reached."""
+
+    item: Item
+    parent: Node | None = None
+    aliases: tuple[Span, ...] = ()
+    """Places of the aliases (and merge keys) on the way, the outermost first."""
+    shared: bool = False
+
+    @property
+    def node(self) -> Node:
+        return self.item.value
+
+
+def key_name(key: Node) -> str:
+    """A mapping key as routes spell it: a string's value, anything else as it is written (`1`, `on`)."""
+    return key.value if isinstance(key.value, str) else key.text
+
+
+def is_merge(key: Node) -> bool:
+    """Whether the key is a merge key, `<<` without quotes."""
+    return key.kind == "scalar" and not key.style and key.text == "<<"
+
+
+def entries(node: Node, merges: bool = True) -> Iterator[tuple[str, Item, tuple[Span, ...]]]:
+    """Keys of a mapping as they count: own ones (the last of equal ones), then merged ones that they do not hide.
+
+    The third part is the places of merge values that an entry came through.
+    """
+    own: dict[str, Item] = {}
+    merged: list[tuple[Item, Span]] = []
+    for item in node.items:
+        if item.key is None or item.key.kind != "scalar":
+            continue
+        if merges and is_merge(item.key):
+            merged += _merged(item)
+        else:
+            own[key_name(item.key)] = item
+    yield from ((name, item, ()) for name, item in own.items())
+    seen = set(own)
+    for source, place in merged:
+        for name, item, path in list(entries(source.value)) if source.value.kind == "map" else []:
+            if name not in seen:
+                seen.add(name)
+                yield name, item, (place, *path)
+
+
+def _merged(item: Item) -> list[tuple[Item, Span]]:
+    if item.value.kind == "list":
+        return [(inner, inner.alias or item.alias or inner.value.span) for inner in item.value.items]
+    return [(item, item.alias or item.value.span)]
+
+
+def mark_shared(node: Node) -> None:
+    """Marks everything below `node` as repeated elsewhere."""
+    if not node.shared:
+        node.shared = True
+        for item in node.items:
+            mark_shared(item.value)

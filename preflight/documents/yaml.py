@@ -1,0 +1,216 @@
+"""YAML with positions: libyaml's events composed into a tree whose every value knows its place.
+
+The files are hostile until trusted: size, depth, the number of nodes and what aliases expand to are bounded, and
+whatever is wrong is a DocumentError with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from preflight.documents.base import DocumentError, Source
+from preflight.documents.document import Note, TreeDocument
+from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
+from preflight.documents.tree import Item, Node, key_name, mark_shared
+from preflight.values import Span, Unknown
+
+MAX_DEPTH = 200
+"""Levels of nesting. Real configurations stay below 20; Python's own recursion limit is 1000 frames."""
+MAX_NODES = 200_000
+"""Values in one file, so that the worst accepted file still reads in about a second."""
+MAX_EXPANDED = 500_000
+"""Values once aliases are followed: an alias bomb multiplies without bound, real files at most double."""
+
+_PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s*)*|(?=[,\]}])|\Z))+")
+
+
+class YamlDocument(TreeDocument):
+    """A parsed YAML file; see TreeDocument for what it answers."""
+
+
+def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:
+    """The first document of a YAML file, its scalars read as `version` says: "1.1" as PyYAML's safe loader does,
+    "1.2" by the core schema, "omegaconf" as Hydra's files are.
+
+    Raises DocumentError with the place of what cannot be read.
+    """
+    composer = _Composer(source.text, version)
+    try:
+        root = composer.document()
+    except yaml.YAMLError as error:
+        raise _document_error(error, source.text) from None
+    except UnicodeEncodeError as error:
+        raise DocumentError(
+            "it holds a character that is none (a lone surrogate)", _at(source.text, error.start)
+        ) from None
+    return YamlDocument(source, root, "yaml", version, tuple(composer.notes))
+
+
+def _place(event: yaml.Event) -> Span:
+    return Span(event.start_mark.index, event.end_mark.index)  # type: ignore[union-attr]  # a parser always sets them
+
+
+def _at(text: str, offset: int) -> Span:
+    start = max(0, min(offset, len(text)))
+    return Span(start, min(start + 1, len(text)))
+
+
+def _document_error(error: yaml.YAMLError, text: str) -> DocumentError:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is not None:
+        words = " ".join(
+            str(part) for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part
+        )
+        return DocumentError(words or "it is not YAML", _at(text, mark.index))
+    if isinstance(error, yaml.reader.ReaderError):
+        # libyaml counts bytes of the UTF-8 text here, PyYAML's own reader counts characters
+        at = len(text.encode("utf-8", "replace")[: error.position].decode("utf-8", "ignore"))
+        bad = next((i for i, c in enumerate(text) if _unprintable(c)), at)
+        return DocumentError("it holds a control character, which YAML does not allow", _at(text, bad))
+    return DocumentError("it is not YAML", Span(0, 0))
+
+
+def _unprintable(char: str) -> bool:
+    control = (char < " " and char not in "\t\n\r") or "\x7f" <= char <= "\x9f"
+    return (control and char != "\x85") or char in "\ufffe\uffff"
+
+
+class _Composer:
+    """Events to nodes. One instance reads one file."""
+
+    def __init__(self, text: str, version: Version) -> None:
+        self.text, self.version = text, version
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        self.events: Iterator[yaml.Event] = yaml.parse(text, Loader=loader)
+        self.notes: list[Note] = []
+        self.anchors: dict[str, Node | None] = {}
+        self.count = 0
+
+    def document(self) -> Node:
+        """The root of the first document; an empty file is null."""
+        event = next(self.events)
+        while isinstance(event, yaml.StreamStartEvent):
+            event = next(self.events)
+        if isinstance(event, yaml.StreamEndEvent):
+            return Node("scalar", 0, 0, 0, "")
+        root = self.item(next(self.events), 1).value
+        next(self.events)  # the document's end
+        after = next(self.events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            place = _place(after)
+            self.notes.append(Note("several-documents", "only the first document of this file is read", place))
+        return root
+
+    def item(self, event: yaml.Event, depth: int) -> Item:
+        """The value that `event` begins, with the place of the alias where it is one."""
+        place = _place(event)
+        self.count += 1
+        if depth > MAX_DEPTH:
+            raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", place)
+        if self.count > MAX_NODES:
+            raise DocumentError(f"it holds more than {MAX_NODES:,} values", place)
+        assert isinstance(event, yaml.NodeEvent)
+        if isinstance(event, yaml.AliasEvent):
+            return Item(self.aliased(str(event.anchor), depth, place), alias=place)
+        if isinstance(event, yaml.ScalarEvent):
+            node = self.scalar(event, place)
+        else:
+            assert isinstance(event, yaml.CollectionStartEvent)
+            node = self.collection(event, place, depth)
+        if event.anchor is not None:
+            node.anchor = event.anchor
+            self.anchors[event.anchor] = node
+        return Item(node)
+
+    def aliased(self, name: str, depth: int, place: Span) -> Node:
+        if name not in self.anchors:
+            raise DocumentError(f"the alias *{name} names an anchor that is not there", place)
+        node = self.anchors[name]
+        if node is None:
+            raise DocumentError(f"the alias *{name} stands inside the value that it names", place)
+        if depth + node.height > MAX_DEPTH:
+            raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", place)
+        mark_shared(node)
+        return node
+
+    def start_of(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, start: int) -> int:
+        """Offset of the value's own text, behind its anchor and tag."""
+        if event.anchor is not None or event.tag is not None:
+            match = _PROPERTIES.match(self.text, start)
+            if match is not None:
+                return match.end()
+        return start
+
+    def scalar(self, event: yaml.ScalarEvent, place: Span) -> Node:
+        outer, end = place.start, place.end
+        start = min(self.start_of(event, outer), end)
+        style = event.style or ""
+        if not style and start < end and not event.value:  # `&a` or `!!null` alone: the value is empty, behind them
+            start = end = outer + len(self.text[outer:end].rstrip())
+        node = Node("scalar", start, end, outer, style, text=event.value)
+        if event.tag in (None, "!"):
+            tag = plain_tag(event.value, self.version) if event.implicit[0] else "str"
+        else:
+            tag = short_tag(event.tag)
+        try:
+            node.value = scalar(event.value, tag, self.version)
+        except BadScalar as error:
+            node.value = Unknown(str(error))
+            self.notes.append(Note("value", str(error), place))
+        return node
+
+    def collection(self, event: yaml.CollectionStartEvent, place: Span, depth: int) -> Node:
+        outer, is_map = place.start, isinstance(event, yaml.MappingStartEvent)
+        start = self.start_of(event, outer)
+        style = "block" if not event.flow_style else "flow" if self.text[start : start + 1] in ("[", "{") else "pair"
+        node = Node("map" if is_map else "list", start, start, outer, style)
+        if event.tag not in (None, "!") and short_tag(event.tag) not in ("map", "seq"):
+            node.value = Unknown(f"the tag {event.tag} is not read")
+            self.notes.append(Note("value", f"the tag {event.tag} is not read", place))
+        if event.anchor is not None:
+            self.anchors[event.anchor] = None
+        last = self.children(node, depth)
+        node.end = _place(last).end if style == "flow" else self.end_of(node)
+        return node
+
+    def children(self, node: Node, depth: int) -> yaml.Event:
+        """Fills in the items up to the collection's end, which is returned."""
+        seen: dict[str, Node] = {}
+        while not isinstance(event := next(self.events), yaml.CollectionEndEvent):
+            if node.kind == "list":
+                item = self.item(event, depth + 1)
+            else:
+                key = self.item(event, depth + 1).value
+                item = self.item(next(self.events), depth + 1)
+                item.key = key
+                self.check_key(key, seen)
+            node.items.append(item)
+            node.size += item.value.size
+            node.height = max(node.height, item.value.height + 1)
+            if node.size > MAX_EXPANDED:
+                place = item.alias or item.value.span
+                raise DocumentError(f"its aliases expand to more than {MAX_EXPANDED:,} values", place)
+        return event
+
+    def check_key(self, key: Node, seen: dict[str, Node]) -> None:
+        if key.kind != "scalar":
+            self.notes.append(Note("key", "a list or mapping as a key is not read", key.span))
+            return
+        name = key_name(key)
+        if name in seen:
+            line = self.text.count("\n", 0, seen[name].start) + 1
+            message = f"the key {name!r} is given twice; the first is on line {line}"
+            self.notes.append(Note("duplicate-key", message, key.span, seen[name].span))
+        seen[name] = key
+
+    def end_of(self, node: Node) -> int:
+        """Where the last value of a block collection ends (libyaml's own mark lies behind the comments that follow)."""
+        if not node.items:
+            return node.start
+        last = node.items[-1]
+        if last.alias is not None:
+            return last.alias.end
+        return max(last.value.end, last.key.end if last.key else 0)
