@@ -1,0 +1,255 @@
+"""Symbolic tapes: births and deaths of a step at any dimensions and any depth, small enough to ship.
+
+A tape is a list of items. A literal item is one block of tokens, a pass has a block for the first two layers, one for
+all between, and one for the last two. A token is a birth (index into the table of sizes, marked `g` for a gradient and
+`o` for what the model returns), a death (position of the birth: in its own block, or in another item's block, or some
+layers away), or `+p`: the gradient born as number p of this block is added to `.grad` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight.memory.device.layers import Item
+from preflight.memory.device.sizes import Monomial, Size, decode, encode, evaluate, with_derived
+
+EDGE = 2
+"""Layers kept as they are at each end of a pass."""
+
+
+class NotRegular(ValueError):
+    """The blocks between the ends of a pass are not equal, so the tape holds for its own depth only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Birth: kind "b", `at` an index of the size table. Death "d" and accumulation "+": `item` (-1: its own), `layer`
+    (offset from its own layer where `relative`, else counted from the start, or from the end when negative), and `at`,
+    the number of the birth in that block."""
+
+    kind: str
+    at: int
+    mark: str = ""
+    item: int = -1
+    layer: int = 0
+    relative: bool = True
+
+    def text(self) -> str:
+        if self.kind == "b":
+            return f"{self.at}{self.mark}"
+        head = "-" if self.kind == "d" else "+"
+        where = "" if self.item < 0 else f"/{self.item}"
+        if self.layer or not self.relative:
+            where += ("~" if self.relative else "@") + str(self.layer)
+        return f"{head}{self.at}{where}"
+
+
+def parse_token(text: str) -> Token:
+    """The inverse of `Token.text`."""
+    if text[0] not in "-+":
+        digits = text.rstrip("goi")
+        return Token("b", int(digits), text[len(digits) :])
+    kind, rest = ("d" if text[0] == "-" else "+"), text[1:]
+    relative, layer = True, 0
+    for sign in "~@":
+        rest, found, tail = rest.partition(sign)
+        if found:
+            relative, layer = sign == "~", int(tail)
+    at, _, item = rest.partition("/")
+    return Token(kind, int(at), "", int(item) if item else -1, layer, relative)
+
+
+@dataclass(frozen=True)
+class TapeItem:
+    """`stack` None: a literal, blocks[0]. Else a pass: blocks by layer 0, 1, middle, L-2, L-1; `down`: L-1 runs first."""
+
+    stack: str | None
+    down: bool
+    blocks: tuple[tuple[Token, ...], ...]
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class Tape:
+    """`depths`: stack -> the dimension that holds its number of layers."""
+
+    sizes: tuple[Size, ...]
+    wheres: tuple[str, ...]
+    """For each size, a module in which a storage of that size is born."""
+    items: tuple[TapeItem, ...]
+    depths: Mapping[str, str]
+
+    def values(self, dims: Mapping[str, int]) -> list[int]:
+        """Bytes of every size at dimensions."""
+        names = {name for size in self.sizes for _, monomial in size for name, _ in monomial}
+        full = with_derived(dims, names)
+        return [evaluate(size, full) for size in self.sizes]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Expanded: a birth (`size` an index of the table) or a death / accumulation of the birth with number `birth`."""
+
+    kind: str
+    birth: int
+    size: int
+    mark: str
+    phase: str
+
+
+def expand(tape: Tape, dims: Mapping[str, int]) -> list[tuple[str, int, int, str, int]]:
+    """The events in order: (kind, number of the birth, size index or -1, mark, item).
+
+    Raises NotRegular where a stack has fewer layers than the tape can be cut down to.
+    """
+    events: list[tuple[str, int, int, str, int]] = []
+    starts: list[dict[int, list[int]]] = []
+    births = 0
+    for number, item in enumerate(tape.items):
+        layers = dims[tape.depths[item.stack]] if item.stack is not None else 1
+        mine: dict[int, list[int]] = {}
+        starts.append(mine)
+        for layer in range(layers - 1, -1, -1) if item.down else range(layers):
+            block = item.blocks[block_of(layer, layers)] if item.stack is not None else item.blocks[0]
+            here: list[int] = []
+            mine[layer] = here
+            for token in block:
+                if token.kind == "b":
+                    events.append(("b", births, token.at, token.mark, number))
+                    here.append(births)
+                    births += 1
+                    continue
+                home = mine if token.item < 0 else starts[token.item]
+                target = layer + token.layer if token.relative else token.layer
+                if not token.relative and target < 0:
+                    stack = tape.items[token.item].stack if token.item >= 0 else item.stack
+                    target += dims[tape.depths[stack]] if stack is not None else 1
+                if tape.items[token.item if token.item >= 0 else number].stack is None:
+                    target = 0
+                events.append((token.kind, home[target][token.at], -1, "", number))
+    return events
+
+
+def block_of(layer: int, layers: int) -> int:
+    """Which of the five kept blocks layer number `layer` of `layers` uses."""
+    if layers < 2 * EDGE and layers != 1:
+        # Fewer layers than were kept: the ends alone, then the ends and middles between them.
+        return 0 if layer == 0 else 4 if layer == layers - 1 else 2
+    if layer < EDGE:
+        return layer
+    from_end = layers - 1 - layer
+    return 4 - from_end if from_end < EDGE else 2
+
+
+def build(items: Sequence[Item], depths: Mapping[str, str], sizes: Mapping[object, Size], wheres: Mapping[object, str],
+          accumulations: Mapping[int, int]) -> Tape:  # fmt: skip
+    """A tape from the items of one trace. `accumulations`: birth -> index of the event before which it is added.
+
+    Raises NotRegular where a pass is not regular.
+    """
+    homes = _homes(items)
+    table = {key: index for index, key in enumerate(sizes)}
+    made = []
+    for number, item in enumerate(items):
+        tokens = [_tokens(item, number, block.events, homes, items, table) for block in item.blocks]
+        if item.stack is None:
+            made.append(TapeItem(None, False, (tokens[0],), _phase(item)))
+            continue
+        where = item.blocks[0].where
+        assert where is not None
+        down = where[2] != 0
+        ordered = tokens[::-1] if down else tokens
+        middle = ordered[EDGE:-EDGE]
+        if not middle or any(block != middle[0] for block in middle):
+            raise NotRegular(f"{where[0]} through {item.stack}")
+        made.append(TapeItem(item.stack, down, (*ordered[:EDGE], middle[0], *ordered[-EDGE:]), _phase(item)))
+    return Tape(tuple(sizes.values()), tuple(wheres[key] for key in sizes), tuple(made), dict(depths))
+
+
+def _phase(item: Item) -> str:
+    for block in item.blocks:
+        for event in block.events:
+            return event.tag.partition(":")[0]
+    return ""
+
+
+def _homes(items: Sequence[Item]) -> dict[int, tuple[int, int, int]]:
+    """Birth -> (item, layer, number among the births of its block)."""
+    homes = {}
+    for number, item in enumerate(items):
+        for block in item.blocks:
+            layer = block.where[2] if item.stack is not None and block.where is not None else 0
+            for position, event in enumerate(e for e in block.events if not e.dies and e.mark != "+"):
+                homes[event.birth] = (number, layer, position)
+    return homes
+
+
+def _tokens(item: Item, number: int, events: Sequence[object], homes: Mapping[int, tuple[int, int, int]],
+            items: Sequence[Item], table: Mapping[object, int]) -> tuple[Token, ...]:  # fmt: skip
+    layer = 0
+    for block in item.blocks:
+        if block.events is events and block.where is not None and item.stack is not None:
+            layer = block.where[2]
+    tokens = []
+    for event in events:
+        if not event.dies and event.mark != "+":  # type: ignore[attr-defined]
+            tokens.append(Token("b", table[event.size], event.mark))  # type: ignore[attr-defined]
+            continue
+        kind = "+" if event.mark == "+" else "d"  # type: ignore[attr-defined]
+        home, target, position = homes[event.birth]  # type: ignore[attr-defined]
+        other = items[home]
+        own = home == number
+        if other.stack is None:
+            tokens.append(Token(kind, position, "", -1 if own else home, 0, True))
+        elif other.stack == item.stack and abs(target - layer) <= 1:
+            tokens.append(Token(kind, position, "", -1 if own else home, target - layer, True))
+        else:
+            layers = len(other.blocks)
+            if EDGE <= target < layers - EDGE:
+                raise NotRegular(f"layer {target} of {other.stack} is singled out")
+            absolute = target if target < EDGE else target - layers
+            tokens.append(Token(kind, position, "", -1 if own else home, absolute, False))
+    return tuple(tokens)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def to_json(tape: Tape) -> dict[str, object]:
+    """Blocks as strings of tokens; a block equal to the middle one is "=", a row of one token n times is "n*token"."""
+    items = []
+    for item in tape.items:
+        texts = [" ".join(token.text() for token in block) for block in item.blocks]
+        if item.stack is not None:
+            texts = [t if i == 2 or t != texts[2] else "=" for i, t in enumerate(texts)]
+        items.append([item.stack, item.down, item.phase, texts])
+    return {
+        "sizes": [encode(size) for size in tape.sizes],
+        "wheres": list(tape.wheres),
+        "depths": dict(tape.depths),
+        "items": items,
+    }
+
+
+def from_json(data: Mapping[str, object]) -> Tape:
+    """The inverse of `to_json`."""
+    items = []
+    for stack, down, phase, texts in data["items"]:  # type: ignore[attr-defined]
+        whole = [texts[2] if text == "=" else text for text in texts]
+        cache: dict[str, tuple[Token, ...]] = {}
+        for text in whole:
+            if text not in cache:
+                cache[text] = tuple(parse_token(t) for t in text.split())
+        items.append(TapeItem(stack, down, tuple(cache[text] for text in whole), phase))
+    return Tape(
+        tuple(decode(size) for size in data["sizes"]),  # type: ignore[attr-defined]
+        tuple(data["wheres"]),  # type: ignore[arg-type]
+        tuple(items),
+        dict(data["depths"]),  # type: ignore[call-overload]
+    )
+
+
+def monomials(tape: Tape) -> list[Monomial]:
+    """Every monomial of the size table."""
+    return sorted({m for size in tape.sizes for _, m in size})

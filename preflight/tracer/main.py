@@ -1,0 +1,44 @@
+"""One request on standard input, one reply on standard output, both JSON.
+
+Request: {"traces": [{"model", "setup", "point", "kind"}, ...]}. Reply: {"versions": {...}, "traces": [reply or
+{"error": text}]}. See `steps.trace`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from typing import Any
+
+
+def serve(request: dict[str, Any]) -> dict[str, Any]:
+    """Answer a request; an error in one trace is that trace's answer."""
+    from . import TRACER_VERSION, steps
+
+    replies = []
+    for item in request["traces"]:
+        try:
+            replies.append(steps.trace(item))
+        except Exception as error:  # what a model's own code raises cannot be listed; it is reported, not hidden
+            replies.append({"error": f"{type(error).__name__}: {error}"})
+    return {"versions": {**_versions(), "tracer": TRACER_VERSION}, "traces": replies}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("torch", "transformers", "peft", "timm"):
+        module = sys.modules.get(name)
+        if module is not None:
+            found[name] = str(module.__version__).partition("+")[0]
+    return found
+
+
+def main() -> int:
+    """Serve standard input; what libraries print goes to standard error, the reply alone to standard output."""
+    warnings.simplefilter("ignore")
+    stdout, sys.stdout = sys.stdout, sys.stderr
+    reply = serve(json.load(sys.stdin))
+    json.dump(reply, stdout)
+    stdout.flush()
+    return 0

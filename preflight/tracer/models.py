@@ -1,0 +1,128 @@
+"""Models on the meta device, from descriptions: an architecture with its config, or an import target."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+
+AUTO_CLASSES = {
+    "causal-lm": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "image-classification": "AutoModelForImageClassification",
+    "contrastive": "AutoModel",
+    "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
+}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class CannotBuild(Exception):
+    """The description does not make a model; the message says why."""
+
+
+def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
+    """A model in training mode on the meta device, cast, frozen and adapted as the setup says.
+
+    `model`: {"architecture", "config", "task"} or {"target", "kwargs"}. `setup`: weights ("fp32", "bf16", "fp16"),
+    attention, checkpointing, peft ({method, r, targets, ...} or None), frozen (module name prefixes).
+    """
+    with torch.device("meta"):
+        built = _from_target(model) if model.get("target") else _from_config(model, setup)
+    built = built.train().to(DTYPES[setup.get("weights", "fp32")])
+    for name, parameter in built.named_parameters():
+        if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
+            parameter.requires_grad_(False)
+    if setup.get("peft"):
+        built = _adapt(built, setup["peft"])
+    return built
+
+
+def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
+    import transformers
+
+    config = transformers.AutoConfig.for_model(model["architecture"], **model.get("config", {}))
+    for part in (config, *(getattr(config, n, None) for n in ("text_config", "vision_config"))):
+        if part is not None and hasattr(part, "use_cache"):
+            part.use_cache = False
+    attention = setup.get("attention", "sdpa")
+    implementation = "eager" if attention == "eager" else "sdpa"
+    auto = getattr(transformers, AUTO_CLASSES[model["task"]])
+    try:
+        return auto.from_config(config, attn_implementation=implementation)  # type: ignore[no-any-return]
+    except ValueError as error:
+        if implementation == "sdpa" and "does not support" in str(error):
+            return auto.from_config(config, attn_implementation="eager")  # type: ignore[no-any-return]
+        raise CannotBuild(str(error)) from error
+
+
+def _from_target(model: dict[str, Any]) -> torch.nn.Module:
+    home, _, name = model["target"].partition(":")
+    kwargs = model.get("kwargs") or {}
+    if home == "timm":
+        return importlib.import_module("timm").create_model(name, **kwargs)  # type: ignore[no-any-return]
+    if home == "torchvision":
+        try:
+            return getattr(importlib.import_module("torchvision.models"), name)(**kwargs)  # type: ignore[no-any-return]
+        except ImportError:
+            from . import resnet
+
+            made = resnet.make(name, **kwargs)
+            if made is None:
+                raise CannotBuild("torchvision is not installed in this interpreter") from None
+            return made
+    module, _, attribute = model["target"].rpartition(".")
+    return getattr(importlib.import_module(module), attribute)(**kwargs)  # type: ignore[no-any-return]
+
+
+def _adapt(model: torch.nn.Module, options: dict[str, Any]) -> torch.nn.Module:
+    import peft
+
+    config = peft.LoraConfig(
+        r=options.get("r", 8),
+        lora_alpha=2 * options.get("r", 8),
+        lora_dropout=options.get("dropout", 0.0),
+        target_modules=options.get("targets"),
+        modules_to_save=options.get("modules_to_save"),
+    )
+    with torch.device("meta"):
+        adapted = peft.get_peft_model(model, config)
+    return adapted
+
+
+def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
+    """Non-reentrant checkpointing of every layer; `context_fn` brings the CUDA emulation into the recomputation."""
+    base = getattr(model, "base_model", model)
+    base = getattr(base, "model", base) if hasattr(base, "peft_config") else base
+    base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": context_fn})
+    if hasattr(model, "peft_config") and hasattr(base, "enable_input_require_grads"):
+        base.enable_input_require_grads()
+
+
+def inputs(model: dict[str, Any], point: dict[str, int], mask: bool, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """A batch of the task, on meta. Point: b (batch), s (length), t (target or text length), i (image size)."""
+    b, s, t, image = (point.get(key, 1) for key in ("b", "s", "t", "i"))
+
+    def ids(length: int) -> torch.Tensor:
+        return torch.zeros(b, length, dtype=torch.int64, device="meta")
+
+    task = model["task"]
+    if task in ("causal-lm", "masked-lm", "token-classification"):
+        batch = {"input_ids": ids(s), "labels": ids(s)}
+    elif task == "sequence-classification":
+        batch = {"input_ids": ids(s), "labels": torch.zeros(b, dtype=torch.int64, device="meta")}
+    elif task == "seq2seq-lm":
+        batch = {"input_ids": ids(s), "labels": ids(t)}
+    elif task == "speech-seq2seq":
+        mel = model.get("config", {}).get("num_mel_bins", 80)
+        return {"input_features": torch.zeros(b, mel, 2 * s, device="meta", dtype=dtype), "labels": ids(t)}
+    else:
+        pixels = torch.zeros(b, point.get("c", 3), image, image, device="meta", dtype=dtype)
+        if task == "contrastive":
+            batch = {"input_ids": ids(t), "pixel_values": pixels}
+            return {**batch, "attention_mask": ids(t)} if mask else batch
+        return {"pixel_values": pixels, "labels": torch.zeros(b, dtype=torch.int64, device="meta")}
+    return {**batch, "attention_mask": ids(s)} if mask else batch

@@ -1,0 +1,194 @@
+"""Training, validation and generation steps on meta tensors, written down as tapes."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from . import models
+from .cuda import Cuda
+from .tape import Observer, Tape, watch_modules
+
+
+def trace(request: dict[str, Any]) -> dict[str, Any]:
+    """One tape. Request: model, setup, point, kind ("train", "eval", "generate").
+
+    setup: weights, autocast ("bf16", "fp16" or None), attention, mask (are batches padded), checkpointing, peft, frozen.
+    Reply: parameters [[name, bytes, elements, trainable]], events [[size or -1 - birth, tag]], gradients {birth:
+    parameter index}, outputs [births of what the model returned], accumulations [[index of the next event, parameter
+    index]: where each gradient is added to `.grad`].
+    """
+    setup, kind = request["setup"], request["kind"]
+    model = models.build(request["model"], setup)
+    tape = Tape(bool_answer=not setup.get("mask", False))
+    for tensor in [*model.parameters(), *model.buffers()]:
+        tape.known(tensor)
+    unhook = watch_modules(model, tape)
+    dtype = models.DTYPES[setup["autocast"]] if setup.get("autocast") else None
+    gc.collect()
+    gc.disable()  # storages must die by reference count alone, in a repeatable order
+    try:
+        run = {"train": _train, "eval": _evaluate, "generate": _generate}[kind]
+        gradients, outputs = run(model, tape, request, dtype)
+    finally:
+        gc.enable()
+        unhook()
+    return {
+        "parameters": _parameters(model),
+        "buffers": sum(b.untyped_storage().nbytes() for b in model.buffers()),
+        "events": tape.events,
+        "gradients": gradients,
+        "outputs": outputs,
+        "accumulations": tape.accumulations,
+    }
+
+
+def _parameters(model: torch.nn.Module) -> list[tuple[str, int, int, bool]]:
+    seen: set[int] = set()
+    rows = []
+    for name, parameter in model.named_parameters():
+        key = parameter.untyped_storage()._cdata
+        if key not in seen:
+            seen.add(key)
+            rows.append((name, parameter.untyped_storage().nbytes(), parameter.numel(), parameter.requires_grad))
+    return rows
+
+
+def _forward(model: torch.nn.Module, batch: dict[str, Any], mode: Cuda, **extra: Any) -> Any:
+    with mode:
+        return model(**batch, **extra)
+
+
+def _batch(request: dict[str, Any]) -> dict[str, torch.Tensor]:
+    setup = request["setup"]
+    dtype = models.DTYPES[setup.get("weights", "fp32")]
+    return models.inputs(request["model"], request["point"], setup.get("mask", False), dtype)
+
+
+def _loss_of(out: Any) -> torch.Tensor:
+    loss = getattr(out, "loss", None)
+    if loss is None:
+        logits = out.logits if hasattr(out, "logits") else out
+        logits = logits[0] if isinstance(logits, (tuple, list)) else logits
+        labels = torch.zeros(logits.shape[0], dtype=torch.int64, device="meta")
+        loss = torch.nn.functional.cross_entropy(logits, labels)
+    return loss
+
+
+def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple[dict[int, int], list[int]]:
+    """Two micro-steps; the second, in which nothing is made for the first time, is the one on the tape."""
+    setup = request["setup"]
+    observer = Observer(tape)
+    mode = Cuda(dtype, setup.get("attention", "sdpa"), observer)
+    if setup.get("checkpointing"):
+        again = Cuda(dtype, setup.get("attention", "sdpa"), observer)
+
+        def contexts() -> tuple[Any, Any]:
+            import contextlib
+
+            return contextlib.nullcontext(), again.again()
+
+        models.enable_checkpointing(model, contexts)
+    extra = {"return_loss": True} if request["model"].get("task") == "contrastive" else {}
+    outputs: list[int] = []
+    _mark_accumulation(model, tape)
+    for recorded in (False, True):
+        tape.recording, tape.phase = recorded, "forward"
+        with tape:
+            batch = _batch(request)
+            out = _call(model, batch, Cuda(dtype, setup.get("attention", "sdpa"), observer), request, extra)
+            with mode.again():
+                loss = _loss_of(out)
+            if recorded:
+                outputs = _births(tape, out, loss)
+            del out
+            tape.phase = "backward"
+            loss.backward()
+            tape.phase = "end"
+            del loss, batch
+        gradients = {}
+        for index, parameter in enumerate(_unique(model)):
+            if parameter.grad is not None:
+                birth = tape.birth_of.get(parameter.grad.untyped_storage()._cdata)
+                if birth is not None:
+                    gradients[birth] = index
+        tape.recording = False
+        for parameter in model.parameters():
+            parameter.grad = None
+    return gradients, outputs
+
+
+def _mark_accumulation(model: Any, tape: Tape) -> None:
+    """Write on the tape where each gradient is added to `.grad`: (index of the next event, parameter)."""
+    for index, parameter in enumerate(_unique(model)):
+        if parameter.requires_grad:
+
+            def accumulated(_: Any, index: int = index) -> None:
+                if tape.recording:
+                    tape.accumulations.append((len(tape.events), index))
+
+            parameter.register_post_accumulate_grad_hook(accumulated)
+
+
+def _call(model: Any, batch: dict[str, Any], mode: Cuda, request: dict[str, Any], extra: dict[str, Any]) -> Any:
+    with mode:
+        if request["model"].get("target"):
+            return model(batch["pixel_values"])
+        return model(**batch, **extra)
+
+
+def _unique(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    seen: dict[int, torch.nn.Parameter] = {}
+    for parameter in model.parameters():
+        seen.setdefault(parameter.untyped_storage()._cdata, parameter)
+    return list(seen.values())
+
+
+def _births(tape: Tape, out: Any, loss: torch.Tensor) -> list[int]:
+    """Births of what the model returned beside the loss; marked with the place on the tape where they may die."""
+    values = out.values() if hasattr(out, "values") else [out]
+    keys = {t.untyped_storage()._cdata for t in tree_leaves(list(values)) if isinstance(t, torch.Tensor)}
+    keys.discard(loss.untyped_storage()._cdata)
+    return sorted(tape.birth_of[key] for key in keys if key in tape.birth_of)
+
+
+def _evaluate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple[dict[int, int], list[int]]:
+    model.eval()
+    observer = Observer(tape)
+    extra = {"return_loss": True} if request["model"].get("task") == "contrastive" else {}
+    outputs: list[int] = []
+    for recorded in (False, True):
+        tape.recording, tape.phase = recorded, "validation"
+        with tape, torch.no_grad():
+            batch = _batch(request)
+            mode = Cuda(dtype, request["setup"].get("attention", "sdpa"), observer)
+            out = _call(model, batch, mode, request, extra)
+            if recorded:
+                outputs = _births(tape, out, _loss_of(out))
+            del mode, batch, out
+        tape.recording = False
+    return {}, outputs
+
+
+def _generate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple[dict[int, int], list[int]]:
+    """Prefill of s tokens with a cache, then one more token."""
+    model.eval()
+    model.config.use_cache = True
+    observer = Observer(tape)
+    with tape, torch.no_grad():
+        batch = {k: v for k, v in _batch(request).items() if k != "labels"}
+        tape.recording, tape.phase = True, "generation"
+        mode = Cuda(dtype, request["setup"].get("attention", "sdpa"), observer)
+        with mode:
+            out = model(**batch, use_cache=True, logits_to_keep=1)
+        cache = out.past_key_values
+        tape.phase = "decoding"
+        token = torch.zeros(request["point"]["b"], 1, dtype=torch.int64, device="meta")
+        with mode:
+            out = model(input_ids=token, past_key_values=cache, use_cache=True)
+        del out, cache, mode
+        tape.recording = False
+    return {}, []

@@ -1,0 +1,141 @@
+"""The tape: when every storage is born and when it dies, in order, with the module and phase it happened in."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_
+
+Event = tuple[int, str]
+"""(nbytes, tag) for a birth, (-1 - index of the birth, tag) for a death. The tag is "phase:module"."""
+
+
+class Tape(TorchDispatchMode):
+    """Writes down births and deaths of the storages that operations make while it is on.
+
+    `answers` decides data-dependent questions: what `bool(mask.all())` is. Storages registered with `known` beforehand
+    (parameters, buffers) are left out of the tape.
+    """
+
+    def __init__(self, bool_answer: bool) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self.phase = "forward"
+        self.modules: list[str] = [""]
+        self.bool_answer = bool_answer
+        self.recording = False
+        self._live: dict[int, weakref.ref[Any]] = {}
+        self.birth_of: dict[int, int] = {}
+        self.accumulations: list[tuple[int, int]] = []
+
+    def known(self, tensor: torch.Tensor) -> None:
+        """Leave a storage that exists already out of the tape."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key not in self._live:
+            self._live[key] = weakref.ref(storage, lambda _, key=key: self._live.pop(key, None))  # type: ignore[misc]
+
+    def tag(self) -> str:
+        """Phase and module that are at work now."""
+        if self.phase == "backward" and len(self.modules) == 1:
+            node = torch._C._current_autograd_node()
+            return f"backward:{_module_of(node)}"
+        return f"{self.phase}:{self.modules[-1]}"
+
+    def _record(self, value: Any) -> None:
+        if not isinstance(value, torch.Tensor):
+            return
+        storage = value.untyped_storage()
+        key = storage._cdata
+        if key in self._live:
+            return
+        birth = len(self.events)
+
+        def died(_: Any, key: int = key, birth: int = birth) -> None:
+            self._live.pop(key, None)
+            self.birth_of.pop(key, None)
+            if self.recording:
+                self.events.append((-1 - birth, self.tag()))
+
+        if not self.recording:
+            self.known(value)
+            return
+        self._live[key] = weakref.ref(storage, died)
+        self.birth_of[key] = birth
+        self.events.append((storage.nbytes(), self.tag()))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self.bool_answer if args[0].dtype is torch.bool else 1
+        if func is torch.ops.aten.equal.default:
+            return True
+        if func is torch.ops.aten.nonzero.default:  # every element counts: the most that a loss can select
+            out = torch.empty((args[0].numel(), args[0].dim()), dtype=torch.int64, device="meta")
+        else:
+            out = func(*args, **kwargs)
+        tree_map_(self._record, out)
+        return out
+
+
+def _module_of(node: Any) -> str:
+    if node is None:
+        return ""
+    found = node.metadata.get("preflight")
+    if found is None and type(node).__name__ == "AccumulateGrad":
+        found = getattr(node.variable, "_preflight_module", None)
+    return found or ""
+
+
+class Observer:
+    """Marks autograd nodes with the module whose forward made them, so that backward can be told apart by module."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+
+    def __call__(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self._mark(value.grad_fn)
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                if isinstance(item, torch.Tensor):
+                    self._mark(item.grad_fn)
+
+    def _mark(self, node: Any) -> None:
+        here = self.tape.modules[-1]
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            if node is None or "preflight" in node.metadata or type(node).__name__ == "AccumulateGrad":
+                continue
+            node.metadata["preflight"] = here
+            stack += [after for after, _ in node.next_functions]
+
+
+def watch_modules(model: torch.nn.Module, tape: Tape) -> Callable[[], None]:
+    """Keep `tape.modules` up to date while the model's modules run; returns what takes the hooks off again."""
+    handles = []
+    for name, module in model.named_modules():
+        for parameter in module.parameters(recurse=False):
+            parameter._preflight_module = name  # type: ignore[attr-defined]
+        if not name:
+            continue
+
+        def enter(_m: Any, _a: Any, name: str = name) -> None:
+            tape.modules.append(name)
+
+        def leave(_m: Any, _a: Any, _o: Any) -> None:
+            tape.modules.pop()
+
+        handles.append(module.register_forward_pre_hook(enter))
+        handles.append(module.register_forward_hook(leave))
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return remove
