@@ -96,6 +96,11 @@ def _in_folder(folder: Path) -> tuple[Settings, Path] | None:
     return None
 
 
+def read_toml(path: Path) -> dict[str, object]:
+    """The tables of a TOML file. Raises SettingsError."""
+    return _toml(_read(path), path.name)
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")

@@ -1,0 +1,123 @@
+"""The rules: found through the entry point group `preflight.rules`, each value a module with a tuple RULES."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import ValidationError
+
+from preflight.errors import PreflightError, SettingsError, UsageError, suggestion
+from preflight.rule import Options, Rule
+from preflight.settings import RuleSettings, Settings
+
+GROUP = "preflight.rules"
+
+OWN = {
+    "unreadable-file": "A file that was named cannot be read as text.",
+    "invalid-config": "A configuration is malformed, or a value in it has the wrong shape.",
+    "internal-error": "preflight itself failed on a file or in a rule; the rest was checked.",
+    "unused-ignore": "A `# preflight: ignore` comment takes nothing out.",
+    "stale-baseline": "The baseline lists a finding that is gone.",
+}
+"""Rules of the engine itself: they speak of the check, not of a study."""
+
+
+class RuleError(PreflightError):
+    """Rules cannot be loaded: a module is missing or broken, or two rules have one name."""
+
+
+@lru_cache(maxsize=1)
+def rules() -> Mapping[str, type[Rule]]:
+    """Every installed rule by name, in the order of the names. Raises RuleError."""
+    found: dict[str, type[Rule]] = {}
+    homes: dict[str, str] = {}
+    for value in _modules():
+        for rule in _rules_of(value):
+            if rule.name in found and found[rule.name] is not rule:
+                raise RuleError(f"two rules are called {rule.name}: one in {homes[rule.name]}, one in {value}")
+            if rule.name in OWN and rule.name != "invalid-config":
+                raise RuleError(f"{value}: the name {rule.name} is preflight's own")
+            found[rule.name], homes[rule.name] = rule, value
+    return dict(sorted(found.items()))
+
+
+def summaries() -> dict[str, str]:
+    """Every rule's line, the engine's own among them."""
+    return {**OWN, **{name: rule.summary for name, rule in rules().items()}}
+
+
+def _modules() -> Iterator[str]:
+    """Values of the entry points; those of this checkout are read from its own list where it is not installed."""
+    from importlib.metadata import entry_points
+
+    values = sorted({point.value for point in entry_points(group=GROUP)})
+    if not any(value.startswith("preflight_rules.") for value in values):
+        yield from _checkout()
+    yield from values
+
+
+def _checkout() -> Iterator[str]:
+    """The rule modules of an uninstalled checkout, which stand beside the package under `rules/`."""
+    home = Path(__file__).resolve().parent.parent / "rules"
+    listed = home.parent / "pyproject.toml"
+    if not listed.is_file() or not home.is_dir():
+        return
+    from preflight.settings import read_toml
+
+    table = read_toml(listed).get("project")
+    points = table.get("entry-points", {}).get(GROUP, {}) if isinstance(table, dict) else {}
+    if str(home) not in sys.path:
+        sys.path.insert(0, str(home))
+    yield from points.values()
+
+
+def _rules_of(value: str) -> Iterable[type[Rule]]:
+    try:
+        module: ModuleType = import_module(value)
+    except ImportError as error:
+        raise RuleError(f"the rules of {value} cannot be imported: {error}") from error
+    listed = getattr(module, "RULES", None)
+    if not isinstance(listed, tuple) or not all(isinstance(one, type) and issubclass(one, Rule) for one in listed):
+        raise RuleError(f"{value} has no tuple RULES of Rule classes")
+    return listed
+
+
+def enabled(settings: Settings, select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
+    """Names of the rules to run: what the command line selects, else the settings, else all but previews.
+
+    What is ignored on either side is left out. Raises UsageError or SettingsError for a name that is no rule's.
+    """
+    known = rules()
+    chosen, dropped = _checked(select, "--select"), _checked(ignore, "--ignore")
+    wanted = chosen or _checked(settings.select, "tool.preflight.select")
+    dropped |= _checked(settings.ignore, "tool.preflight.ignore")
+    _checked(settings.rules, "tool.preflight.rules")
+    for glob, names in settings.per_file_ignores.items():
+        _checked((name for name in names if name != "all"), f"tool.preflight.per-file-ignores.{glob}")
+    everything = {name for name, rule in known.items() if not rule.preview} | OWN.keys()
+    return frozenset((wanted or everything) - (dropped - chosen))
+
+
+def _checked(names: Iterable[str], where: str) -> set[str]:
+    found = set(names)
+    known: Collection[str] = rules().keys() | OWN.keys()
+    for name in sorted(found - set(known)):
+        message = f"{where}: there is no rule {name}{suggestion(name, known)}; preflight rule lists them"
+        raise (UsageError if where.startswith("--") else SettingsError)(message)
+    return found
+
+
+def options_of(rule: type[Rule], settings: Settings) -> Options:
+    """A rule's own options out of `[tool.preflight.rules.NAME]`. Raises SettingsError."""
+    found = settings.rules.get(rule.name, RuleSettings())
+    try:
+        return rule.options.model_validate(found.model_extra or {})
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        key = ".".join(map(str, details["loc"]))
+        raise SettingsError(f"tool.preflight.rules.{rule.name}.{key}: {details['msg']}") from error
