@@ -1,0 +1,80 @@
+"""Both sides of a job's memory, estimated for one GPU and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from preflight.job import Job
+from preflight.machines.model import Gpu
+from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
+from preflight.values import Unknown
+
+
+@dataclass
+class Estimator:
+    """`full` and `bound` are what the search space and the rules ask; equal jobs are estimated once."""
+
+    gpu: Gpu | None
+    _full: dict[str, Estimates] = field(default_factory=dict)
+
+    def full(self, job: Job) -> Estimates:
+        """The estimate at full depth."""
+        key = job.model_dump_json()
+        if key not in self._full:
+            self._full[key] = estimates(job, self.gpu)
+        return self._full[key]
+
+
+def estimates(job: Job, gpu: Gpu | None) -> Estimates:
+    """Device and host of one job, and what keeps one of them from being known."""
+    device = _device(job, gpu)
+    host = _host(job)
+    reasons: dict[str, str] = {}
+    for side, found in (("device", device), ("host", host)):
+        if isinstance(found, Unknown):
+            reasons[side] = found.reason
+    return Estimates(
+        device if isinstance(device, DeviceEstimate) else None,
+        host if isinstance(host, HostEstimate) else None,
+        unknown_fields(job, device, host),
+        reasons,
+    )
+
+
+def _device(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
+    from preflight.memory import device
+
+    return device.estimate(job, gpu)
+
+
+def _host(job: Job) -> HostEstimate | Unknown:
+    from preflight.memory.host.estimate import estimate_host
+
+    return estimate_host(job, job.model.parameters)
+
+
+def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimate | Unknown) -> tuple[str, ...]:
+    """Job fields that would have to be stated before both sides are known."""
+    from preflight.memory.host.estimate import missing_fields
+
+    found: list[str] = []
+    if isinstance(device, Unknown):
+        found += _missing_device(job)
+    if isinstance(host, Unknown):
+        found += missing_fields(job)
+    return tuple(dict.fromkeys(found))
+
+
+_TEXT = {"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"}
+
+
+def _missing_device(job: Job) -> list[str]:
+    """The fields without a default that the device estimate stands on."""
+    missing = []
+    if all(value in (None, {}) for value in job.model.model_dump().values()):
+        missing.append("model.name")
+    needs: Mapping[str, object] = {"train.batch_size": job.train.batch_size}
+    if job.task in _TEXT or job.task is None:
+        needs = {**needs, "train.seq_len": job.train.seq_len}
+    return missing + [name for name, value in needs.items() if value is None]
