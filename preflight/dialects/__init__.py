@@ -24,7 +24,7 @@ class Dialect(Protocol):
 YAML, SHELL, PYTHON = (".yaml", ".yml"), (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".batch", ""), (".py",)
 
 DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("wandb", YAML),
+    ("wandb", (*YAML, ".json")),
     ("slurm", SHELL),
     ("optuna", PYTHON),
     ("hydra", YAML),

@@ -74,7 +74,7 @@ class Study:
     request: Request | None = None
     facts: Mapping[str, Fact] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    launch: Launch = Launch()
+    launch: Launch = field(default_factory=Launch)
     group: int = 0
     concurrent_with: tuple[int, ...] = ()
     """Indices of studies that run on the same machine at the same time."""

@@ -1,0 +1,69 @@
+"""Files to studies: `build` reads what was given, follows links both ways and reports every launch once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from preflight.project import Project
+from preflight.study.assemble import assemble
+from preflight.study.find import Launchers
+from preflight.study.follow import Chain, Follower
+from preflight.study.model import Skipped, Study
+from preflight.values import Value
+
+
+def build(
+    paths: Sequence[str], project: Project, overrides: Mapping[str, Value] | None = None
+) -> tuple[tuple[Study, ...], tuple[Skipped, ...]]:
+    """Every study that the given files have a say in, and the files that make none.
+
+    `paths` are relative to the project's root. `overrides` (Job field -> value, from --set) beat everything else.
+    Studies stand in the order of the paths that lead to them; one that several paths lead to stands there once.
+    """
+    follower = Follower(project)
+    launchers = Launchers(project, follower, paths)
+    chains: dict[object, Chain] = {}
+    skipped: dict[str, Skipped] = {}
+    for path in dict.fromkeys(paths):
+        found = launchers.chains_to(path)
+        for chain in found:
+            chains.setdefault(_key(chain), chain)
+        if not found:
+            skipped[path] = _why_not(path, follower)
+    kept = _longest(chains.values())
+    studies = [assemble(chain, project, overrides or {}) for chain in kept]
+    used = {path for study in studies for path in study.paths}
+    left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
+    return _concurrent(kept, studies), left
+
+
+def _key(chain: Chain) -> object:
+    """What makes a launch itself: the files it goes through and the places of its links."""
+    return tuple((step.reading.path, step.link.origin if step.link is not None else None) for step in chain)
+
+
+def _longest(chains: Iterable[Chain]) -> list[Chain]:
+    """Chains without those that are only the tail of another: a program that a given script launches."""
+    found = list(chains)
+    launched = {step.reading.path for chain in found for step in chain[1:]}
+    return [chain for chain in found if chain[0].reading.path not in launched]
+
+
+def _why_not(path: str, follower: Follower) -> Skipped:
+    if path in follower.skipped:
+        return follower.skipped[path]
+    reading = follower.read(path, None)
+    if reading is None:
+        return follower.skipped.get(path, Skipped(path, "unrecognised", "no dialect recognises it"))
+    return Skipped(path, "no-training", f"{reading.dialect}: nothing in it trains a model", reading.problems)
+
+
+def _concurrent(chains: list[Chain], studies: list[Study]) -> tuple[Study, ...]:
+    """Marks launches of one file that run at the same time: those of one group number."""
+    groups: dict[object, list[int]] = {}
+    for index, chain in enumerate(chains):
+        if len(chain) > 1 and chain[1].link is not None:
+            groups.setdefault((chain[0].reading.path, chain[1].link.group), []).append(index)
+    others = {index: tuple(i for i in members if i != index) for members in groups.values() for index in members}
+    return tuple(replace(study, concurrent_with=others.get(index, ())) for index, study in enumerate(studies))

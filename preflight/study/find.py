@@ -1,0 +1,134 @@
+"""Who starts this file: the way back from a program or a config to the files that launch it.
+
+Links are only known by reading the file that has them. Candidates are therefore found by name first: a file that does
+not even mention another's name cannot launch it. The search is bounded: the settings' roots, the given files, and
+scripts, sweeps and programs in the usual places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from preflight.dialects import may_recognise
+from preflight.project import Project, UnreadableFile
+from preflight.study.follow import Chain, Follower
+
+USUAL = (
+    "", "scripts", "script", "sweeps", "sweep", "slurm", "jobs", "job", "launch", "bash", "sbatch", "bin", "tools",
+    "configs", "config", "configs/sweeps", "config/sweeps", "wandb", "experiments", "examples", "src", "hpc", "run",
+)  # fmt: skip
+"""Directories under the root where projects keep what starts their programs."""
+
+MAX_CANDIDATES = 400
+MAX_LENGTH = 200_000
+"""Characters of a candidate that are searched for names. A launcher is a small file."""
+
+LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".py")
+_WORD = re.compile(r"[A-Za-z0-9_\-]+")
+_SKIPPED = frozenset({"setup", "conftest"})
+
+
+class Launchers:
+    """The candidates of one project, by the words in their text. Built when a file's launchers are first asked for."""
+
+    def __init__(self, project: Project, follower: Follower, given: Sequence[str]) -> None:
+        self.project, self.follower, self.given = project, follower, tuple(given)
+        self._chains: dict[str, list[Chain]] = {}
+        self._indexed: dict[str, frozenset[str]] = {}
+        self._directories: dict[str, tuple[str, ...]] = {}
+
+    def chains_to(self, path: str) -> list[Chain]:
+        """The launches that a file is part of: its own where nobody starts it."""
+        found = [chain for root in self._roots(path, frozenset()) for chain in self._own(root) if _has(chain, path)]
+        return found or [chain for chain in self._own(path) if _trains(chain)]
+
+    def _own(self, path: str) -> list[Chain]:
+        if path not in self._chains:
+            self._chains[path] = self.follower.chains(path)
+        return self._chains[path]
+
+    def _roots(self, path: str, seen: frozenset[str]) -> list[str]:
+        """The files at the far end of the links that lead to `path`, without itself; shallow before deep."""
+        if len(seen) > 3 or path in seen:
+            return []
+        roots: dict[str, None] = {}
+        for candidate in self._candidates(path):
+            if candidate in seen or candidate == path:
+                continue
+            if any(_has(chain, path) and _trains(chain) for chain in self._own(candidate)):
+                further = self._roots(candidate, seen | {path})
+                roots.update(dict.fromkeys(further or [candidate]))
+        return list(roots)
+
+    def _candidates(self, path: str) -> Iterator[str]:
+        """Files that mention `path` by its name, the closest first."""
+        pure = PurePosixPath(path)
+        wanted = {pure.stem, *([pure.parent.name] if pure.stem == "__main__" else [])}
+        is_config = pure.suffix in (".yaml", ".yml", ".json")
+        for candidate in self._places(pure.parent.as_posix()):
+            suffix = PurePosixPath(candidate).suffix
+            if suffix == ".py" and not is_config:
+                continue  # scripts and sweeps start programs; Python that calls Python is its reader's business
+            words = self._words(candidate)
+            if wanted & words or (is_config and suffix == ".py" and "hydra" in words):
+                yield candidate
+
+    def _words(self, path: str) -> frozenset[str]:
+        if path not in self._indexed:
+            try:
+                text = self.project.source(path).text[:MAX_LENGTH]
+            except UnreadableFile:
+                text = ""
+            self._indexed[path] = frozenset(_WORD.findall(text))
+        return self._indexed[path]
+
+    def _places(self, directory: str) -> Iterator[str]:
+        """Candidates: the settings' roots, the given files, the file's own directory and its parents, usual places."""
+        directory = "" if directory == "." else directory
+        parents = [p.as_posix() if p.as_posix() != "." else "" for p in PurePosixPath(directory).parents]
+        seen: dict[str, None] = dict.fromkeys(self._configured)
+        seen.update(dict.fromkeys(path for path in self.given if PurePosixPath(path).suffix in LAUNCHERS))
+        for place in dict.fromkeys([directory, *parents, *USUAL]):
+            if len(seen) >= MAX_CANDIDATES:
+                break
+            seen.update(dict.fromkeys(self._in(place)))
+        yield from seen
+
+    def _in(self, directory: str) -> tuple[str, ...]:
+        if directory not in self._directories:
+            names = [name for name in self.project.listdir(directory) if _may_launch(name)]
+            paths = [f"{directory}/{name}" if directory else name for name in names[:MAX_CANDIDATES]]
+            self._directories[directory] = tuple(path for path in paths if self.project.exists(path))
+        return self._directories[directory]
+
+    @cached_property
+    def _configured(self) -> tuple[str, ...]:
+        """Files that the settings' roots name."""
+        found: dict[str, None] = {}
+        for pattern in self.project.settings.roots:
+            if not any(mark in pattern for mark in "*?["):
+                found.update({pattern: None} if self.project.exists(pattern) else {})
+                continue
+            base = PurePosixPath(pattern).parent.as_posix()
+            found.update(
+                dict.fromkeys(path for path in self._in("" if base == "." else base) if fnmatch(path, pattern))
+            )
+        return tuple(found)
+
+
+def _may_launch(name: str) -> bool:
+    pure = PurePosixPath(name)
+    return pure.suffix in LAUNCHERS and may_recognise(name) and pure.stem not in _SKIPPED and not name.startswith(".")
+
+
+def _has(chain: Chain, path: str) -> bool:
+    return any(path == reading.path or path in reading.reads for step in chain for reading in step.readings)
+
+
+def _trains(chain: Chain) -> bool:
+    """Whether a chain is a study: something in it trains, or SLURM was asked for something."""
+    return any(reading.trains or reading.request is not None for step in chain for reading in step.readings)

@@ -1,0 +1,235 @@
+"""From a file to the launches it leads to: readings joined by links, each with the names it can see.
+
+A chain runs from the file that starts everything to the program that trains. Configurations that a program composes
+stand beside its step, not below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from preflight.dialects import Dialect, recognise
+from preflight.dialects.reading import Branch, Call, Launch, Link, Problem, Reading, Word
+from preflight.documents.base import DocumentError
+from preflight.project import Project, UnreadableFile
+from preflight.study.bind import bind
+from preflight.study.model import Skipped
+from preflight.study.scope import Scope
+from preflight.values import Axis, Const, Expr, Op, Origin
+
+MAX_DEPTH = 8
+"""Scripts that start scripts: deeper than this, two files start each other under changing names."""
+
+MAX_CHAINS = 200
+"""Launches of one file (a script may hold a loop that was unrolled)."""
+
+LAUNCHES = ("program", "module", "sweep", "script")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One file of a chain: its reading, how it was started, and what its names stand for."""
+
+    reading: Reading
+    link: Link | None
+    scope: Scope
+    launch: Launch
+    configs: tuple[Step, ...] = ()
+
+    @property
+    def readings(self) -> Iterator[Reading]:
+        """Its own reading, then those of the configurations it composes."""
+        yield self.reading
+        for config in self.configs:
+            yield from config.readings
+
+
+Chain = tuple[Step, ...]
+
+
+class Follower:
+    """Reads files through their dialects, each with its call once, and follows their links."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.skipped: dict[str, Skipped] = {}
+        self._dialects: dict[str, Dialect | None] = {}
+        self._plain: dict[str, Reading | None] = {}
+
+    def dialect(self, path: str) -> Dialect | None:
+        """The dialect of a file; None, and a word in `skipped`, where there is none."""
+        if path not in self._dialects:
+            self._dialects[path] = self._recognise(path)
+        return self._dialects[path]
+
+    def _recognise(self, path: str) -> Dialect | None:
+        try:
+            found = recognise(self.project.source(path), self.project)
+        except UnreadableFile as error:
+            self.skipped[path] = Skipped(path, "unreadable", str(error))
+        except DocumentError as error:
+            self.skipped[path] = _malformed(path, error)
+        except Exception as error:
+            self.skipped[path] = _crashed(path, error)
+        else:
+            if found is None:
+                self.skipped[path] = Skipped(path, "unrecognised", "no dialect recognises it")
+            return found
+        return None
+
+    def read(self, path: str, call: Call | None) -> Reading | None:
+        """What a file says when started so; None, and a word in `skipped`, where it cannot be read."""
+        if call is None and path in self._plain:
+            return self._plain[path]
+        dialect, reading = self.dialect(path), None
+        if dialect is not None:
+            try:
+                reading = dialect.read(self.project.source(path), call, self.project)
+            except UnreadableFile as error:
+                self.skipped[path] = Skipped(path, "unreadable", str(error))
+            except DocumentError as error:
+                self.skipped[path] = _malformed(path, error)
+            except Exception as error:
+                self.skipped[path] = _crashed(path, error)
+        if call is None:
+            self._plain[path] = reading
+        return reading
+
+    def chains(self, path: str) -> list[Chain]:
+        """Every launch that a file leads to, in the order of its links; none where it is no reader's."""
+        reading = self.read(path, None)
+        if reading is None:
+            return []
+        return list(self._extend(self._step(reading, None, None, Launch()), ()))[:MAX_CHAINS]
+
+    def _step(self, reading: Reading, link: Link | None, call: Call | None, launch: Launch) -> Step:
+        configs = tuple(self._configs(reading, call))
+        bound = bind(reading.parameters, call.words if call else ())
+        settings = dict(call.settings) if call else {}
+        given: dict[str, Expr] = {}
+        for config in configs:
+            given.update({name: config.scope.resolve(expr) for name, expr in config.scope.local.items()})
+        given.update({name: expr for name, expr in settings.items() if name not in given})
+        local = _local(reading)
+        for parameter in reading.parameters:
+            if parameter.kind == "wandb" and parameter.name in settings:
+                given[parameter.name] = settings[parameter.name]
+            elif parameter.kind not in ("wandb", "hydra"):
+                given.pop(parameter.name, None)  # argv alone speaks to it
+        given.update(bound.values)
+        axes = frozenset(axis.name for axis in _axes(reading))
+        return Step(reading, link, Scope(axes, given, local), launch, configs)
+
+    def _configs(self, reading: Reading, call: Call | None) -> Iterator[Step]:
+        for link in reading.links:
+            if link.kind != "config" or not link.target or link.target == reading.path:
+                continue
+            words = link.words or (call.words if call else ())
+            inner = Call(reading.path, words, {**(call.settings if call else {}), **link.settings}, Launch())
+            config = self.read(link.target, inner)
+            if config is not None:
+                axes = frozenset(axis.name for axis in _axes(config))
+                yield Step(config, link, Scope(axes, {}, _local(config)), Launch())
+
+    def _extend(self, step: Step, above: Chain) -> Iterator[Chain]:
+        chain = (*above, step)
+        trail = {one.reading.path for one in chain}
+        found = False
+        links = [*step.reading.links, *(link for config in step.configs for link in config.reading.links)]
+        for link in links:
+            target = self._target(link) if link.kind in LAUNCHES else None
+            if target is None or target in trail or len(chain) >= MAX_DEPTH:
+                continue
+            for longer in self._launch(link, target, step, chain):
+                found = True
+                yield longer
+        if not found:
+            yield chain
+
+    def _launch(self, link: Link, target: str, step: Step, chain: Chain) -> Iterator[Chain]:
+        scope = step.scope
+        words = tuple(_resolved(item, scope) for item in link.words)
+        settings = {name: scope.resolve(expr) for name, expr in link.settings.items()}
+        launch = _merge(step.launch, _resolved_launch(link.launch, scope))
+        call = Call(step.reading.path, words, settings, launch)
+        reading = self.read(target, call)
+        if reading is None or not (reading.trains or any(one.kind in LAUNCHES for one in reading.links)):
+            return
+        yield from self._extend(self._step(reading, replace(link, target=target), call, launch), chain)
+
+    def _target(self, link: Link) -> str | None:
+        """The file a link means, None where it is not in the project."""
+        names = [link.target]
+        if link.kind == "module":
+            stem = link.target.replace(".", "/")
+            names = [f"{base}{stem}{end}" for base in ("", "src/") for end in (".py", "/__main__.py")]
+        for name in names:
+            if name and self.project.exists(name):
+                return PurePosixPath(name).as_posix()
+        return None
+
+
+def _axes(reading: Reading) -> Iterator[Axis]:
+    yield from reading.axes
+    for branch in reading.branches:
+        yield from branch.axes
+
+
+def _local(reading: Reading) -> dict[str, Expr]:
+    """Names of a file that are its own: settings by rank, later ones first among equals, then defaults."""
+    local = {parameter.name: parameter.default for parameter in reading.parameters}
+    for setting in sorted(reading.settings, key=lambda setting: setting.rank):
+        local[setting.key] = setting.expr
+    return local
+
+
+def branch_scope(scope: Scope, branch: Branch) -> Scope:
+    """The same names as one branch of a conditional space sees them."""
+    held: dict[str, Expr] = {name: Const(value) for name, value in branch.fixed.items()}
+    local = {**scope.local, **{setting.key: setting.expr for setting in branch.settings}}
+    own = frozenset(axis.name for axis in branch.axes)
+    return Scope((scope.axes | own) - held.keys(), {**scope.given, **held}, local)
+
+
+def _resolved(item: Word, scope: Scope) -> Word:
+    return item if item.value is None else replace(item, value=scope.resolve(item.value))
+
+
+def _resolved_launch(launch: Launch, scope: Scope) -> Launch:
+    def one(expr: Expr | None) -> Expr | None:
+        return None if expr is None else scope.resolve(expr)
+
+    return replace(
+        launch, nodes=one(launch.nodes), ranks_per_node=one(launch.ranks_per_node),
+        total_ranks=one(launch.total_ranks), trials_per_gpu=one(launch.trials_per_gpu),
+        environment={name: scope.resolve(expr) for name, expr in launch.environment.items()},
+    )  # fmt: skip
+
+
+def _merge(outer: Launch, inner: Launch) -> Launch:
+    """What both say about processes: the inner one where it says anything, the outer one otherwise."""
+    trials = inner.trials_per_gpu
+    if trials is None:
+        trials = outer.trials_per_gpu
+    elif outer.trials_per_gpu is not None:
+        trials = Op("*", (outer.trials_per_gpu, trials))
+    return Launch(
+        inner.launcher if inner.launcher != "python" else outer.launcher,
+        inner.nodes if inner.nodes is not None else outer.nodes,
+        inner.ranks_per_node if inner.ranks_per_node is not None else outer.ranks_per_node,
+        inner.total_ranks if inner.total_ranks is not None else outer.total_ranks,
+        trials,
+        {**outer.environment, **inner.environment},
+        outer.multirun or inner.multirun,
+    )
+
+
+def _malformed(path: str, error: DocumentError) -> Skipped:
+    problem = Problem("invalid-config", error.message, Origin(path, error.span))
+    return Skipped(path, "malformed", error.message, (problem,))
+
+
+def _crashed(path: str, error: Exception) -> Skipped:
+    return Skipped(path, "crashed", f"its reader failed: {type(error).__name__}: {error}")

@@ -1,0 +1,106 @@
+"""Names and what they stand for: one scope per file, chained by what the caller hands over.
+
+An axis keeps its own name to the end. Between files it travels under a marked name, so that a program's parameter
+`batch_size` and the sweep's axis `batch_size` are never taken for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from preflight.values import Const, Expr, Op, Ref, Unknown, unknown
+
+MARK = "\0"
+"""Starts the name of an axis on its way from the file that declares it to the study."""
+
+MAX_NODES = 20_000
+"""An expression that grows beyond this many nodes is unknown: hostile configurations double a value line by line."""
+
+
+@dataclass
+class Scope:
+    """What the names of one file mean: `axes` of its own, `given` by callers (finished), `local` (not yet resolved)."""
+
+    axes: frozenset[str] = frozenset()
+    given: Mapping[str, Expr] = field(default_factory=dict)
+    local: Mapping[str, Expr] = field(default_factory=dict)
+    _done: dict[str, Expr] = field(default_factory=dict)
+    _open: set[str] = field(default_factory=set)
+
+    def lookup(self, ref: Ref) -> Expr:
+        """What a name stands for, over marked axes alone; the name itself where nobody says."""
+        name = ref.name
+        if name.startswith(MARK):
+            return ref
+        if name in self.axes:
+            return Ref(MARK + name, ref.origin)
+        if name in self.given:
+            return self.given[name]
+        if name not in self.local:
+            return ref
+        if name not in self._done:
+            if name in self._open:
+                return unknown(f"{name} refers to itself", ref.origin)
+            self._open.add(name)
+            self._done[name] = self.resolve(self.local[name])
+            self._open.discard(name)
+        return self._done[name]
+
+    def resolve(self, expr: Expr) -> Expr:
+        """`expr` with every name replaced by what it stands for; operations stay as they are written."""
+        found = self._resolve(expr)
+        if isinstance(found, Op) and _nodes(found) > MAX_NODES:
+            return unknown("the expression is too large", expr.origin)
+        return found
+
+    def _resolve(self, expr: Expr) -> Expr:
+        if isinstance(expr, Ref):
+            return self.lookup(expr)
+        if isinstance(expr, Op):
+            return Op(expr.operator, tuple(self._resolve(operand) for operand in expr.operands), expr.origin)
+        return expr
+
+
+def _nodes(expr: Expr) -> int:
+    count, stack = 0, [expr]
+    while stack and count <= MAX_NODES:
+        top = stack.pop()
+        count += 1
+        if isinstance(top, Op):
+            stack += top.operands
+    return count
+
+
+def unmark(expr: Expr) -> Expr:
+    """A finished expression as the study shows it: axes under their own names, other names unknown."""
+    if isinstance(expr, Ref):
+        if expr.name.startswith(MARK):
+            return Ref(expr.name[len(MARK) :], expr.origin)
+        return Const(Unknown(f"{expr.name} is not set in the files read"), expr.origin)
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(unmark(operand) for operand in expr.operands), expr.origin)
+    return expr
+
+
+def fixed(expr: Expr, values: Mapping[str, Const]) -> Expr:
+    """`expr` with some axes (by their own names, marked in the expression) held at a value."""
+    if isinstance(expr, Ref):
+        return values.get(expr.name[len(MARK) :], expr) if expr.name.startswith(MARK) else expr
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(fixed(operand, values) for operand in expr.operands), expr.origin)
+    return expr
+
+
+def references(exprs: Iterable[Expr], local: Mapping[str, Expr]) -> Iterator[str]:
+    """Every name that the expressions use, directly or through the definitions in `local`."""
+    stack, seen = list(exprs), set[str]()
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, Op):
+            stack += expr.operands
+        elif isinstance(expr, Ref) and expr.name not in seen:
+            seen.add(expr.name)
+            yield expr.name
+            if expr.name in local:
+                stack.append(local[expr.name])
