@@ -120,6 +120,7 @@ class Data(Part):
     in_memory_kind: Literal["arrays", "strings", "objects", "mapped"] | None = "arrays"
     validation_workers: Amount | None = None  # absent: no validation loader is known of
     validation_overlaps: bool | None = False
+    worker_bytes: Amount | None = 0  # what each training worker keeps beside its batches (a mosaic buffer)
     imports: list[str] = ["torch"]
 
 
