@@ -10,11 +10,13 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight.errors import UsageError
 from preflight.findings import Finding
+from preflight.reports.model import Report
 
 VERSION = 1
 Key = tuple[str, str, str]
@@ -79,12 +81,61 @@ def _umask() -> int:
     return mask
 
 
-def split(findings: Iterable[tuple[Finding, str]], known: Counter[Key]) -> tuple[list[bool], list[Key]]:
-    """For each finding whether it is new, and the baseline's entries that matched fewer findings than they count."""
-    left = Counter(known)
-    new = []
-    for finding, path in findings:
-        key = key_of(finding, path)
-        new.append(left[key] <= 0)
-        left[key] -= 1
-    return new, sorted(key for key, count in left.items() if count > 0)
+@dataclass
+class Baseline:
+    """A baseline that was read, and how many findings of each key the last look at every report took out.
+
+    Paths in it are relative to the directory it is in, so that it means the same wherever the command runs.
+    """
+
+    path: Path
+    known: Counter[Key]
+    taken: dict[Path, Counter[Key]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: str, cwd: Path) -> Baseline:
+        """The baseline in a file. Raises UsageError."""
+        full = (cwd / path).resolve()
+        return cls(full, read(full))
+
+    def new(self, report: Report) -> Report:
+        """The report without the findings that the baseline lists, each as often as it is listed."""
+        left, taken = Counter(self.known), Counter[Key]()
+        kept = []
+        for finding in report.findings:
+            key = key_of(finding, named(report, finding, self.path.parent))
+            if left[key] > 0:
+                left[key] -= 1
+                taken[key] += 1
+            else:
+                kept.append(finding)
+        self.taken[report.project.root] = taken
+        return replace(report, findings=tuple(kept), suppressed=report.suppressed + taken.total())
+
+    def stale(self) -> list[Key]:
+        """Entries that list more findings than there are."""
+        taken = sum(self.taken.values(), Counter[Key]())
+        return sorted(key for key, count in self.known.items() if count > taken[key])
+
+    def notes(self) -> tuple[str, ...]:
+        """What to tell the user about stale entries."""
+        return tuple(
+            f"the baseline lists {rule} in {path}{f' at {key}' if key else ''}, which is gone: write it anew"
+            for rule, path, key in self.stale()
+        )
+
+
+def named(report: Report, finding: Finding, folder: Path) -> str:
+    """A finding's file as a baseline in `folder` names it."""
+    if finding.origin is None:
+        return ""
+    return Path(os.path.relpath(report.project.root / finding.origin.path, folder)).as_posix()
+
+
+def record(reports: Sequence[Report], path: Path, cwd: Path) -> list[Report]:
+    """Writes a baseline of all findings; the reports without them. Raises UsageError."""
+    full = (cwd / path).resolve()
+    write(full, [key_of(f, named(report, f, full.parent)) for report in reports for f in report.findings])
+    return [
+        replace(report, findings=(), suppressed=report.suppressed + len(report.findings)) for report in reports
+    ]  # fmt: skip

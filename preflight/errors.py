@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 
 
@@ -22,3 +23,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """` (did you mean "x"?)` where a known name is close to `name`, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def debugging() -> bool:
+    """Whether the user asks for tracebacks, with PREFLIGHT_DEBUG=1."""
+    return os.environ.get("PREFLIGHT_DEBUG", "") not in ("", "0")
+
+
+def debug_traceback(error: BaseException) -> tuple[str, ...]:
+    """The traceback's lines for PREFLIGHT_DEBUG=1, nothing otherwise."""
+    if not debugging():
+        return ()
+    import traceback
+
+    return tuple("".join(traceback.format_exception(error)).splitlines())

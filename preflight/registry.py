@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +11,10 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from preflight.dialects.reading import Problem
+from preflight.documents.base import Edit
 from preflight.errors import PreflightError, SettingsError, UsageError, suggestion
+from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.rule import Options, Rule
 from preflight.settings import RuleSettings, Settings
 
@@ -31,12 +34,12 @@ class RuleError(PreflightError):
     """Rules cannot be loaded: a module is missing or broken, or two rules have one name."""
 
 
-@lru_cache(maxsize=1)
-def rules() -> Mapping[str, type[Rule]]:
-    """Every installed rule by name, in the order of the names. Raises RuleError."""
+@lru_cache(maxsize=8)
+def rules(trusted: tuple[str, ...] = ()) -> Mapping[str, type[Rule]]:
+    """Every installed rule by name, and those of `trusted` files, in the order of the names. Raises RuleError."""
     found: dict[str, type[Rule]] = {}
     homes: dict[str, str] = {}
-    for value in _modules():
+    for value in (*_modules(), *trusted):
         for rule in _rules_of(value):
             if rule.name in found and found[rule.name] is not rule:
                 raise RuleError(f"two rules are called {rule.name}: one in {homes[rule.name]}, one in {value}")
@@ -76,9 +79,21 @@ def _checkout() -> Iterator[str]:
     yield from points.values()
 
 
+def _from_file(path: Path) -> ModuleType:
+    """A module out of a file that the user trusts. Raises ImportError."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"preflight_trusted_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ImportError("there is no such file")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _rules_of(value: str) -> Iterable[type[Rule]]:
     try:
-        module: ModuleType = import_module(value)
+        module = _from_file(Path(value)) if value.endswith(".py") else import_module(value)
     except ImportError as error:
         raise RuleError(f"the rules of {value} cannot be imported: {error}") from error
     listed = getattr(module, "RULES", None)
@@ -87,29 +102,47 @@ def _rules_of(value: str) -> Iterable[type[Rule]]:
     return listed
 
 
-def enabled(settings: Settings, select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
+def of_problem(problem: Problem) -> Finding:
+    """What a reader found malformed, where no rule speaks of it."""
+    proposals: tuple[Proposal, ...] = ()
+    if problem.fix is not None:
+        edit = Edit(problem.origin.path, problem.origin.span, problem.fix)
+        safety = Safety.safe if problem.safe else Safety.unsafe
+        proposals = (Proposal(f"write `{problem.fix}`", safety=safety, edits=(edit,)),)
+    return Finding(
+        rule=problem.rule,
+        severity=Severity(problem.severity),
+        confidence=Confidence.high,
+        message=problem.message,
+        origin=problem.origin,
+        related=problem.related,
+        proposals=proposals,
+    )
+
+
+def enabled(
+    settings: Settings, select: Iterable[str], ignore: Iterable[str], known: Mapping[str, type[Rule]]
+) -> frozenset[str]:
     """Names of the rules to run: what the command line selects, else the settings, else all but previews.
 
     What is ignored on either side is left out. Raises UsageError or SettingsError for a name that is no rule's.
     """
-    known = rules()
-    chosen, dropped = _checked(select, "--select"), _checked(ignore, "--ignore")
-    wanted = chosen or _checked(settings.select, "tool.preflight.select")
-    dropped |= _checked(settings.ignore, "tool.preflight.ignore")
-    _checked(settings.rules, "tool.preflight.rules")
+
+    def checked(names: Iterable[str], where: str) -> set[str]:
+        found = set(names)
+        for name in sorted(found - known.keys() - OWN.keys()):
+            message = f"{where}: there is no rule {name}{suggestion(name, (*known, *OWN))}; preflight rule lists them"
+            raise (UsageError if where.startswith("--") else SettingsError)(message)
+        return found
+
+    chosen, dropped = checked(select, "--select"), checked(ignore, "--ignore")
+    wanted = chosen or checked(settings.select, "tool.preflight.select")
+    dropped |= checked(settings.ignore, "tool.preflight.ignore")
+    checked(settings.rules, "tool.preflight.rules")
     for glob, names in settings.per_file_ignores.items():
-        _checked((name for name in names if name != "all"), f"tool.preflight.per-file-ignores.{glob}")
+        checked((name for name in names if name != "all"), f"tool.preflight.per-file-ignores.{glob}")
     everything = {name for name, rule in known.items() if not rule.preview} | OWN.keys()
     return frozenset((wanted or everything) - (dropped - chosen))
-
-
-def _checked(names: Iterable[str], where: str) -> set[str]:
-    found = set(names)
-    known: Collection[str] = rules().keys() | OWN.keys()
-    for name in sorted(found - set(known)):
-        message = f"{where}: there is no rule {name}{suggestion(name, known)}; preflight rule lists them"
-        raise (UsageError if where.startswith("--") else SettingsError)(message)
-    return found
 
 
 def options_of(rule: type[Rule], settings: Settings) -> Options:

@@ -31,8 +31,9 @@ class StudyResult:
 class Report:
     """One project's findings, sorted by place, and studies. Paths are relative to the project's root.
 
-    `files` were recognised and read, `unrecognised` were not; `suppressed` counts findings that ignores or the baseline
-    took out; `fixed` counts fixes that were written; `notes` are said once, at the end.
+    `files` were recognised and read, `unrecognised` were not, and `refused` are those of them that were named.
+    `suppressed` counts findings that ignores or the baseline took out, `fixed` fixes that were written; `notes` are
+    said once, at the end.
     """
 
     project: Project
@@ -40,6 +41,7 @@ class Report:
     studies: tuple[StudyResult, ...] = ()
     files: tuple[str, ...] = ()
     unrecognised: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     suppressed: int = 0
     fixed: int = 0
     notes: tuple[str, ...] = ()
@@ -54,8 +56,7 @@ class Outcome:
     base: Path
     summaries: dict[str, str] = field(default_factory=dict)
     """Rule -> its one-line summary, for formats that list rules."""
-    unsafe: bool = False
-    """Whether unsafe fixes may be written in this run."""
+    notes: tuple[str, ...] = ()
 
     def findings(self) -> Iterator[tuple[Report, Finding]]:
         for report in self.reports:

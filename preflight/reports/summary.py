@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight.findings import Safety, Severity
 from preflight.memory.estimate import DeviceEstimate, HostEstimate
 from preflight.reports.model import Outcome, StudyResult
-from preflight.reports.style import COLOURS, Look, gib, plural
+from preflight.reports.style import COLOURS, Look, clean, gib, plural
 
 _ORDER = ("fits", "unknown", "at-risk", "exceeds")
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
@@ -31,8 +31,8 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
     if found:
         yield "Found " + ", ".join(found) + _offers(outcome)
     yield studies_line(outcome, look)
-    for report in outcome.reports:
-        yield from (f"note: {note}" for note in report.notes)
+    for note in dict.fromkeys([note for report in outcome.reports for note in report.notes] + list(outcome.notes)):
+        yield f"note: {clean(note)}"
 
 
 def _offers(outcome: Outcome) -> str:

@@ -1,0 +1,99 @@
+"""The command line: finds the command, and turns what goes wrong into one line and an exit status.
+
+0 clean, 1 findings at or above --fail-on, 2 usage, configuration or internal error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+# Nothing of pydantic's is extended here; looking for its plugins reads the metadata of every installed package.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+import click
+
+from preflight import __version__
+
+COMMANDS = {
+    "check": "Read configurations and say what will not fit, before it is submitted.",
+    "estimate": "The memory of one job: phases, parts, the largest batch that fits.",
+    "rule": "List the rules, or show one with its examples.",
+    "model": "Models whose memory is known by name.",
+    "machine": "GPUs and clusters.",
+}
+ISSUES = "https://github.com/preflight-lint/preflight/issues"
+
+
+class LazyGroup(click.Group):
+    """Commands as names and help texts until one is called: `--help` imports none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(f"preflight.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="preflight", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Says before submission what GPU and host memory a training job will not get, and fixes the line.
+
+    Reads W&B sweeps, Hydra trees, SLURM scripts, Optuna studies and the programs they launch. Runs none of them, and
+    needs no GPU, no weights and no network.
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of one command line. Every error ends here, as one line on stderr."""
+    from preflight.errors import PreflightError, debugging
+
+    try:
+        status = cli.main(args=arguments, prog_name="preflight", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("preflight: interrupted", err=True)
+        return 130
+    except PreflightError as error:
+        if debugging():
+            raise
+        click.echo(f"preflight: error: {error}", err=True)
+        return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:
+        if debugging():
+            raise
+        first = str(error).splitlines()[0] if str(error) else ""
+        click.echo(
+            f"preflight: internal error: {type(error).__name__}: {first} - please report it with the command and files "
+            f"at {ISSUES}; PREFLIGHT_DEBUG=1 shows where",
+            err=True,
+        )
+        return 2
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

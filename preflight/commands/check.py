@@ -1,0 +1,166 @@
+"""`preflight check`: files in, findings out, fixes written where asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from preflight.baseline import Baseline, record, replace_file
+from preflight.commands.options import parse_set, set_option
+from preflight.engine import Options, check, setup
+from preflight.errors import UsageError
+from preflight.files import Batch, batches
+from preflight.findings import Severity
+from preflight.reports import FORMATS, PEOPLE, automatic, render
+from preflight.reports.model import Outcome, Report
+from preflight.reports.style import Look, look_for
+
+RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Python training programs"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("--fix", is_flag=True, help="Write the safe fixes: the optimiser sees the same run.")
+@click.option("--unsafe-fixes", is_flag=True, help="Write all proved fixes, those that change the run too.")
+@click.option("--diff", is_flag=True, help="Show what --fix would write, write nothing; exit 1 if there is anything.")
+@click.option("--explain", is_flag=True, help="List every Job field with its value and where it comes from.")
+@click.option("--output-format", "-f", type=click.Choice(["auto", *FORMATS]), default="auto", show_default=True)
+@click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Also write a report to a file. Repeatable.")
+@click.option("--gpu", metavar="NAME", help='The GPU the jobs run on, as in "RTX 4090" or a100-80gb.')
+@click.option("--machine", metavar="NAME|FILE", help="The cluster or workstation the jobs run on.")
+@set_option
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules. Repeatable, or with commas.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Repeatable, or with commas.")
+@click.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
+@click.option("--exit-zero", is_flag=True, help="Exit 0 even with findings.")
+@click.option("--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings listed in FILE.")
+@click.option("--write-baseline", type=click.Path(), metavar="FILE", help="List today's findings in FILE.")
+@click.option("--from-hook", is_flag=True, help="Say nothing about files that are not recognised.")
+@click.option("--trust", multiple=True, metavar="PATH", help="Import this Python file of rules. Repeatable.")
+def command(
+    paths: tuple[str, ...],
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    explain: bool,
+    output_format: str,
+    output: tuple[str, ...],
+    gpu: str | None,
+    machine: str | None,
+    assignments: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_on: str,
+    exit_zero: bool,
+    baseline: str | None,
+    write_baseline: str | None,
+    from_hook: bool,
+    trust: tuple[str, ...],
+) -> int:
+    """Read configurations and say what will not fit, before it is submitted.
+
+    PATHS are files or directories (default: the current one): W&B sweeps, Hydra configs, SLURM scripts, Optuna studies,
+    training programs. Settings come from [tool.preflight] in the closest pyproject.toml, or preflight.toml.
+    """
+    files = _outputs(output)
+    cwd = Path.cwd()
+    options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust)
+    found = batches(paths or (".",), cwd, from_hook)
+    old = Baseline.of(baseline, cwd) if baseline is not None else None
+    view = old.new if old is not None else _same
+    runs = [_run(batch, options, cwd, view, "diff" if diff else "write" if fix or unsafe_fixes else "", unsafe_fixes)
+            for batch in found]  # fmt: skip
+    reports = [report for report, _ in runs]
+    if write_baseline is not None:
+        reports = record(reports, Path(write_baseline), cwd)
+    outcome = _outcome(reports, cwd, old.notes() if old is not None else ())
+    for name, path in files:
+        replace_file(path, render(name, outcome, Look()))
+    status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))
+    if diff:
+        changes = "".join(text for _, text in runs)
+        click.echo(changes, nl=False)
+        return 2 if status == 2 else int(bool(changes))
+    _print(outcome, output_format, explain, from_hook)
+    return status
+
+
+def _names(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def _outputs(values: Sequence[str]) -> list[tuple[str, Path]]:
+    """(format, file) pairs of `--output`. Raises UsageError."""
+    found = []
+    for value in values:
+        name, equals, path = value.partition("=")
+        if not equals or name not in FORMATS or not path:
+            raise UsageError(f"--output {value}: write FORMAT=FILE with one of {', '.join(FORMATS)}")
+        found.append((name, Path(path)))
+    return found
+
+
+def _same(report: Report) -> Report:
+    return report
+
+
+def _run(
+    batch: Batch, options: Options, cwd: Path, view: Callable[[Report], Report], fixing: str, unsafe: bool
+) -> tuple[Report, str]:
+    """One project's report, after what could be fixed was; with `diff` instead the report as it stands and the diff."""
+    project, asked = setup(batch, options, cwd)
+    if not fixing:
+        return view(check(project, asked)), ""
+    from preflight.fixing import diff, fixed, write
+
+    result = fixed(project, asked, unsafe, view)
+    if fixing == "diff":
+        return result.before, diff(result, cwd)
+    return write(result), ""
+
+
+def _outcome(reports: Sequence[Report], cwd: Path, notes: Sequence[str]) -> Outcome:
+    from preflight.registry import summaries
+
+    roots = [report.project.root for report in reports]
+    base = cwd.resolve()
+    if len(roots) == 1:
+        root = roots[0]
+    elif all(root.is_relative_to(base) for root in roots):
+        root = base
+    else:
+        root = Path(os.path.commonpath(roots))
+    return Outcome(tuple(reports), root, base, summaries(), tuple(notes))
+
+
+def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool) -> None:
+    """The report on stdout; from a hook silent where there is nothing to say."""
+    chosen = automatic(os.environ) if output_format == "auto" else output_format
+    look = look_for(sys.stdout)
+    if from_hook and chosen in PEOPLE and not any(outcome.studies()) and not any(outcome.findings()):
+        return
+    if explain and chosen in ("full", "concise"):
+        from preflight.reports.explain import explained
+
+        click.echo(explained(outcome, look), nl=False)
+    click.echo(render(chosen, outcome, look), nl=False, color=True)
+
+
+def _status(outcome: Outcome, fail_on: Severity, exit_zero: bool) -> int:
+    """2 for a bug of ours, 1 for findings that count."""
+    findings = [finding for _, finding in outcome.findings()]
+    if any(finding.rule == "internal-error" for finding in findings):
+        return 2
+    return int(not exit_zero and any(finding.severity.rank >= fail_on.rank for finding in findings))
+
+
+def _refuse(reports: Sequence[Report]) -> int:
+    """2, with a line for each, where a file was named that no dialect recognises."""
+    refused = [path for report in reports for path in report.refused]
+    for path in refused:
+        click.echo(f"preflight: error: {path} is not recognised; preflight reads {RECOGNISED}", err=True)
+    return 2 if refused else 0

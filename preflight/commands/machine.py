@@ -1,0 +1,97 @@
+"""`preflight machine`: the GPUs and clusters that jobs are judged against."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from preflight.errors import UsageError
+from preflight.reports.style import gib, look_for
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """GPUs and clusters: what they are called and what a job really gets of them."""
+
+
+@command.command("list")
+def list_machines() -> None:
+    """Known GPUs with what CUDA reports as their memory, and the clusters described on this computer."""
+    from preflight.machines.clusters import machines_dir
+    from preflight.machines.gpus import gpus
+
+    look = look_for(sys.stdout)
+    wide = max(len(gpu.name) for gpu in gpus())
+    for gpu in gpus():
+        context = f"context about {gib(gpu.context[1])}"
+        click.echo(f"{look.paint(f'{gpu.name:<{wide}}', 'bold')}  {gib(gpu.capacity):>10}  {context}", color=True)
+    for path in sorted(machines_dir().glob("*.toml")):
+        click.echo(f"{look.paint(path.stem, 'bold')}  {path}", color=True)
+
+
+@command.command()
+@click.argument("name")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def show(name: str, output_format: str) -> None:
+    """A GPU by name, or a cluster by name or file."""
+    from preflight.machines import clusters, gpus
+
+    gpu = gpus.find_gpu(name)
+    if gpu is not None:
+        data = gpus.plain(gpu)
+        several = gpus.ambiguity(name)
+        if several:
+            click.echo(f"note: {several}", err=True)
+    else:
+        try:
+            data = clusters.plain(clusters.find_machine(name, Path.cwd()))
+        except clusters.MachineError as error:
+            close = gpus.nearest(name)
+            hint = f"; the closest GPUs are {', '.join(close)}" if close else ""
+            raise UsageError(f"{error}{hint}") from error
+    if output_format == "json":
+        click.echo(json.dumps(data, indent=2))
+    else:
+        for line in _text(data):
+            click.echo(line)
+
+
+_SIZES = ("capacity", "memory", "swap", "shm", "low", "expected", "high", "bytes")
+
+
+def _text(data: object, key: str = "", indent: int = 0) -> list[str]:
+    """Plain data as indented lines, sizes in GiB."""
+    lead = "  " * indent
+    if isinstance(data, dict):
+        lines = [f"{lead}{key}:"] if key else []
+        inner = indent + bool(key)
+        for name, value in data.items():
+            if value not in (None, [], {}, ()):
+                lines += _text(value, str(name), inner)
+        return lines
+    if isinstance(data, (list, tuple)) and any(isinstance(item, dict) for item in data):
+        return [line for item in data for line in _text(item, key, indent)]
+    if isinstance(data, (list, tuple)):
+        return [f"{lead}{key}: {', '.join(map(str, data))}"]
+    size = isinstance(data, int) and not isinstance(data, bool) and any(word in key for word in _SIZES)
+    return [f"{lead}{key}: {gib(data) if size and isinstance(data, int) else data}"]
+
+
+if find_spec("preflight.machines.slurm_import") is not None:
+
+    @command.group("import")
+    def import_group() -> None:
+        """Describe a cluster from what its scheduler knows."""
+
+    @import_group.command("slurm")
+    @click.option("--conf", type=click.Path(), metavar="FILE", help="Read a slurm.conf instead of asking scontrol.")
+    @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the machine file here.")
+    def import_slurm(conf: str | None, output: str | None) -> None:
+        """Nodes and partitions of a SLURM cluster as a machine file."""
+        from preflight.commands.import_slurm import run
+
+        run(conf, output)

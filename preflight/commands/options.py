@@ -1,0 +1,83 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import click
+
+from preflight.errors import SettingsError, UsageError, suggestion
+from preflight.values import Value
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_SIZE = re.compile(r"([\d.]+)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
+
+
+def set_option(function: F) -> F:
+    """`--set FIELD=VALUE`."""
+    help = "Say what the files do not: a Job field and its value, as in train.batch_size=16. Repeatable."
+    return click.option("--set", "-s", "assignments", multiple=True, metavar="FIELD=VALUE", help=help)(function)
+
+
+def parse_set(assignments: Iterable[str]) -> dict[str, Value]:
+    """Job fields and values from FIELD=VALUE texts; values are read as YAML. Raises UsageError."""
+    from preflight.job import fields
+    from preflight.settings import check_values, is_field
+
+    found: dict[str, Value] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals:
+            raise UsageError(f"--set {text}: write FIELD=VALUE, as in train.batch_size=16")
+        if not is_field(name):
+            raise UsageError(f"--set {text}: {name} is not a Job field{suggestion(name, fields())}")
+        found[name] = _value(value, text)
+    try:
+        check_values(found, "--set")
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+    return found
+
+
+def _value(text: str, whole: str) -> Value:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {whole}: the value is not valid YAML") from error
+    if isinstance(value, str) and (number := _number(value)) is not None:
+        return number  # YAML 1.1 reads 1e-5 as text
+    return _frozen(value)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _frozen(value: object) -> Value:
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return {str(key): _frozen(item) for key, item in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of "7.45GiB", "24 GB" (decimal), "512M" (binary, as nvidia-smi and SLURM mean it) or a number."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match[1].count(".") > 1 or match[1] == ".":
+        raise UsageError(f"{text}: not a size; write bytes, or 7.45GiB")
+    unit = (match[2] or "").lower()
+    decimal = bool(unit) and not match[3] and text.strip().lower().endswith("b")
+    scale = (1000 if decimal else 1024) ** ("kmgt".index(unit) + 1) if unit else 1
+    return round(float(match[1]) * scale)

@@ -1,0 +1,33 @@
+"""`preflight rule`: what the rules are, in their own words."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from preflight.errors import UsageError, suggestion
+from preflight.reports.style import look_for
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("name", required=False)
+def command(name: str | None) -> None:
+    """List the rules, or show one: what it finds, why it matters, how it is fixed."""
+    from preflight import registry
+    from preflight.rulepages import page
+
+    look = look_for(sys.stdout)
+    if name is None:
+        lines = registry.summaries()
+        wide = max(map(len, lines))
+        for rule, summary in sorted(lines.items()):
+            click.echo(f"{look.paint(f'{rule:<{wide}}', 'bold')}  {summary}", color=True)
+        return
+    known = registry.rules()
+    if name in known:
+        click.echo(page(known[name]), nl=False)
+    elif name in registry.OWN:
+        click.echo(f"# {name}\n\n{registry.OWN[name]}")
+    else:
+        raise UsageError(f"there is no rule {name}{suggestion(name, (*known, *registry.OWN))}")

@@ -1,0 +1,249 @@
+"""The arrows, in order: files to studies, estimates, findings, fixes. What goes wrong on the way becomes a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from preflight import registry, suppress
+from preflight.estimating import Estimator
+from preflight.files import Batch
+from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.machines.model import Gpu
+from preflight.memory.estimate import DeviceEstimate
+from preflight.project import Project, UnreadableFile
+from preflight.reports.model import Report, StudyResult
+from preflight.rule import Case, Rule
+from preflight.settings import RuleSettings, Settings
+from preflight.study.model import Skipped, Study
+from preflight.target import Wanted, choose, placed, wanted
+from preflight.values import Origin, Span, Value
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says about a check."""
+
+    gpu: str | None = None
+    machine: str | None = None
+    set: Mapping[str, Value] = field(default_factory=dict)
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What stays the same when files are read again on a copy: paths, options, machines, rules."""
+
+    named: tuple[str, ...]
+    walked: tuple[str, ...]
+    options: Options
+    said: Wanted
+    rules: tuple[type[Rule], ...]
+    enabled: frozenset[str]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.named, *self.walked)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Studies with their verdicts, findings as the rules gave them (nothing proved or suppressed), files left out."""
+
+    project: Project
+    studies: tuple[StudyResult, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def setup(batch: Batch, options: Options, cwd: Path) -> tuple[Project, Setup]:
+    """The project and what to ask of it. Raises PreflightError for names that nothing is known by."""
+    known = registry.rules(options.trust)
+    enabled = registry.enabled(batch.settings, options.select, options.ignore, known)
+    gpu = options.gpu or (str(options.set["machine.gpu"]) if "machine.gpu" in options.set else None)
+    said = wanted(options.machine, gpu, batch.settings, batch.root, cwd)
+    for rule in known.values():
+        registry.options_of(rule, batch.settings)
+    rules = tuple(rule for name, rule in known.items() if name in enabled)
+    return Project(batch.root, batch.settings), Setup(batch.named, batch.walked, options, said, rules, enabled)
+
+
+def check(project: Project, asked: Setup, prove: bool = True) -> Report:
+    """One project's report."""
+    found = analyse(project, asked)
+    findings = list(found.findings)
+    if prove:
+        findings = _proved(found, asked)
+    findings = [_as_set(finding, project.settings) for finding in findings]
+    read = tuple(dict.fromkeys(path for result in found.studies for path in result.study.paths))
+    idle = tuple(one.path for one in found.skipped if one.kind in ("no-training", "malformed"))
+    findings, by_glob = suppress.per_file(findings, project.settings.per_file_ignores)
+    known = {*registry.rules(asked.options.trust), *registry.OWN}
+    findings, by_comment = suppress.inline(findings, project, (*read, *idle), asked.enabled, known)
+    given = set(asked.paths)
+    return Report(
+        project=project,
+        findings=tuple(sorted(findings, key=_order)),
+        studies=found.studies,
+        files=tuple(path for path in dict.fromkeys((*asked.paths, *read)) if path in {*read, *idle} and path in given),
+        unrecognised=tuple(one.path for one in found.skipped if one.kind in ("unrecognised", "unreadable", "crashed")),
+        refused=tuple(one.path for one in found.skipped if one.kind == "unrecognised" and one.path in asked.named),
+        suppressed=by_glob + by_comment,
+        notes=(*asked.said.notes, *_notes(found, asked)),
+    )
+
+
+def analyse(project: Project, asked: Setup) -> Analysis:
+    """Files to studies to findings, fixes left out: what is run again on a copy with edits."""
+    from preflight.study.build import build
+
+    studies, skipped = build(asked.paths, project, asked.options.set)
+    results: list[StudyResult] = []
+    cases: list[Case] = []
+    findings: list[Finding] = []
+    for study in studies:
+        try:
+            result, case = _judged(study, len(results), project, asked)
+        except Exception as error:
+            findings.append(
+                _crash(f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0)))
+            )
+            continue
+        results.append(result)
+        cases.append(case)
+    for case in cases:
+        findings += _findings(case, asked)
+    findings += _of_skipped(skipped, project, asked)
+    return Analysis(project, tuple(results), tuple(_once(findings)), skipped)
+
+
+def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[StudyResult, Case]:
+    """A study with its verdict, and the case that the rules are asked about."""
+    from preflight.study.space import judge
+
+    target = choose(study, asked.said)
+    study = placed(study, target)
+    estimator = Estimator(target.gpu)
+    space = judge(study, estimator.full, estimator.bound, project)
+    smallest = _smallest(space.worst.estimates.device) if target.gpu is None else None
+    result = StudyResult(study, space, target.gpu, target.cluster, target.node, smallest)
+    case = Case(
+        study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node
+    )  # fmt: skip
+    return result, case
+
+
+def _smallest(device: DeviceEstimate | None) -> Gpu | None:
+    """The GPU with the least memory that certainly holds the job, its own context counted."""
+    if device is None or device.lower_bound or device.capacity is not None:
+        return None
+    from preflight.machines.gpus import smallest_that_fits
+
+    reserved = device.reserved.high
+    return smallest_that_fits(lambda gpu: reserved + gpu.context[2])
+
+
+def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
+    """What the rules say about one study; a rule that raises is reported and the others go on."""
+    for rule in asked.rules:
+        options = registry.options_of(rule, case.settings)
+        try:
+            found = list(rule().check(replace(case, options=options)))
+        except Exception as error:
+            yield _crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
+            continue
+        yield from (replace(finding, study=case.index) for finding in found)
+    claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
+    for problem in case.study.problems:
+        if problem.rule not in claimed:
+            yield replace(registry.of_problem(problem), study=case.index)
+
+
+def _crash(what: str, error: Exception, origin: Origin | None) -> Finding:
+    """A bug of ours as a finding; the traceback is for those who ask for it."""
+    from preflight.errors import debug_traceback
+
+    return Finding(
+        rule="internal-error",
+        severity=Severity.error,
+        confidence=Confidence.high,
+        message=f"{what}: {type(error).__name__}: {error}",
+        origin=origin,
+        help=("this is a bug in preflight or in a rule: please report it with the file; PREFLIGHT_DEBUG=1 shows more",),
+        notes=debug_traceback(error),
+    )
+
+
+def _of_skipped(skipped: Iterable[Skipped], project: Project, asked: Setup) -> Iterator[Finding]:
+    """Findings about files that made no study. Files that were only found are reported if a reader was sure of them."""
+    for one in skipped:
+        origin = Origin(one.path, Span(0, 0))
+        if one.kind == "crashed":
+            yield Finding("internal-error", Severity.error, Confidence.high, f"{one.path}: {one.reason}", origin)
+        elif one.kind == "unreadable" and one.path in asked.named:
+            message = f"{one.path} cannot be read: {one.reason}"
+            yield Finding("unreadable-file", Severity.error, Confidence.high, message, origin)
+        elif one.kind == "no-training" or one.path in asked.named or _sure(one.path, project):
+            yield from (registry.of_problem(problem) for problem in one.problems)
+
+
+def _sure(path: str, project: Project) -> bool:
+    """Whether a reader claims a file that cannot be parsed to the end (a template, say, belongs to nobody)."""
+    from preflight.dialects import recognise
+    from preflight.documents.base import DocumentError
+
+    try:
+        return recognise(project.source(path), project) is not None
+    except (DocumentError, UnreadableFile):
+        return False
+
+
+def _notes(found: Analysis, asked: Setup) -> Iterator[str]:
+    """What happened to files that nobody named and that leave no finding."""
+    for one in found.skipped:
+        if one.path not in asked.named and one.kind == "unreadable":
+            yield f"{one.path} was left out: {one.reason}"
+
+
+def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """A file that several studies read is reported once."""
+    seen = set()
+    for finding in findings:
+        key = (finding.rule, finding.origin, finding.message)
+        if key not in seen:
+            seen.add(key)
+            yield finding
+
+
+def _proved(found: Analysis, asked: Setup) -> list[Finding]:
+    """The findings, each with the first of its proposals that can be proved."""
+    from preflight.fixes import prove
+
+    findings = [_promoted(finding, found.project.settings) for finding in found.findings]
+    return list(prove(findings, found, lambda project: analyse(project, asked)))
+
+
+def _promoted(finding: Finding, settings: Settings) -> Finding:
+    """The finding with its proposals as safe as the settings call them."""
+    wish = settings.rules.get(finding.rule, RuleSettings()).fix
+    if wish is None:
+        return finding
+    if wish == "never":
+        return suppress.without_fix_of(finding)
+    proposals: tuple[Proposal, ...] = tuple(replace(one, safety=Safety(wish)) for one in finding.proposals)
+    return replace(finding, proposals=proposals)
+
+
+def _as_set(finding: Finding, settings: Settings) -> Finding:
+    severity = settings.rules.get(finding.rule, RuleSettings()).severity
+    return finding if severity is None else replace(finding, severity=Severity(severity))
+
+
+def _order(finding: Finding) -> tuple[str, int, int, str, str]:
+    origin = finding.origin
+    if origin is None:
+        return "", 0, 0, finding.rule, finding.message
+    return origin.path, origin.span.start, -finding.severity.rank, finding.rule, finding.message

@@ -1,0 +1,67 @@
+"""`check --explain`: every Job field of each study with its value and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.job import Job, fields
+from preflight.reports.model import Outcome, Report, StudyResult
+from preflight.reports.places import place
+from preflight.reports.style import Look, clean
+from preflight.study.model import Bound
+from preflight.values import Const, Origin, Unknown
+
+
+def explained(outcome: Outcome, look: Look) -> str:
+    """A table per study, one line per field that is set, unknown, or has a default that matters."""
+    blocks = ["\n".join(_study(outcome, report, result, look)) for report, result in outcome.studies()]
+    return "".join(f"{block}\n\n" for block in blocks)
+
+
+def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) -> Iterator[str]:
+    names = ", ".join(outcome.shown(report, path) for path in result.study.paths)
+    yield look.paint(f"study {names}", "bold")
+    if result.study.is_search:
+        yield "  (a search: values are those of the worst combination)"
+    worst = result.space.worst
+    for axis, value in worst.assignment.items():
+        yield f"  {clean(axis)} = {clean(str(value))}"
+    box = next((one.box for one in result.space.boxes if one.worst is worst), None)
+    bounds = box.fields if box is not None else {}
+    rows = [(name, *_row(outcome, report, name, worst.job, bounds.get(name))) for name in fields()]
+    wide = max(len(name) for name, _, _ in rows)
+    most = min(max(len(value) for _, value, _ in rows), 32)
+    for name, value, source in rows:
+        style = "bold cyan" if value == "unknown" else "dim" if source.endswith("default") else "bold"
+        yield f"  {name:<{wide}}  {look.paint(f'{value:<{most}}', style)}  {source}".rstrip()
+
+
+def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | None) -> tuple[str, str]:
+    """Value and source of a field."""
+    value = job.get(name)
+    if bound is None:
+        return _text(value), "preflight's default" if value is not None else "stated nowhere"
+    places = [_place(outcome, report, bound.origin)] if bound.origin is not None else []
+    source = places[0] if places else bound.source
+    if bound.losers:
+        source += f" (beats {', '.join(_place(outcome, report, origin) for origin in bound.losers[:3])})"
+    if isinstance(bound.expr, Const) and isinstance(bound.expr.value, Unknown):
+        return "unknown", f"{clean(bound.expr.value.reason)}{f'; {source}' if places else ''}"
+    if value is None:
+        return "unknown", source
+    return _text(value), source
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)
+    return clean(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _place(outcome: Outcome, report: Report, origin: Origin) -> str:
+    found = place(report, origin)
+    name = clean(outcome.shown(report, origin.path))
+    return f"{name}:{found.line}:{found.column}" if found else name
