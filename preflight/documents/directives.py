@@ -1,0 +1,250 @@
+"""`#SBATCH` lines exactly as sbatch reads them (src/sbatch/opt.c: _next_line, _get_argument, getopt_long with "+")."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from preflight.values import Span
+
+
+# Options of sbatch(1), Slurm 25.05: those without a value, those whose value is optional (only behind `=`), the rest.
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_FLAGS = _names(
+    "batch contiguous external help hold ignore-pbs kill-on-invalid-dep no-requeue overcommit quiet reboot requeue "
+    "spread-job stepmgr test-only usage use-min-nodes verbose version wait"
+)
+_OPTIONAL = _names("exclusive get-user-env nice no-kill oversubscribe parsable propagate share")
+_VALUED = _names(
+    "account acctg-freq array bb bbf begin chdir cluster clusters cluster-constraint comment constraint container "
+    "container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency "
+    "distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node "
+    "gpus-per-socket gpus-per-task gres gres-flags hint input job-name licenses mail-type mail-user mcs-label mem "
+    "mem-bind mem-per-cpu mem-per-gpu mem_bind mincpus network nodefile nodelist nodes ntasks ntasks-per-core "
+    "ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step open-mode output partition power prefer priority "
+    "profile qos reservation resv-ports segment signal sockets-per-node switches tasks tasks-per-node thread-spec "
+    "threads-per-core time time-min tmp tree-width tres-bind tres-per-task uid wait-all-nodes wckey wrap"
+)
+_SHORT = {
+    "A": "account", "a": "array", "B": "extra-node-info", "b": "begin", "c": "cpus-per-task", "C": "constraint",
+    "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile", "G": "gpus", "h": "help", "H": "hold", "i": "input",
+    "J": "job-name", "k": "no-kill", "L": "licenses", "M": "clusters", "m": "distribution", "n": "ntasks", "N": "nodes",
+    "O": "overcommit", "o": "output", "p": "partition", "q": "qos", "Q": "quiet", "S": "core-spec",
+    "s": "oversubscribe", "t": "time", "u": "usage", "v": "verbose", "V": "version", "W": "wait", "w": "nodelist",
+    "x": "exclude",
+}  # fmt: skip
+_ALIASES = {"tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "share": "oversubscribe",
+            "mem_bind": "mem-bind"}  # fmt: skip
+_LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One option: long name, value without quotes (None: none given), and places. `value_span` has the quotes.
+
+    `known` is False for an option that sbatch does not have (it refuses the script). `component` counts `hetjob`
+    separators. `line` counts from 1.
+    """
+
+    name: str
+    value: str | None
+    span: Span
+    name_span: Span
+    value_span: Span | None
+    line: int
+    known: bool = True
+    component: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A line (or what is left of the directives) that sbatch does not read: `reason` is after-command, double-hash,
+    space, indented, case, after-word or quote; `message` says it in words. `text` is the options as written."""
+
+    reason: str
+    message: str
+    text: str
+    span: Span
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    text: str
+    places: tuple[int, ...]
+    """Where each character of `text` stands."""
+    span: Span
+    line: int
+
+
+class _Unmatched(Exception):
+    """A quote is open at the end of a line: sbatch refuses the script."""
+
+
+def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
+    """Options in order, and lines that only look like directives (those inside `heredocs` are another script's)."""
+    words: list[_Word] = []
+    ignored: list[Ignored] = []
+    starts = [span.start for span in heredocs]
+    command_line = 0
+    for number, start, line in _lines(text):
+        inside = bisect_right(starts, start) - 1
+        if inside >= 0 and heredocs[inside].start <= start < heredocs[inside].end:
+            continue
+        if line.startswith("#SBATCH"):
+            if command_line:
+                message = f"it stands after the first command (line {command_line})"
+                _ignore(ignored, "after-command", message, line, start, number)
+                continue
+            try:
+                words += _words(line, start, number)
+            except _Unmatched:
+                _ignore(ignored, "quote", "a quote is not closed: sbatch refuses the script", line, start, number)
+        elif (match := _LOOKS_LIKE.match(line)) is not None:
+            _looks_like(ignored, match.group(), line, start, number)
+        elif not command_line and line.strip() and not line.lstrip().startswith("#"):
+            command_line = number
+    directives, rest = _options(words)
+    if rest is not None:
+        message = f"sbatch stops reading options at {rest.text!r}, which is none"
+        ignored.append(Ignored("after-word", message, rest.text, rest.span, rest.line))
+    return directives, tuple(ignored)
+
+
+def _lines(text: str) -> list[tuple[int, int, str]]:
+    lines, start = [], 0
+    for number, line in enumerate(text.split("\n"), 1):
+        lines.append((number, start, line))
+        start += len(line) + 1
+    return lines
+
+
+def _ignore(ignored: list[Ignored], reason: str, message: str, line: str, start: int, number: int) -> None:
+    stripped = line.rstrip()
+    span = Span(start + len(line) - len(line.lstrip()), start + len(stripped))
+    options = re.sub(r"^\s*#+\s*SBATCH\s*", "", stripped, flags=re.I)
+    ignored.append(Ignored(reason, message, options, span, number))
+
+
+def _looks_like(ignored: list[Ignored], head: str, line: str, start: int, number: int) -> None:
+    if not re.search(r"SBATCH[ \t]*-", line, re.I):
+        return  # prose that mentions it
+    if head[0] in " \t":
+        _ignore(ignored, "indented", "it does not start at the beginning of the line", line, start, number)
+    elif head.startswith("##"):
+        _ignore(ignored, "double-hash", "it starts with more than one #, which is a comment", line, start, number)
+    elif head[1] in " \t":
+        _ignore(ignored, "space", "there is a space between # and SBATCH, which is a comment", line, start, number)
+    else:
+        _ignore(ignored, "case", "SBATCH must be in capitals", line, start, number)
+
+
+def _words(line: str, start: int, number: int) -> list[_Word]:
+    """The arguments on a directive line: quotes group, a backslash takes the next character as it is, an unquoted `#`
+    starts a comment."""
+    words: list[_Word] = []
+    at, size = len("#SBATCH"), len(line)
+    while True:
+        while at < size and line[at].isspace():
+            at += 1
+        begin, chars, places, quote = at, [], [], ""
+        while at < size and (quote or not line[at].isspace()):
+            char = line[at]
+            if char == "\\":
+                at += 1
+                if at == size:
+                    break
+                char = line[at]
+            elif quote and char == quote:
+                quote, at = "", at + 1
+                continue
+            elif not quote and char in "\"'":
+                quote, at = char, at + 1
+                continue
+            elif not quote and char == "#":
+                break
+            chars.append(char)
+            places.append(start + at)
+            at += 1
+        if quote:
+            raise _Unmatched
+        if not chars:
+            return words
+        words.append(_Word("".join(chars), tuple(places), Span(start + begin, start + at), number))
+
+
+def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:
+    """As getopt_long does with "+": it stops at the first word that is no option (that word is returned)."""
+    directives: list[Directive] = []
+    index = component = 0
+    while index < len(words):
+        word = words[index]
+        following = words[index + 1] if index + 1 < len(words) else None
+        if word.text in ("hetjob", "packjob"):
+            component += 1
+            index += 1
+            continue
+        if word.text == "--" or not word.text.startswith("-") or word.text == "-":
+            return tuple(directives), word
+        read = _long if word.text.startswith("--") else _short
+        found, used = read(word, following, component)
+        directives += found
+        index += 1 + used
+    return tuple(directives), None
+
+
+def _full_name(name: str) -> str | None:
+    """The option that a long name or an unambiguous beginning of one means."""
+    known = _FLAGS | _OPTIONAL | _VALUED
+    if name not in known:
+        candidates = {_ALIASES.get(option, option) for option in known if option.startswith(name)} if name else set()
+        if len(candidates) != 1:
+            return None
+        name = candidates.pop()
+    return _ALIASES.get(name, name)
+
+
+def _long(word: _Word, following: _Word | None, component: int) -> tuple[list[Directive], int]:
+    head, equals, value = word.text[2:].partition("=")
+    name = _full_name(head)
+    if equals:
+        cut = word.places[2 + len(head)]
+        place, names = Span(cut + 1, word.span.end), Span(word.span.start, cut)
+        return [Directive(name or head, value, word.span, names, place, word.line, name is not None, component)], 0
+    takes = name in _VALUED if name is not None else following is not None and not following.text.startswith("-") and (
+        following.line == word.line)  # fmt: skip
+    if takes and following is not None:
+        span, known = Span(word.span.start, following.span.end), name is not None
+        value_span = following.span
+        return [Directive(name or head, following.text, span, word.span, value_span, word.line, known, component)], 1
+    return [Directive(name or head, None, word.span, word.span, None, word.line, name is not None, component)], 0
+
+
+def _short(word: _Word, following: _Word | None, component: int) -> tuple[list[Directive], int]:
+    """`-N4`, `-N 4`, `-HQ`."""
+    found: list[Directive] = []
+    for index, letter in enumerate(word.text[1:], 1):
+        name = _SHORT.get(letter)
+        place = Span(word.places[index], word.places[index] + 1)
+        if index == 1:
+            place = Span(word.span.start, place.end)
+        rest = word.text[index + 1 :]
+        if name is None or name in _FLAGS or (name in _OPTIONAL and not rest):
+            found.append(Directive(name or letter, None, place, place, None, word.line, name is not None, component))
+            continue
+        if rest:
+            value = Span(word.places[index] + 1, word.span.end)
+            found.append(Directive(name, rest, Span(place.start, value.end), place, value, word.line, True, component))
+            return found, 0
+        if following is None:
+            found.append(Directive(name, None, place, place, None, word.line, True, component))
+            return found, 0
+        span = Span(place.start, following.span.end)
+        found.append(Directive(name, following.text, span, place, following.span, word.line, True, component))
+        return found, 1
+    return found, 0

@@ -1,0 +1,322 @@
+"""Shell words as expressions: quotes, parameter expansion, arithmetic; what would have to run is unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from preflight.documents.shell_text import ShellText
+from preflight.values import Const, Expr, Op, Origin, Ref, Span, unknown
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_DEPTH = 60
+"""Expansions within expansions: scripts written by people stay below ten."""
+
+_EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "process_substitution")
+_ARITHMETIC = {
+    "+": "+", "-": "-", "*": "*", "/": "//", "%": "%", "**": "**",
+    "<": "<", ">": ">", "<=": "<=", ">=": ">=", "==": "==", "!=": "!=", "&&": "and", "||": "or",
+}  # fmt: skip
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a word: literal `text`, or the value of `expr`. `quoted`: the shell does not split or glob it."""
+
+    text: str
+    origin: Origin
+    expr: Expr | None = None
+    quoted: bool = False
+    start: int = 0
+    """Of literal text that stands in the file as it is: the offset of its first character, else -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellWord:
+    """One word of a command."""
+
+    pieces: tuple[Piece, ...]
+    span: Span
+    origin: Origin
+
+    @property
+    def literal(self) -> str | None:
+        """The word's text where nothing in it is expanded, else None."""
+        return None if any(piece.expr is not None for piece in self.pieces) else "".join(p.text for p in self.pieces)
+
+    @property
+    def splits(self) -> bool:
+        """Whether the shell may make several words (or none) of it: an unquoted expansion, or a whole array."""
+        return any(p.expr is not None and (not p.quoted or _is_array(p.expr)) for p in self.pieces)
+
+    @property
+    def expr(self) -> Expr:
+        """The word's value; a constant's place is the word with its quotes."""
+        text = self.literal
+        if text is not None:
+            return Const(text, self.origin)
+        return join(self.pieces, self.origin)
+
+    def partition(self, separator: str = "=") -> tuple[str, Expr | None]:
+        """The literal text up to and with the first separator, and the value behind it: `--bs="$X"`, `lr=0.1`.
+
+        The value is None where no separator stands in the word's leading literal text.
+        """
+        head = ""
+        for index, piece in enumerate(self.pieces):
+            if piece.expr is not None:
+                break
+            before, found, rest = piece.text.partition(separator)
+            if found:
+                return head + before + found, self._rest(index, len(before) + 1, rest)
+            head += piece.text
+        return self.literal or "", None
+
+    def _rest(self, index: int, cut: int, rest: str) -> Expr:
+        piece, after = self.pieces[index], self.pieces[index + 1 :]
+        if not rest and len(after) == 1 and after[0].expr is None:
+            return Const(after[0].text, after[0].origin)  # `--bs="16"`: the quotes belong to the value
+        if rest or not after:
+            place = Span(piece.start + cut, piece.start + len(piece.text))
+            exact = piece.start >= 0
+            span = place if exact else piece.origin.span
+            first = replace(piece, text=rest, start=place.start if exact else -1, origin=replace(
+                piece.origin, span=span, editable=exact and piece.origin.editable))  # fmt: skip
+            after = (first, *after)
+        whole = Span(after[0].origin.span.start, self.span.end)
+        return join(after, replace(self.origin, span=whole, editable=len(after) == 1 and after[0].origin.editable))
+
+
+def _is_array(expr: Expr) -> bool:
+    return isinstance(expr, Op) and expr.operator == "all"
+
+
+def join(pieces: tuple[Piece, ...], origin: Origin) -> Expr:
+    """The value of pieces side by side."""
+    parts = tuple(p.expr if p.expr is not None else Const(p.text, p.origin) for p in pieces)
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Const("", origin)
+    return Op("concat", parts, origin)
+
+
+def apply_defaults(expr: Expr, known: Container[str]) -> Expr:
+    """Decides `${X:-d}` and `${X:+a}` (operators "default" and "alternative", written as they stand by the reader).
+
+    `known` are the names that have a value by then: assigned in the script, or set by SLURM. For any other name the
+    script's own default holds. An array as a whole (operator "all") becomes the array.
+    """
+    if not isinstance(expr, Op):
+        return expr
+    operands = tuple(apply_defaults(operand, known) for operand in expr.operands)
+    if expr.operator == "all":
+        return operands[0]
+    if expr.operator not in ("default", "alternative"):
+        return Op(expr.operator, operands, expr.origin)
+    value, other = operands
+    empty = Const("", expr.origin)
+    if not isinstance(value, Ref) or value.name not in known:
+        return other if expr.operator == "default" else empty
+    filled = Op("!=", (value, empty), expr.origin)
+    chosen = (value, other) if expr.operator == "default" else (other, empty)
+    return Op("if", (filled, *chosen), expr.origin)
+
+
+class Words:
+    """Turns the words of one parsed text into expressions."""
+
+    def __init__(self, text: ShellText) -> None:
+        self.text = text
+        self.assigned: list[tuple[str, Expr]] = []
+        """What `${X:=d}` sets, in the order met."""
+
+    def bounds(self, node: Node) -> tuple[int, int]:
+        """First character and end of a node, without the white space that the grammar counts in."""
+        start, end = self.text.char(node.start_byte), self.text.char(node.end_byte)
+        while start < end and self.text.text[start] in " \t\r\n":
+            start += 1
+        return start, end
+
+    def span(self, node: Node) -> Span:
+        return self.text.span(*self.bounds(node))
+
+    def source(self, node: Node) -> str:
+        start, end = self.bounds(node)
+        return self.text.text[start:end]
+
+    def word(self, node: Node) -> ShellWord:
+        """A word node (bare, quoted, expanded, or several side by side)."""
+        start, end = self.bounds(node)
+        pieces = tuple(self.pieces(node))
+        plain = all(piece.expr is None for piece in pieces)
+        return ShellWord(pieces, self.text.span(start, end), self.text.origin(start, end, plain))
+
+    def pieces(self, node: Node) -> Iterator[Piece]:
+        kind = node.type
+        if kind in ("concatenation", "command_name", "translated_string"):
+            for child in node.named_children:
+                yield from self.pieces(child)
+        elif kind == "string":
+            yield from self._string(node)
+        elif kind in _EXPANSIONS:
+            yield Piece("", self._origin(node, False), self.expansion(node))
+        elif kind == "raw_string":
+            start, end = self.bounds(node)
+            text, exact = self.text.text[start + 1 : end - 1], self.text.exact(start, end)
+            yield Piece(text, self._origin(node), None, True, self.text.span(start + 1, end).start if exact else -1)
+        elif kind == "ansi_c_string":
+            body = self.source(node)[2:-1]
+            text = re.sub(r"\\(.)", lambda m: _ANSI.get(m[1], m[0]), body, flags=re.S)
+            yield Piece(text, self._origin(node), None, True, -1)
+        else:
+            raw = self.source(node)
+            start, end = self.bounds(node)
+            text = re.sub(r"\\(\n|.)", lambda m: "" if m[1] == "\n" else m[1], raw, flags=re.S)
+            exact = text == raw and self.text.exact(start, end)
+            yield Piece(text, self._origin(node), None, False, self.text.span(start, end).start if exact else -1)
+
+    def _string(self, node: Node) -> Iterator[Piece]:
+        """A double-quoted string: the grammar drops white space inside it, so literals are what lies between
+        expansions."""
+        start, end = self.bounds(node)
+        inside = [child for child in node.named_children if child.type in _EXPANSIONS]
+        if not inside:
+            raw = self.text.text[start + 1 : end - 1]
+            text = _unescape(raw)
+            exact = text == raw and self.text.exact(start, end)
+            yield Piece(text, self._origin(node), None, True, self.text.span(start + 1, end).start if exact else -1)
+            return
+        at = start + 1
+        for child in inside:
+            first, last = self.bounds(child)
+            yield from self._literal(at, first)
+            yield Piece("", self._origin(child, False), self.expansion(child), True)
+            at = last
+        yield from self._literal(at, end - 1)
+
+    def _literal(self, start: int, end: int) -> Iterator[Piece]:
+        if start < end:
+            raw = self.text.text[start:end]
+            text = _unescape(raw)
+            exact = text == raw and self.text.exact(start, end)
+            origin = self.text.origin(start, end, exact)
+            yield Piece(text, origin, None, True, origin.span.start if exact else -1)
+
+    def _origin(self, node: Node, editable: bool = True) -> Origin:
+        return self.text.origin(*self.bounds(node), editable)
+
+    def value(self, node: Node) -> Expr:
+        """The value of a word node."""
+        return self.word(node).expr
+
+    # --- expansions ---------------------------------------------------------------------------------------------------
+
+    def expansion(self, node: Node, depth: int = 0) -> Expr:
+        origin = self._origin(node, False)
+        if depth > MAX_DEPTH:
+            return unknown("it is nested too deeply", origin)
+        if node.type == "simple_expansion":
+            name = self.source(node)[1:]
+            return self._ref(name, origin)
+        if node.type == "arithmetic_expansion":
+            inner = node.named_children
+            return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else unknown("arithmetic", origin)
+        if node.type == "expansion":
+            return self._parameter(node, origin, depth)
+        return unknown("it is what a command prints", origin)
+
+    def _ref(self, name: str, origin: Origin) -> Expr:
+        if name in self.text.holes:
+            return self.text.holes[name]
+        if name in ("@", "*"):
+            return Op("all", (Ref(name, origin),), origin)
+        return Ref(name, origin)
+
+    def _parameter(self, node: Node, origin: Origin, depth: int) -> Expr:
+        """`${...}`: name, element, length, default, alternative; other operators are unknown."""
+        match = re.match(r"\$\{(#?)(\w+|[@*])(?:\[)?", self.source(node))
+        children = node.children[1:-1]
+        length = bool(children) and children[0].type == "#"
+        children = children[1:] if length else children
+        if match is None or not children or children[0].type not in (
+            "variable_name", "special_variable_name", "subscript"):  # fmt: skip
+            return unknown(f"{self.source(node)[:40]} is not followed", origin)
+        head, rest = children[0], children[1:]
+        value = self._element(head, origin, depth) if head.type == "subscript" else self._ref(self.source(head), origin)
+        if length:
+            inner = value.operands[0] if isinstance(value, Op) and value.operator == "all" else value
+            return Op("len", (inner,), origin)
+        if not rest:
+            return value
+        operator, words = rest[0].type, rest[1:]
+        if operator in (":-", "-", ":=", "=", ":+", "+"):
+            other = self._others(words, rest[0])
+            chosen = Op("alternative" if "+" in operator else "default", (value, other), origin)
+            if "=" in operator and isinstance(value, Ref):
+                self.assigned.append((value.name, chosen))
+            return chosen
+        if operator in (":?", "?"):
+            return value
+        return unknown(f"{self.source(node)[:40]} is not followed", origin)
+
+    def _others(self, words: list[Node], operator: Node) -> Expr:
+        """What stands behind `:-`: one word, several side by side, or nothing."""
+        end = self.text.char(operator.end_byte)
+        if not words:
+            return Const("", self.text.origin(end, end, False))
+        if len(words) == 1:
+            return self.value(words[0])
+        pieces = tuple(piece for word in words for piece in self.pieces(word))
+        return join(pieces, self.text.origin(end, self.bounds(words[-1])[1], False))
+
+    def _element(self, node: Node, origin: Origin, depth: int) -> Expr:
+        name, index = self.source(node.named_children[0]), node.named_children[-1]
+        array = self._ref(name, origin)
+        if self.source(index) in ("@", "*"):
+            return Op("all", (array,), origin)
+        return Op("get", (array, self.arithmetic(index, depth + 1)), origin)
+
+    # --- arithmetic ---------------------------------------------------------------------------------------------------
+
+    def arithmetic(self, node: Node, depth: int = 0) -> Expr:
+        """An arithmetic expression; names are variables, division rounds."""
+        origin, kind = self._origin(node), node.type
+        if depth > MAX_DEPTH:
+            return unknown("it is nested too deeply", origin)
+        if kind in ("number", "word", "variable_name", "string", "string_content"):
+            return self._atom(self.source(node).strip('"'), origin)
+        if kind == "arithmetic_expansion" or kind == "parenthesized_expression":
+            inner = node.named_children
+            return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else unknown("arithmetic", origin)
+        if kind in ("simple_expansion", "expansion", "subscript"):
+            value = self._element(node, origin, depth) if kind == "subscript" else self.expansion(node, depth + 1)
+            return Op("int", (value,), origin)
+        operands = [self.arithmetic(child, depth + 1) for child in node.named_children]
+        operator = next((child.type for child in node.children if not child.is_named), "")
+        if kind == "binary_expression" and len(operands) == 2 and operator in _ARITHMETIC:
+            return Op(_ARITHMETIC[operator], tuple(operands), origin)
+        if kind == "unary_expression" and len(operands) == 1 and operator in ("-", "+", "!"):
+            return operands[0] if operator == "+" else Op("neg" if operator == "-" else "not", tuple(operands), origin)
+        if kind == "ternary_expression" and len(operands) == 3:
+            return Op("if", tuple(operands), origin)
+        return unknown(f"{self.source(node)[:40]} is not followed", origin)
+
+    def _atom(self, text: str, origin: Origin) -> Expr:
+        if re.fullmatch(r"[A-Za-z_]\w*", text):
+            return Op("int", (self._ref(text, origin),), origin)
+        try:
+            octal = len(text) > 1 and text.startswith("0") and text.isdigit()
+            return Const(int(text, 8 if octal else 0), origin)
+        except ValueError:
+            return unknown(f"{text[:40]} is not a number", origin)
+
+
+def _unescape(raw: str) -> str:
+    """Double-quoted text: a backslash counts before `$`, a backquote, `"`, itself and a line's end."""
+    return re.sub(r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], raw)
