@@ -1,0 +1,281 @@
+"""Rules about settings that contradict each other, the model, or their own schema - and what unknown ones may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
+from preflight.job import Job
+from preflight.rule import Case, Rule
+from preflight.study.model import Box
+from preflight.study.verdicts import BoxVerdict
+from preflight.values import Axis, Choices, Const, Origin, Range, Value, evaluate, names
+from preflight_rules.common import (
+    describe,
+    from_problems,
+    gpu_name,
+    largest,
+    model_name,
+    related_of,
+    several,
+    with_fields,
+    worst_box,
+)
+from preflight_rules.positions import Positions, positions_of
+
+STATED_BATCH = ("train_batch_size", "effective_batch_size", "total_batch_size", "global_batch_size")
+"""Settings that state the product of micro-batch, accumulation and ranks; the first is DeepSpeed's, where the two
+other factors are stated beside it."""
+
+
+class InvalidConfig(Rule):
+    """A file says something that the tool it is written for does not accept.
+
+    A value of the wrong type, an unknown key in a schema that allows none, two options that exclude each other: the
+    finding points at the value. The rest of the file is still read.
+
+    Where exactly one repair exists it is offered as a fix.
+    """
+
+    name = "invalid-config"
+    summary = "A file says something that its own tool does not accept"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from from_problems(case, self.name)
+
+
+class LengthExceedsPositions(Rule):
+    """Sequences are longer than the positions that the model has.
+
+    A model with a table of learned positions (BERT, GPT-2, RoBERTa) fails with an index error, on a GPU with a
+    device-side assert that names something else. A model with rotary positions runs, outside the lengths it was trained
+    for: that is a warning. RoBERTa's table has two entries more than it has positions.
+
+    The fix sets the length to the number of positions, in a search drops the longer ones. It is another run, hence
+    unsafe.
+    """
+
+    name = "length-exceeds-positions"
+    summary = "Sequences are longer than the model's positions"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        seen: set[Origin | None] = set()
+        for verdict in case.space.boxes:
+            longest = _longest(case, verdict.box)
+            known = [(p, job) for job in _models(case, verdict) if (p := positions_of(job)) is not None]
+            if longest is None or not known:
+                continue
+            positions, job = min(known, key=lambda pair: pair[0].usable)
+            if longest.value > positions.usable and longest.origin not in seen:
+                seen.add(longest.origin)
+                yield self._finding(case, job, longest, positions)
+
+    def _finding(self, case: Case, job: Job, longest: _Longest, positions: Positions) -> Finding:
+        what = "fails with an index error" if positions.learned else "leaves the lengths it was trained for"
+        return Finding(
+            rule=self.name,
+            severity=Severity.error if positions.learned else Severity.warning,
+            confidence=Confidence.high,
+            message=(
+                f"length {longest.value:,} exceeds the {positions.usable:,} positions of {model_name(job)}: it {what}"
+            ),
+            origin=longest.origin,
+            settings=("train.seq_len", "model.name"),
+            related=related_of(case, longest.origin, ("model.name", model_name(job))),
+            label=f"at most {positions.usable:,}",
+            proposals=_shorten(case, longest, positions.usable),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Longest:
+    """The longest `train.seq_len` of a box, and the axis it comes from, if any."""
+
+    value: int
+    origin: Origin | None
+    axis: Axis | None = None
+
+
+def _longest(case: Case, box: Box) -> _Longest | None:
+    bound = box.fields.get("train.seq_len")
+    if bound is None or bound.default:
+        return None
+    used = set(names(bound.expr))
+    axes = [axis for axis in box.axes if axis.name in used]
+    env = {name: Const(value) for name, value in box.fixed.items()}
+    if not axes:
+        value = evaluate(bound.expr, env)
+        return _Longest(value, bound.origin) if isinstance(value, int) else None
+    if len(axes) > 1 or used - {axes[0].name} - set(env):
+        return None
+    axis, found = axes[0], []
+    for value, origin in _ends(axis):
+        length = evaluate(bound.expr, {**env, axis.name: Const(value)})
+        if isinstance(length, (int, float)):
+            found.append(_Longest(int(length), origin or axis.origin or bound.origin, axis))
+    return max(found, key=lambda one: one.value, default=None)
+
+
+def _ends(axis: Axis) -> list[tuple[Value, Origin | None]]:
+    domain = axis.domain
+    if isinstance(domain, Choices):
+        origins = domain.origins or (None,) * len(domain.values)
+        return list(zip(domain.values, origins, strict=True))
+    if isinstance(domain, Range):
+        return [(domain.low, domain.low_origin), (domain.high, domain.high_origin)]
+    return []
+
+
+def _models(case: Case, verdict: BoxVerdict) -> list[Job]:
+    """The models of a box: the worst combination's job with each value of the axis that names the model."""
+    values = [one.value for one in verdict.by_model if isinstance(one.value, str)]
+    return [with_fields(verdict.worst.job, {"model.name": value}) for value in values] or [verdict.worst.job]
+
+
+def _shorten(case: Case, longest: _Longest, usable: int) -> tuple[Proposal, ...]:
+    reason = "longer samples are cut"
+    if longest.axis is None:
+        change = Change("train.seq_len", usable)
+        return (Proposal(f"length {longest.value} -> {usable}", (change,), Safety.unsafe, reason),)
+    domain = longest.axis.domain
+    keep: tuple[Value, ...] = ()
+    if isinstance(domain, Choices) and all(isinstance(value, int) for value in domain.values):
+        keep = tuple(value for value in domain.values if isinstance(value, int) and value <= usable)
+    elif isinstance(domain, Range) and domain.low <= usable:
+        step = domain.step or 1
+        keep = (domain.low, domain.low + (usable - domain.low) // step * step)
+    if not keep:
+        return ()
+    title = f"keep {longest.axis.name} up to {usable}"
+    return (Proposal(title, (Change(longest.axis.name, keep=keep),), Safety.unsafe, reason),)
+
+
+class BatchSizeMismatch(Rule):
+    """The batch that a file states is not micro-batch x accumulation x ranks.
+
+    DeepSpeed refuses to start when `train_batch_size` is not the product of `train_micro_batch_size_per_gpu`,
+    `gradient_accumulation_steps` and the number of ranks; the Hugging Face integration refuses a value that differs
+    from its own arguments. Elsewhere a stated effective batch that is not the product misleads whoever reads it.
+
+    There is no fix: which of the numbers is meant is for you to say.
+    """
+
+    name = "batch-size-mismatch"
+    summary = "The stated batch is not micro-batch x accumulation x ranks"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from from_problems(case, self.name)
+        job, box = case.job, worst_box(case)
+        micro, accumulation = job.train.batch_size, job.train.grad_accum
+        if micro is None or accumulation is None or several(case):
+            return
+        ranks = (job.parallel.nodes or 1) * (job.parallel.ranks_per_node or 1)
+        for name, expr in box.constants.items():
+            last = name.split(".")[-1]
+            stated = evaluate(expr) if last in STATED_BATCH else None
+            if not isinstance(stated, int) or isinstance(stated, bool) or expr.origin is None:
+                continue
+            deepspeed = last == STATED_BATCH[0]
+            if deepspeed and not any(key.endswith("train_micro_batch_size_per_gpu") for key in box.constants):
+                continue  # elsewhere it is a usual name for the micro-batch itself
+            if expr.origin == case.origin("train.batch_size") or stated in _products(
+                micro, accumulation, ranks, deepspeed
+            ):
+                continue
+            yield Finding(
+                rule=self.name,
+                severity=Severity.error if deepspeed else Severity.warning,
+                confidence=Confidence.high if deepspeed else Confidence.medium,
+                message=(
+                    f"{name} is {stated}, but micro-batch {micro} x accumulation {accumulation} x ranks {ranks} is "
+                    f"{micro * accumulation * ranks}"
+                ),
+                origin=expr.origin,
+                settings=("train.batch_size", "train.grad_accum"),
+                related=related_of(
+                    case, expr.origin, ("train.batch_size", f"batch {micro}"), ("train.grad_accum", f"x {accumulation}")
+                ),
+            )
+
+
+def _products(micro: int, accumulation: int, ranks: int, deepspeed: bool) -> set[int]:
+    """Batches that a file may rightly state; only DeepSpeed says that ranks count."""
+    whole = micro * accumulation * ranks
+    return {whole} if deepspeed else {whole, micro * accumulation, micro * ranks}
+
+
+class FitsOnlyIf(Rule):
+    """One setting that memory hangs on is nowhere in the files, so the inequality is solved for it.
+
+    With the length unknown: the longest one that fits, for each batch size from the one in use down to 1. With the
+    batch unknown: the largest that fits. It is information, never an error; state the setting to have it judged.
+    """
+
+    name = "fits-only-if"
+    summary = "A setting is unknown: what it may be at most"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.estimates.device is not None or several(case):
+            return
+        unknown = [field for field in case.estimates.unknown if field in ("train.seq_len", "train.batch_size")]
+        others = [f for f in case.estimates.unknown if f.startswith(("model.", "train.")) and f not in unknown]
+        if len(unknown) != 1 or others:
+            return
+        if unknown[0] == "train.seq_len":
+            yield from self._length(case)
+        else:
+            yield from self._batch(case)
+
+    def _length(self, case: Case) -> Iterator[Finding]:
+        batch = case.job.train.batch_size or 1
+        sizes = [max(1, batch >> n) for n in range(min(4, batch.bit_length()))]
+        edge = [(size, _largest_that_fits(case, {"train.batch_size": size}, "train.seq_len")) for size in sizes]
+        words = [f"{length:,} at batch {size}" for size, length in edge if length is not None]
+        if words:
+            text = f"the length is unknown: it fits {gpu_name(case)} up to {', '.join(words)} ({describe(case.job)})"
+            yield self._info(case, "train.seq_len", text)
+
+    def _batch(self, case: Case) -> Iterator[Finding]:
+        size = _largest_that_fits(case, {}, "train.batch_size")
+        if size is not None:
+            text = f"the batch size is unknown: it fits {gpu_name(case)} up to {size:,} ({describe(case.job)})"
+            yield self._info(case, "train.batch_size", text)
+
+    def _info(self, case: Case, field: str, message: str) -> Finding:
+        return Finding(
+            rule=self.name,
+            severity=Severity.info,
+            confidence=Confidence.medium,
+            message=message,
+            origin=case.origin(field, "train.batch_size", "model.name"),
+            settings=(field,),
+            help=(f'state it in the settings: [tool.preflight.set] "{field}" = N, or with --set {field}=N',),
+            tier="device",
+        )
+
+
+LONGEST = 2**17
+"""The end of the search for a length: the context of Llama 3.1 and Qwen2.5 (131,072, their model cards)."""
+
+
+def _largest_that_fits(case: Case, fixed: dict[str, object], field: str) -> int | None:
+    """The largest value of an unknown field that fits, in steps of an eighth of its power of two; None: no capacity."""
+    top = LONGEST if field == "train.seq_len" else 2**16
+    positions = positions_of(case.job)
+    if field == "train.seq_len" and positions is not None:
+        top = positions.usable
+    steps = sorted({n for power in range(top.bit_length()) for n in _eighths(2**power) if n <= top} | {top})
+
+    def good(value: int) -> bool:
+        device = case.estimate(with_fields(case.job, {**fixed, field: value})).device
+        return device is not None and device.verdict == "fits"
+
+    return largest(steps, good)
+
+
+def _eighths(power: int) -> list[int]:
+    return [power * n // 8 for n in range(8, 16)]
+
+
+RULES: tuple[type[Rule], ...] = (InvalidConfig, LengthExceedsPositions, BatchSizeMismatch, FitsOnlyIf)

@@ -1,0 +1,157 @@
+"""What could be done about too much host memory: loaders that keep less in flight, at the same run.
+
+Throughput is what workers are for, so no setting is cut further than another before that one was tried: everything is
+halved at most once before anything is halved twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from preflight.findings import Change, Proposal, Safety
+from preflight.job import Job
+from preflight.memory.estimate import HostEstimate
+from preflight.rule import Case
+from preflight_rules.common import changed, gib, settable, with_fields, written
+from preflight_rules.remedies import accumulation_hazard, changes_of
+
+Changes = Mapping[str, object]
+
+
+def fits(case: Case, changes: Changes, limit: int | None = None) -> bool:
+    """Whether the host's whole interval lies below its limit (`limit` in place of the job's) after `changes`."""
+    host = host_after(case, changes, limit)
+    return host is not None and host.verdict == "fits"
+
+
+def host_after(case: Case, changes: Changes, limit: int | None = None) -> HostEstimate | None:
+    """The host estimate after `changes`."""
+    job = changed(case, changes)
+    return case.estimate(job if limit is None else with_fields(job, {"machine.memory_limit": limit})).host
+
+
+def halved(number: int, times: int) -> int:
+    """A positive number halved so many times, never below 1."""
+    return max(1, number >> times)
+
+
+def same_batch(case: Case, times: int) -> Changes:
+    """The batch halved so many times without changing the run; empty where that cannot be."""
+    batch, accumulation = case.job.train.batch_size, case.job.train.grad_accum
+    if batch is None or accumulation is None or batch % 2**times or not settable(case, "train.batch_size"):
+        return {}
+    size = batch >> times
+    nominal = case.fact("nominal_batch")
+    if isinstance(nominal, int):
+        return {"train.batch_size": size} if nominal % batch == 0 else {}
+    if accumulation_hazard(case) or not settable(case, "train.grad_accum"):
+        return {}
+    return {"train.batch_size": size, "train.grad_accum": accumulation << times}
+
+
+def candidates(case: Case) -> Iterator[Changes]:
+    """Changes of the loaders that keep the run the same, the gentlest first."""
+    data = case.job.data
+    quiet = quiet_changes(case)
+    if quiet:
+        yield quiet
+    prefetch: Changes = {}
+    if data.prefetch is not None and data.prefetch > 1 and written(case, "data.prefetch"):
+        prefetch = {"data.prefetch": 1}
+        yield {**quiet, **prefetch}
+    workers = data.workers or 0
+    for times in range(1, max(workers, case.job.train.batch_size or 1).bit_length()):
+        fewer: Changes = {}
+        if workers > 1 and settable(case, "data.workers"):
+            fewer = {"data.workers": halved(workers, times)}
+        before = same_batch(case, times - 1) if times > 1 else {}
+        batch = same_batch(case, times)
+        for extra in (before, {**quiet, **before}, {**quiet, **prefetch, **before}, batch, {**quiet, **batch}):
+            if fewer or extra:
+                yield {**fewer, **extra}
+
+
+def quiet_changes(case: Case) -> Changes:
+    """Workers that end with their loader, where they are said to stay."""
+    return {"data.persistent_workers": False} if case.job.data.persistent_workers and _persists(case) else {}
+
+
+def _persists(case: Case) -> bool:
+    return written(case, "data.persistent_workers")
+
+
+def loader_proposals(case: Case) -> tuple[Proposal, ...]:
+    """The gentlest change of the loaders that suffices, then a smaller batch, which is another run."""
+    seen: list[Changes] = []
+    for changes in candidates(case):
+        if changes in seen:
+            continue
+        seen.append(changes)
+        if fits(case, changes):
+            return (Proposal(title(case.job, changes), changes_of(changes), Safety.safe),)
+    return tuple(_smaller_batch(case))
+
+
+def _smaller_batch(case: Case) -> Iterator[Proposal]:
+    batch, workers = case.job.train.batch_size, case.job.data.workers
+    if batch is None or not settable(case, "train.batch_size"):
+        return
+    for times in range(1, batch.bit_length()):
+        changes: dict[str, object] = {"train.batch_size": halved(batch, times)}
+        for fewer in (
+            {},
+            {"data.workers": halved(workers, times)} if workers and written(case, "data.workers") else {},
+        ):
+            if fits(case, {**fewer, **changes}):
+                reason = "the effective batch changes"
+                yield Proposal(title(case.job, {**fewer, **changes}), changes_of({**fewer, **changes}), reason=reason)
+                return
+
+
+def title(job: Job, changes: Changes) -> str:
+    """ "workers 16 -> 8, batch 64 -> 32"."""
+    words = {"data.persistent_workers": "persistent workers", "train.grad_accum": "accumulation"}
+    names = {field: words.get(field, field.split(".")[-1].replace("_size", "")) for field in changes}
+    return ", ".join(f"{names[field]} {job.get(field)} -> {value}" for field, value in changes.items())
+
+
+def node_limit(case: Case) -> int | None:
+    """The memory that a job may be given on its node, None where nobody said what node it is."""
+    known = [case.node.memory if case.node is not None else None, case.job.machine.node_memory]
+    limits = [size for size in known if size is not None]
+    return min(limits) if limits else None
+
+
+def raised_memory(case: Case, host: HostEstimate) -> Proposal | None:
+    """`--mem` raised to the need, as far as the node goes, and the loaders quieted beside it."""
+    request, node = case.study.request, node_limit(case)
+    if request is None or not isinstance(request.memory, int) or "memory" not in request.origins or node is None:
+        return None
+    wanted = -(-host.per_node.high // 2**30) * 2**30
+    memory = min(wanted, node // 2**30 * 2**30)
+    if memory <= request.memory:
+        return None
+    quiet = quiet_changes(case) or fewer_workers(case)
+    for changes in (quiet, {}):
+        if fits(case, changes, memory):
+            words = f"--mem {gib(request.memory)} -> {gib(memory)}" + (
+                f", {title(case.job, changes)}" if changes else ""
+            )
+            return Proposal(words, (Change("request.memory", memory), *changes_of(changes)), Safety.safe)
+    return None
+
+
+def fewer_workers(case: Case) -> Changes:
+    """Half the workers, where they are written and more than one."""
+    workers = case.job.data.workers or 0
+    return {"data.workers": halved(workers, 1)} if workers > 1 and written(case, "data.workers") else {}
+
+
+def sample_threshold(job: Job, training_only: bool = False) -> int | None:
+    """The largest `data.sample_bytes` that fits, None where no limit is known or not even empty samples fit.
+
+    `training_only` leaves the validation loader out.
+    """
+    from preflight.memory.host.estimate import solve_sample_bytes
+
+    return solve_sample_bytes(with_fields(job, {"data.validation_workers": None}) if training_only else job)

@@ -1,0 +1,140 @@
+"""What rules say about a search space: counts in words, the worst combination, what a fix would keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.findings import Change, Proposal, Safety
+from preflight.rule import Case
+from preflight.study.verdicts import BoxVerdict, SafeBox
+from preflight.values import Axis, Choices, Origin, Range, Value
+from preflight_rules import loaders, remedies
+from preflight_rules.common import assignment_text, describe, gib, values_text
+from preflight_rules.constraints import lower_bound
+
+
+def counts_text(case: Case) -> str:
+    """ "21 of 96 combinations do not fit (15 exceed, 6 are at risk)"."""
+    counts, total = case.space.counts, case.space.combinations
+    words = [
+        f"{counts.exceeds:,} exceed" if counts.exceeds else "",
+        f"{counts.at_risk:,} at risk" if counts.at_risk else "",
+    ]
+    details = ", ".join(word for word in words if word)
+    of = "an unbounded number of" if total is None else f"{total:,}"
+    unknown = f", {counts.unknown:,} unknown" if counts.unknown else ""
+    about = "" if counts.exact else "at least "
+    return f"{about}{counts.unsafe:,} of {of} combinations do not fit ({details}{unknown})"
+
+
+def worst_text(case: Case) -> str:
+    """The worst combination with its need and what there is."""
+    estimates = case.estimates
+    picked = assignment_text({name: case.worst.assignment[name] for name in memory_names(case)})
+    needs = []
+    if estimates.device is not None:
+        needs.append(f"{gib(estimates.device.process.expected)} of {gib(estimates.device.capacity or 0)} GPU memory")
+    if estimates.host is not None and estimates.host.verdict in ("exceeds", "at-risk"):
+        needs.append(f"{gib(estimates.host.per_node.expected)} of {gib(estimates.host.limit or 0)} host memory")
+    return f"the worst, {picked} ({describe(case.job)}), needs {' and '.join(needs)}"
+
+
+def memory_names(case: Case) -> list[str]:
+    """Names of the worst combination's axes that feed a Job field."""
+    for verdict in case.space.boxes:
+        if verdict.worst is case.space.worst:
+            known = {axis.name for axis in verdict.box.memory_axes} | set(verdict.box.fixed)
+            return [name for name in case.worst.assignment if name in known]
+    return []
+
+
+def dropped(verdict: BoxVerdict) -> Iterator[tuple[Axis, tuple[Value, ...]]]:
+    """Axes of a box that its safe sub-space narrows, with what they lose."""
+    if verdict.safe is None:
+        return
+    for axis in verdict.box.axes:
+        lost = verdict.safe.dropped.get(axis.name, ())
+        if lost:
+            yield axis, lost
+
+
+def place_of(axis: Axis, lost: tuple[Value, ...]) -> Origin | None:
+    """Where the first value that has to go is written; the axis itself where its values have no places."""
+    domain = axis.domain
+    if isinstance(domain, Choices):
+        for value, origin in zip(domain.values, domain.origins, strict=False):
+            if value in lost and origin is not None:
+                return origin
+    if isinstance(domain, Range):
+        return domain.high_origin or axis.origin
+    return axis.origin
+
+
+def kept_text(verdict: BoxVerdict, safe: SafeBox) -> str:
+    """What one box keeps: "keeps 84 combinations: batch_size in 16, 32; max_len in 128 to 384"."""
+    words = [f"{axis.name} in {values_text(safe.keep.get(axis.name, ()), axis.domain)}" for axis, _ in dropped(verdict)]
+    branch = f" with {assignment_text(verdict.box.fixed)}" if verdict.box.fixed else ""
+    return f"{safe.combinations:,} combinations are safe{branch}: {'; '.join(words)}"
+
+
+def safe_notes(case: Case) -> tuple[str, ...]:
+    """The largest safe sub-space of every box, in words."""
+    notes = [kept_text(verdict, verdict.safe) for verdict in case.space.boxes if verdict.safe is not None]
+    for verdict in case.space.boxes:
+        if verdict.counts.unsafe and verdict.safe is None and verdict.box.fixed:
+            notes.append(f"nothing fits with {assignment_text(verdict.box.fixed)}")
+    return tuple(notes)
+
+
+def narrowing(case: Case) -> Iterator[Proposal]:
+    """Drop from every box what its largest safe sub-space does not hold: an edit of the axes, hence another search.
+
+    None where a box with unsafe combinations has no safe part, or shares its axes with another box (one edit cannot
+    speak of one branch alone), or in a program whose axes are code without branches.
+    """
+    unsafe = [verdict for verdict in case.space.boxes if verdict.counts.unsafe]
+    if not unsafe or any(verdict.safe is None for verdict in unsafe):
+        return
+    if case.fact("search") == "optuna" and len(case.space.boxes) == 1:
+        return
+    changes: dict[Change, Axis] = {}
+    for verdict in unsafe:
+        for axis, _ in dropped(verdict):
+            if _shared(case, verdict, axis):
+                return
+            assert verdict.safe is not None  # checked above
+            changes[Change(axis.name, keep=verdict.safe.keep[axis.name])] = axis
+    if not changes:
+        return
+    kept = sum(verdict.safe.combinations if verdict.safe else verdict.counts.fits for verdict in case.space.boxes)
+    words = "; ".join(f"{c.field}: {values_text(c.keep or (), axis.domain)}" for c, axis in changes.items())
+    reason = "the search explores less"
+    yield Proposal(f"keep {kept:,} combinations that fit ({words})", tuple(changes), Safety.unsafe, reason)
+
+
+def _shared(case: Case, verdict: BoxVerdict, axis: Axis) -> bool:
+    """Whether another box has an axis at the same place that it would keep otherwise."""
+    if axis.origin is None:
+        return False
+    for other in case.space.boxes:
+        for twin in other.box.axes:
+            if other is not verdict and twin.origin == axis.origin:
+                mine = verdict.safe.keep.get(axis.name) if verdict.safe else None
+                theirs = other.safe.keep.get(twin.name) if other.safe else None
+                if mine != theirs:
+                    return True
+    return False
+
+
+def space_proposals(case: Case) -> tuple[Proposal, ...]:
+    """Settings outside the search that make all of it fit, then a smaller search, then other runs."""
+    found: list[Proposal] = []
+    host, device = case.estimates.host, case.estimates.device
+    if device is not None and device.verdict in ("exceeds", "at-risk"):
+        found += remedies.device_proposals(case)
+    elif host is not None and host.verdict in ("exceeds", "at-risk"):
+        found += loaders.loader_proposals(case)
+    safe = [proposal for proposal in found if proposal.safety is Safety.safe]
+    others = [proposal for proposal in found if proposal.safety is Safety.unsafe]
+    capped = list(remedies.cap_vocabulary(case, lower_bound(case)))
+    return (*safe, *narrowing(case), *others, *capped)

@@ -1,0 +1,203 @@
+"""Device rules: what they leave alone first, then what they find and what they would do about it."""
+
+from __future__ import annotations
+
+import pytest
+from cases import GIB, Device, bounds_of, case, origin
+
+from preflight.findings import Safety, Severity
+from preflight.memory.estimate import LargestAllocation
+from preflight.rule import Case
+from preflight.values import Axis, Choices, Const, Op, Ref
+from preflight_rules import gpu, remedies
+from preflight_rules.common import changed, describe, gib
+
+FITS = {"train.batch_size": 8, "train.seq_len": 1024}
+TOO_BIG = {"train.batch_size": 32, "train.seq_len": 1024, "train.grad_accum": 2, "model.name": "gpt2"}
+
+
+def findings(case: Case) -> dict[str, list]:
+    found: dict[str, list] = {}
+    for rule in gpu.RULES:
+        for finding in rule().check(case):
+            found.setdefault(finding.rule, []).append(finding)
+    return found
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    [
+        case(FITS, device=Device()),
+        case(TOO_BIG, device=Device(capacity=None)),
+        case(TOO_BIG),
+        case({"train.seq_len": 1024}, device=Device()),
+        case(FITS, device=Device(), facts={"eval_unbatched": False}),
+    ],
+    ids=["fits", "no capacity", "no estimate", "batch unknown", "evaluation in batches"],
+)
+def test_silent(quiet: Case) -> None:
+    assert findings(quiet) == {}
+
+
+def test_exceeded_says_what_where_and_how_much() -> None:
+    found = findings(case(TOO_BIG, device=Device()))
+    assert list(found) == ["gpu-memory-exceeded"]
+    [finding] = found["gpu-memory-exceeded"]
+    assert finding.severity is Severity.error
+    assert "gpt2, batch 32 x 1024, accumulation 2, fp32, adamw (foreach) needs 34 GiB" in finding.message
+    assert "16 GiB" in finding.message
+    assert finding.origin == origin(1)
+    assert (finding.capacity, finding.interval[1]) == (16 * GIB, 34 * GIB)
+    assert any("weights, gradients and optimizer states: 2 GiB" in note for note in finding.notes)
+
+
+def test_accumulation_keeps_the_product_exactly() -> None:
+    [finding] = findings(case(TOO_BIG, device=Device()))["gpu-memory-exceeded"]
+    best = finding.proposals[0]
+    assert best.safety is Safety.safe
+    assert {change.field: change.value for change in best.changes} == {"train.batch_size": 8, "train.grad_accum": 8}
+    assert "stays 64" in best.title
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        ("contrastive_loss", "contrastive"),
+        ("batch_norm", "batch normalisation"),
+        ("token_mean_loss", "tokens"),
+        ("scheduler_per_micro_batch", "scheduler"),
+    ],
+)
+def test_accumulation_is_unsafe_where_it_is_another_run(fact: str, words: str) -> None:
+    [finding] = findings(case(TOO_BIG, device=Device(), facts={fact: True}))["gpu-memory-exceeded"]
+    best = finding.proposals[0]
+    assert best.safety is Safety.unsafe
+    assert words in best.reason
+    assert {change.field: change.value for change in best.changes} == {"train.batch_size": 8, "train.grad_accum": 8}
+
+
+def test_no_accumulation_without_a_place_for_it() -> None:
+    written = {"train.batch_size": 32, "train.seq_len": 1024}
+    [finding] = findings(case(written, device=Device()))["gpu-memory-exceeded"]
+    [batch, length] = finding.proposals
+    assert [change.field for change in batch.changes] == ["train.batch_size"]
+    assert (batch.changes[0].value, batch.safety) == (8, Safety.unsafe)
+    assert "32 to 8" in batch.reason
+    assert (length.changes[0].field, length.changes[0].value) == ("train.seq_len", 384)
+
+
+def test_nominal_batch_is_the_same_run() -> None:
+    written = {"train.batch_size": 32, "train.seq_len": 1024}
+    facts = {"nominal_batch": 64, "batch_norm": True, "framework": "ultralytics"}
+    [finding] = findings(case(written, device=Device(), facts=facts))["gpu-memory-exceeded"]
+    assert finding.proposals[0].safety is Safety.safe
+    assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("train.batch_size", 8)]
+
+
+def test_checkpointing_where_no_batch_is_small_enough() -> None:
+    written = {"train.batch_size": 1, "train.seq_len": 20480, "train.gradient_checkpointing": False}
+    [finding] = findings(case(written, device=Device()))["gpu-memory-exceeded"]
+    assert finding.proposals[0].safety is Safety.safe
+    assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("train.gradient_checkpointing", True)]
+
+
+def test_evaluation_batch_where_evaluation_is_the_peak() -> None:
+    written = {**FITS, "validation.batch_size": 256}
+    [finding] = findings(case(written, device=Device(evaluation=GIB // 8)))["gpu-memory-exceeded"]
+    assert finding.origin == origin(3)
+    assert finding.proposals[0].safety is Safety.safe
+    assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("validation.batch_size", 64)]
+
+
+def test_tight() -> None:
+    found = findings(case({"train.batch_size": 14, "train.seq_len": 1000}, device=Device()))
+    assert list(found) == ["gpu-memory-tight"]
+    assert found["gpu-memory-tight"][0].severity is Severity.warning
+
+
+def test_states_alone_never_advise_a_smaller_batch() -> None:
+    found = findings(case(TOO_BIG, device=Device(states=20 * GIB)))
+    assert list(found) == ["states-exceed-gpu"]
+    [finding] = found["states-exceed-gpu"]
+    assert "20 GiB" in finding.message
+    assert "no smaller batch helps" in finding.message
+    assert not any(c.field == "train.batch_size" for p in finding.proposals for c in p.changes)
+    assert not any("smaller batch" in line for line in finding.help)
+
+
+def test_logits_are_named_with_their_product() -> None:
+    size = 200 * 10_000_000 * 4
+    logits = LargestAllocation(size, "lm_head", "200 tokens x 10,000,000 vocabulary x 4")
+    written = {**TOO_BIG, "train.vocab_size": 10_000_000}
+    device = Device(logits=logits, vocabulary=1000)
+    found = findings(case(written, device=device))
+    [finding] = found["logits-exceed-gpu"]
+    assert "200 tokens x 10,000,000 vocabulary x 4 = 7.45 GiB" in finding.message
+    assert finding.origin == origin(5)
+    assert "logits-exceed-gpu" not in findings(case(TOO_BIG, device=Device()))
+
+
+def test_vocabulary_is_capped_in_round_numbers() -> None:
+    written = {"train.vocab_size": 10_000_000, "train.batch_size": 1, "train.seq_len": 1}
+    capped = case(written, device=Device(vocabulary=4000))
+    [proposal] = remedies.cap_vocabulary(capped, lower=4001)
+    assert proposal.safety is Safety.unsafe
+    assert proposal.changes[0].value == 3_000_000
+    assert list(remedies.cap_vocabulary(capped, lower=9_000_000)) == []
+
+
+@pytest.mark.parametrize(
+    ("samples", "severity", "words"),
+    [(40_000, Severity.error, "all 40,000 samples"), (None, Severity.warning, "number is unknown")],
+)
+def test_unbatched_evaluation(samples: int | None, severity: Severity, words: str) -> None:
+    facts = {"eval_unbatched": True} | ({"eval_samples": samples} if samples else {})
+    written = {**FITS, "validation.batch_size": samples} if samples else FITS
+    [finding] = findings(case(written, device=Device(evaluation=GIB // 1024), facts=facts))["eval-unbatched"]
+    assert finding.severity is severity
+    assert words in finding.message
+    assert finding.origin == origin(90)
+
+
+def test_unbatched_evaluation_that_fits_is_left_alone() -> None:
+    written = {**FITS, "validation.batch_size": 64}
+    facts = {"eval_unbatched": True, "eval_samples": 64}
+    assert findings(case(written, device=Device(evaluation=GIB // 1024), facts=facts)) == {}
+
+
+def test_fields_derived_from_the_same_text_follow() -> None:
+    text = Const(16, origin(1))
+    fields = {"data.workers": text, "data.validation_workers": Op("*", (text, Const(2)), origin(1))}
+    after = changed(case(fields), {"data.workers": 8})
+    assert (after.data.workers, after.data.validation_workers) == (8, 16)
+    assert bounds_of(fields)["data.validation_workers"].origin == origin(1)
+
+
+def test_a_swept_batch_is_not_edited_as_if_it_were_one_value() -> None:
+    axis = Axis("bs", Choices((32,), (origin(1),)), origin(1), ("train.batch_size",))
+    other = Axis("lr", Choices((1, 2)), origin(2))
+    written = {"train.batch_size": Ref("bs"), "train.seq_len": 1024, "train.grad_accum": 1}
+    one = case(written, device=Device(), axes=(axis, other), worst={"bs": 32, "lr": 1})
+    assert findings(one)["gpu-memory-exceeded"][0].proposals[0].safety is Safety.safe
+    two = Axis("bs", Choices((32, 64)), origin(1), ("train.batch_size",))
+    assert remedies.accumulation_hazard(case(written, axes=(two,), worst={"bs": 32})).startswith(
+        "the batch size is swept"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(int(23.5 * GIB), "23.5 GiB"), (8_000_000_000, "7.45 GiB"), (28 * GIB, "28 GiB"), (1_153_434, "1.1 MiB")],
+)
+def test_sizes_in_words(size: int, text: str) -> None:
+    assert gib(size) == text
+
+
+def test_a_job_in_words() -> None:
+    written = {
+        "model.name": "bert-large-uncased",
+        "train.batch_size": 48,
+        "train.seq_len": 480,
+        "train.precision": "bf16-mixed",
+    }
+    assert describe(case(written).job) == "bert-large-uncased, batch 48 x 480, bf16-mixed, adamw (foreach)"

@@ -1,0 +1,148 @@
+"""Rules about search spaces, searches and settings that contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+from cases import GIB, Device, case, origin
+
+from preflight.dialects.reading import Problem
+from preflight.findings import Finding, Safety, Severity
+from preflight.rule import Case
+from preflight.study.verdicts import Counts, SafeBox
+from preflight.values import Axis, Choices, Const, Range, Ref
+from preflight_rules import config, search, sweep
+
+SIZES = Axis("bs", Choices((4, 8, 32), (origin(1), origin(2), origin(3))), origin(1), ("train.batch_size",))
+LENGTHS = Axis("len", Range(128, 1024, 128, high_origin=origin(5)), origin(4), ("train.seq_len",))
+WRITTEN = {"train.batch_size": Ref("bs"), "train.seq_len": Ref("len"), "train.grad_accum": 1}
+SAFE = SafeBox({"bs": (4, 8), "len": (128, 1024)}, 16, {"bs": (32,)})
+
+
+def space(counts: Counts, safe: SafeBox | None = SAFE, **more: object) -> Case:
+    return case(
+        WRITTEN,
+        device=Device(),
+        axes=(SIZES, LENGTHS),
+        worst={"bs": 32, "len": 1024},
+        counts=counts,
+        safe=safe,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def findings(case: Case) -> list[Finding]:
+    rules = (*sweep.RULES, *search.RULES, *config.RULES)
+    return [finding for rule in rules for finding in rule().check(case)]
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    [
+        case({"train.batch_size": 4, "train.seq_len": 128}, device=Device()),
+        case(WRITTEN, device=Device(), axes=(SIZES, LENGTHS), worst={"bs": 8, "len": 1024}, counts=Counts(fits=24)),
+        space(Counts(unknown=24)),
+        case({"train.batch_size": 4, "train.seq_len": 512, "model.config": {"n_positions": 1024}}),
+        case({"train.batch_size": 4}, constants={"train_batch_size": Const(64, origin(9))}),
+    ],
+    ids=["single", "all fits", "all unknown", "short enough", "a usual name for the micro-batch"],
+)
+def test_silent(quiet: Case) -> None:
+    assert findings(quiet) == []
+
+
+def test_partly_unsafe_counts_names_and_keeps() -> None:
+    [finding] = findings(space(Counts(fits=16, at_risk=2, exceeds=6)))
+    assert finding.rule == "space-partly-unsafe"
+    assert finding.severity is Severity.error
+    assert "8 of 24 combinations do not fit (6 exceed, 2 at risk)" in finding.message
+    assert "bs=32, len=1024" in finding.message
+    assert "34 GiB of 16 GiB" in finding.message
+    assert finding.origin == origin(3)
+    assert any("16 combinations are safe: bs in 4, 8" in note for note in finding.notes)
+    [keep] = [p for p in finding.proposals if any(change.keep for change in p.changes)]
+    assert keep.safety is Safety.unsafe
+    assert [(change.field, change.keep) for change in keep.changes] == [("bs", (4, 8))]
+
+
+def test_only_risky_is_a_warning() -> None:
+    [finding] = findings(space(Counts(fits=22, at_risk=2)))
+    assert finding.severity is Severity.warning
+
+
+def test_code_without_branches_is_a_report_only() -> None:
+    found = findings(space(Counts(fits=16, exceeds=8), facts={"search": "optuna"}))
+    assert [finding.rule for finding in found] == ["space-partly-unsafe", "oom-not-handled"]
+    assert not [p for p in found[0].proposals if any(change.keep for change in p.changes)]
+
+
+def test_all_unsafe() -> None:
+    [finding] = findings(space(Counts(exceeds=24), safe=None))
+    assert finding.rule == "space-all-unsafe"
+    assert "none of the 24 combinations fits" in finding.message
+    assert "2 GiB of it weights, gradients and optimizer states" in finding.message
+
+
+@pytest.mark.parametrize(("handled", "found"), [(True, 0), (False, 1), (None, 1)])
+def test_out_of_memory_handling(handled: bool | None, found: int) -> None:
+    facts = {"search": "optuna"} | ({} if handled is None else {"handles_oom": handled})
+    names = [finding.rule for finding in findings(space(Counts(fits=16, exceeds=8), facts=facts))]
+    assert names.count("oom-not-handled") == found
+
+
+def test_problems_become_findings_with_their_repair() -> None:
+    problem = Problem("number-read-as-string", "1e-5 is read as text", origin(7), "warning", fix="1.0e-5", safe=True)
+    [finding] = findings(case({}, problems=(problem,)))
+    assert (finding.rule, finding.severity, finding.origin) == (problem.rule, Severity.warning, origin(7))
+    [proposal] = finding.proposals
+    assert proposal.safety is Safety.safe
+    assert (proposal.edits[0].span, proposal.edits[0].text) == (origin(7).span, "1.0e-5")
+
+
+@pytest.mark.parametrize(
+    ("model", "usable", "severity"),
+    [
+        ({"model_type": "bert", "max_position_embeddings": 512}, 512, Severity.error),
+        ({"model_type": "roberta", "max_position_embeddings": 514}, 512, Severity.error),
+        ({"model_type": "llama", "max_position_embeddings": 8192}, 8192, Severity.warning),
+        ({"block_size": 256}, 256, Severity.error),
+    ],
+)
+def test_length_and_positions(model: dict[str, object], usable: int, severity: Severity) -> None:
+    written = {"model.config": Const(model), "train.seq_len": usable + 1}  # type: ignore[arg-type]
+    [finding] = findings(case(written))
+    assert (finding.rule, finding.severity) == ("length-exceeds-positions", severity)
+    assert finding.origin == origin(2)
+    assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("train.seq_len", usable)]
+    assert not findings(case({**written, "train.seq_len": usable}))
+
+
+def test_swept_lengths_are_dropped_beyond_the_positions() -> None:
+    axis = Axis("len", Choices((256, 512, 1024), (origin(1), origin(2), origin(3))), origin(1), ("train.seq_len",))
+    model = Const({"model_type": "bert", "max_position_embeddings": 512})  # type: ignore[dict-item]
+    one = case({"train.seq_len": Ref("len"), "model.config": model}, axes=(axis,), worst={"len": 256})
+    [finding] = findings(one)
+    assert finding.origin == origin(3)
+    assert finding.proposals[0].changes[0].keep == (256, 512)
+
+
+def test_deepspeed_product() -> None:
+    constants = {
+        "train_batch_size": Const(64, origin(9)),
+        "train_micro_batch_size_per_gpu": Const(8, origin(10)),
+    }
+    written = {"train.batch_size": 8, "train.grad_accum": 2, "parallel.ranks_per_node": 2}
+    [finding] = findings(case(written, constants=constants))
+    assert finding.rule == "batch-size-mismatch"
+    assert "train_batch_size is 64, but micro-batch 8 x accumulation 2 x ranks 2 is 32" in finding.message
+    right = {**constants, "train_batch_size": Const(32, origin(9))}
+    assert findings(case(written, constants=right)) == []
+
+
+def test_unknown_length_shows_the_frontier() -> None:
+    def device(job):  # type: ignore[no-untyped-def]
+        return None if job.train.seq_len is None else Device(states=2 * GIB)(job)
+
+    one = case({"train.batch_size": 8, "train.grad_accum": 1}, device=device, unknown=("train.seq_len",))
+    [finding] = findings(one)
+    assert (finding.rule, finding.severity) == ("fits-only-if", Severity.info)
+    assert "up to 1,664 at batch 8, 3,328 at batch 4, 6,656 at batch 2, 13,312 at batch 1" in finding.message
