@@ -23,7 +23,6 @@ from preflight_rules.common import (
     severity_of,
     sum_of,
 )
-from preflight_rules.constraints import lower_bound
 
 STATES = ("weights", "gradients", "optimizer")
 FIELDS = ("train.batch_size", "train.seq_len", "train.image_size", "model.name", "train.optimizer", "train.precision")
@@ -125,7 +124,7 @@ class GpuMemoryExceeded(Rule):
         device = device_of(case)
         if device is None or device.verdict != "exceeds" or several(case) or _states_alone(device):
             return
-        proposals = (*remedies.device_proposals(case), *remedies.cap_vocabulary(case, lower_bound(case)))
+        proposals = (*remedies.device_proposals(case), *remedies.cap_vocabulary(case))
         yield _finding(case, device, self.name, _need(case, device), proposals, "does not fit")
 
 
@@ -180,7 +179,7 @@ class StatesExceedGpu(Rule):
         )
         proposals = (
             *remedies.device_proposals(case, batch=False),
-            *remedies.cap_vocabulary(case, lower_bound(case)),
+            *remedies.cap_vocabulary(case),
         )
         origin = case.origin("model.name", "model.parameters", "train.vocab_size", "train.optimizer", *FIELDS)
         yield Finding(
@@ -245,8 +244,7 @@ class LogitsExceedGpu(Rule):
             f"the largest single allocation is a tensor of logits: {largest.product} = {gib(largest.bytes)} of the "
             f"{gib(device.capacity)} that {gpu_name(case)} gives ({describe(case.job)})"
         )
-        lower = lower_bound(case)
-        proposals = (*remedies.device_proposals(case), *remedies.cap_vocabulary(case, lower))
+        proposals = (*remedies.device_proposals(case), *remedies.cap_vocabulary(case))
         origin = case.origin("train.vocab_size", "validation.batch_size", *FIELDS)
         yield Finding(
             rule=self.name,

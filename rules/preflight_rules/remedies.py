@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from preflight.findings import Change, Proposal, Safety
 from preflight.job import Job
 from preflight.rule import Case
-from preflight_rules.common import axes_of, changed, largest, settable, written
+from preflight_rules.common import axes_of, changed, largest, settable, values_text, written
+from preflight_rules.constraints import lower_bounds
 
 EVALUATION = ("validation", "generation")
 """Phases that the validation settings rule."""
@@ -207,17 +208,25 @@ def _other_runs(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
             yield Proposal(title, changes_of(changes), reason="its states are kept in 8 bits")
 
 
-def cap_vocabulary(case: Case, lower: int = 1) -> Iterator[Proposal]:
-    """The largest vocabulary that fits, in round numbers, and never below `lower`."""
+def cap_vocabulary(case: Case) -> Iterator[Proposal]:
+    """The largest vocabulary that fits, in round numbers, and never below what the user's constraints ask for.
+
+    Where they ask for more than fits, the largest values of the axes that they speak of are dropped as well.
+    """
     vocabulary = case.job.train.vocab_size
     if vocabulary is None or not written(case, "train.vocab_size"):
         return
-    steps = sorted({n for n in (lower, *round_numbers(vocabulary)) if lower <= n < vocabulary})
-    found = largest(steps, lambda n: fits(case, {"train.vocab_size": n}))
-    if found is not None:
+    for lower, dropping in lower_bounds(case, "train.vocab_size"):
+        steps = sorted({n for n in (lower, *round_numbers(vocabulary)) if lower <= n < vocabulary})
+        found = largest(steps, lambda n: fits(case, {"train.vocab_size": n}))
+        if found is None:
+            continue
         reason = "tokens beyond it no longer exist" + (f"; {lower:,} are needed at least" if lower > 1 else "")
-        title = f"vocabulary {vocabulary:,} -> {found:,}"
-        yield Proposal(title, (Change("train.vocab_size", found),), Safety.unsafe, reason)
+        words = [f"vocabulary {vocabulary:,} -> {found:,}"]
+        words += [f"keep {change.field} {values_text(change.keep or ())}" for change in dropping]
+        changes = (*dropping, Change("train.vocab_size", found))
+        yield Proposal("; ".join(words), changes, Safety.unsafe, reason)
+        return
 
 
 def round_numbers(limit: int) -> list[int]:

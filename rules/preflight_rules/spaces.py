@@ -10,7 +10,6 @@ from preflight.study.verdicts import BoxVerdict, SafeBox
 from preflight.values import Axis, Choices, Origin, Range, Value
 from preflight_rules import loaders, remedies
 from preflight_rules.common import assignment_text, describe, gib, values_text
-from preflight_rules.constraints import lower_bound
 
 
 def counts_text(case: Case) -> str:
@@ -136,5 +135,5 @@ def space_proposals(case: Case) -> tuple[Proposal, ...]:
         found += loaders.loader_proposals(case)
     safe = [proposal for proposal in found if proposal.safety is Safety.safe]
     others = [proposal for proposal in found if proposal.safety is Safety.unsafe]
-    capped = list(remedies.cap_vocabulary(case, lower_bound(case)))
+    capped = list(remedies.cap_vocabulary(case))
     return (*safe, *narrowing(case), *others, *capped)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from cases import GIB, Device, bounds_of, case, origin
 
-from preflight.findings import Safety, Severity
+from preflight.findings import Proposal, Safety, Severity
 from preflight.memory.estimate import LargestAllocation
 from preflight.rule import Case
+from preflight.settings import Settings
 from preflight.values import Axis, Choices, Const, Op, Ref
 from preflight_rules import gpu, remedies
 from preflight_rules.common import changed, describe, gib
@@ -139,11 +140,31 @@ def test_logits_are_named_with_their_product() -> None:
 
 def test_vocabulary_is_capped_in_round_numbers() -> None:
     written = {"train.vocab_size": 10_000_000, "train.batch_size": 1, "train.seq_len": 1}
-    capped = case(written, device=Device(vocabulary=4000))
-    [proposal] = remedies.cap_vocabulary(capped, lower=4001)
+
+    def proposals(bound: int) -> list[Proposal]:
+        settings = Settings(constraints={"vocabulary": f"train.vocab_size >= {bound}"})
+        return list(remedies.cap_vocabulary(case(written, device=Device(vocabulary=4000), settings=settings)))
+
+    [proposal] = proposals(4001)
     assert proposal.safety is Safety.unsafe
     assert proposal.changes[0].value == 3_000_000
-    assert list(remedies.cap_vocabulary(capped, lower=9_000_000)) == []
+    assert "4,001" in proposal.reason
+    assert proposals(3_333_333)[0].changes[0].value == 3_333_333
+    assert proposals(9_000_000) == []
+
+
+def test_axes_of_a_constraint_are_cut_where_the_vocabulary_cannot_be() -> None:
+    written = {"train.vocab_size": 10_000_000, "train.batch_size": 1, "train.seq_len": 1}
+    axis = Axis("d", Choices((5000, 1_000_000, 10_000)), origin(4))
+    settings = Settings(constraints={"vocabulary": "train.vocab_size >= d * 4 + 1"})
+    device = Device(vocabulary=8000)
+    [proposal] = remedies.cap_vocabulary(
+        case(written, device=device, settings=settings, axes=(axis,), worst={"d": 5000})
+    )
+    assert [(c.field, c.keep or c.value) for c in proposal.changes] == [
+        ("d", (5000, 10_000)),
+        ("train.vocab_size", 1_000_000),
+    ]
 
 
 @pytest.mark.parametrize(

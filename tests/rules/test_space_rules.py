@@ -8,6 +8,7 @@ from cases import GIB, Device, case, origin
 from preflight.dialects.reading import Problem
 from preflight.findings import Finding, Safety, Severity
 from preflight.rule import Case
+from preflight.settings import Settings
 from preflight.study.verdicts import Counts, SafeBox
 from preflight.values import Axis, Choices, Const, Range, Ref
 from preflight_rules import config, search, sweep
@@ -146,3 +147,16 @@ def test_unknown_length_shows_the_frontier() -> None:
     [finding] = findings(one)
     assert (finding.rule, finding.severity) == ("fits-only-if", Severity.info)
     assert "up to 1,664 at batch 8, 3,328 at batch 4, 6,656 at batch 2, 13,312 at batch 1" in finding.message
+
+
+def test_stated_invariants() -> None:
+    axis = Axis("d", Choices((1000, 5000)), origin(4))
+    settings = Settings(constraints={"vocabulary": "vocab >= d * (l - 1) + 1"})
+    constants = {"vocab": Const(10_000, origin(9)), "l": Const(5, origin(8))}
+    [finding] = findings(case({}, axes=(axis,), worst={"d": 5000}, constants=constants, settings=settings))
+    assert finding.rule == "constraint-violated"
+    assert "does not hold for d=5000" in finding.message
+    assert finding.origin == origin(9)
+    assert {place for place, _ in finding.related} == {origin(4), origin(8)}
+    enough = {**constants, "vocab": Const(20_001, origin(9))}
+    assert findings(case({}, axes=(axis,), worst={"d": 5000}, constants=enough, settings=settings)) == []
