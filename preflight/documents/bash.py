@@ -3,105 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from preflight.documents.base import DocumentError, Edit, Source
 from preflight.documents.directives import Directive, Ignored, read_directives
 from preflight.documents.render import render
+from preflight.documents.shell_reader import Reader
 from preflight.documents.shell_text import ShellText, put_together
-from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words, apply_defaults
-from preflight.values import Const, Expr, Op, Origin, Span, Value, unknown
+from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
+from preflight.documents.shell_words import ShellWord, Words, apply_defaults
+from preflight.values import Expr, Origin, Span, Value
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Parser
 
 __all__ = [
-    "Assignment",
-    "BashDocument",
-    "Block",
-    "Command",
-    "apply_defaults",
-    "parse_bash",
-    "parse_heredoc",
-    "reparse",
+    "Assignment", "BashDocument", "Block", "Command", "Heredoc", "apply_defaults", "parse_bash", "parse_heredoc", "reparse",
     "split_words",
-]
+]  # fmt: skip
 
 MAX_CHARACTERS = 4 * 2**20
 """sbatch refuses larger scripts (max_script_size in slurm.conf(5))."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Something that a command stands inside: `kind` is loop, conditional, function or subshell.
-
-    A `for` loop has its variable as `name` and what it goes through as `words`; a function has its name.
-    """
-
-    kind: str
-    span: Span
-    name: str = ""
-    words: tuple[ShellWord, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`name=value`. `append` for `+=`; `index` for one element of an array; `default` for `${X:=d}`.
-
-    An array is `Op("tuple", ...)`. `blocks` are what it stands inside, the outermost first.
-    """
-
-    name: str
-    expr: Expr
-    span: Span
-    exported: bool = False
-    append: bool = False
-    index: Expr | None = None
-    default: bool = False
-    blocks: tuple[Block, ...] = ()
-
-    @property
-    def conditional(self) -> bool:
-        """Whether it may not happen, or not here."""
-        return bool(self.blocks)
-
-
-@dataclass(frozen=True, slots=True)
-class Heredoc:
-    """The body of `<<EOF`; `quoted`: the shell expands nothing in it. `to` is the file it is written to, if any."""
-
-    span: Span
-    quoted: bool
-    to: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A simple command: its words (the first is the program), and assignments that hold for it alone.
-
-    `pipeline` numbers the pipeline it is part of, `stage` its place there.
-    """
-
-    words: tuple[ShellWord, ...]
-    span: Span
-    environment: tuple[Assignment, ...] = ()
-    background: bool = False
-    blocks: tuple[Block, ...] = ()
-    pipeline: int | None = None
-    stage: int = 0
-    heredocs: tuple[Heredoc, ...] = ()
-
-    @property
-    def name(self) -> str | None:
-        """The program's name where it is literal."""
-        return self.words[0].literal if self.words else None
-
-    def inside(self, kind: str) -> Block | None:
-        """The innermost block of a kind (loop, conditional, function, subshell) around it."""
-        return next((block for block in reversed(self.blocks) if block.kind == kind), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,242 +140,12 @@ def _parse(source: Source, text: ShellText) -> BashDocument:
         raise DocumentError("it is larger than the 4 MiB that sbatch takes", Span(0, 0))
     # CRLF is reported, not parsed: a `\r` would end up in every last word
     tree = _parser().parse(text.text.replace("\r\n", " \n").encode("utf-8", "replace"))
-    reader = _Reader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
+    reader = Reader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
     reader.statements(tree.root_node, (), False, 0)
     reader.finish()
     return BashDocument(
         source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs), tuple(reader.problems)
     )
-
-
-@dataclass
-class _Reader:
-    """Walks the syntax tree once, keeping what stands inside what."""
-
-    words: Words
-    assignments: list[Assignment] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
-    heredocs: list[Heredoc] = field(default_factory=list)
-    problems: list[tuple[str, Span]] = field(default_factory=list)
-    exported: set[str] = field(default_factory=set)
-    pipelines: int = 0
-
-    def statements(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        """Every statement below a node that holds statements; `&` counts for the one before it."""
-        children = node.children
-        for index, child in enumerate(children):
-            after = children[index + 1].type if index + 1 < len(children) else ""
-            self.statement(child, blocks, background or after == "&", depth + 1)
-
-    def statement(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        if depth > MAX_DEPTH * 3:
-            self.problems.append(("it is nested too deeply to be read", self.words.span(node)))
-            return
-        kind = node.type
-        if kind == "ERROR":
-            self.problems.append(("bash would not take this", self.words.span(node)))
-        if kind == "command":
-            self.command(node, blocks, background)
-        elif kind == "variable_assignment":
-            self.assign(node, blocks)
-        elif kind == "declaration_command":
-            self.declare(node, blocks)
-        elif kind == "redirected_statement":
-            self.redirected(node, blocks, background, depth)
-        elif kind == "pipeline":
-            self.pipeline(node, blocks, background, depth)
-        elif kind == "list":
-            self.listed(node, blocks, background, depth)
-        elif kind in _BLOCKS:
-            self.block(node, blocks, background, depth)
-        elif node.is_named and kind not in ("comment", "heredoc_redirect", "file_redirect", "test_command"):
-            self.statements(node, blocks, background, depth)
-
-    def listed(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        """`a && b || c`: what stands behind `&&` is expected to run, unless the first command is a question; what
-        stands behind `||` is not. The grammar nests to the left."""
-        chain: list[tuple[str, Node]] = []
-        while node.type == "list" and len(node.children) >= 3:
-            chain.append((node.children[1].type, node.children[2]))
-            node = node.children[0]
-        self.statement(node, blocks, background, depth + 1)
-        asks = node.type in ("test_command", "negated_command") or self.words.source(node).split()[:1] in _QUESTIONS
-        for operator, child in reversed(chain):
-            certain = operator == "&&" and not asks
-            inner = blocks if certain else (*blocks, Block("conditional", self.words.span(child)))
-            self.statement(child, inner, background, depth + 1)
-
-    def pipeline(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        self.pipelines += 1
-        number, first = self.pipelines, len(self.commands)
-        self.statements(node, blocks, background, depth)
-        for stage, index in enumerate(range(first, len(self.commands))):
-            self.commands[index] = replace(self.commands[index], pipeline=number, stage=stage)
-
-    def block(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        kind, span, name = _BLOCKS[node.type], self.words.span(node), ""
-        words: tuple[ShellWord, ...] = ()
-        body = list(node.named_children)
-        if node.type == "for_statement":
-            name = self.words.source(body[0])
-            words = tuple(self.words.word(child) for child in body[1:] if child.type != "do_group")
-            self.assignments.append(self._loop_variable(name, words, body[0], blocks, span))
-            body = [child for child in body if child.type == "do_group"]
-        elif node.type == "function_definition":
-            name = self.words.source(body[0])
-            body = body[1:]
-        elif node.type == "if_statement":
-            self.statement(body[0], blocks, background, depth + 1)  # the test itself always runs
-            body = body[1:]
-        inner = (*blocks, Block(kind, span, name, words))
-        for child in body:
-            self.statement(child, inner, background, depth + 1)
-
-    def _loop_variable(
-        self, name: str, words: tuple[ShellWord, ...], node: Node, blocks: tuple[Block, ...], span: Span
-    ) -> Assignment:
-        single = len(words) == 1 and not words[0].splits
-        place = self.words.text.origin(*self.words.bounds(node), False)
-        expr = words[0].expr if single else unknown(f"{name} takes several values in a loop", place)
-        return Assignment(name, expr, Span(span.start, place.span.end), blocks=blocks)
-
-    # --- commands -----------------------------------------------------------------------------------------------------
-
-    def redirected(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        first = len(self.commands)
-        found = list(self._heredocs(node))
-        self.heredocs += found
-        body = node.child_by_field_name("body") or (node.named_children[0] if node.named_children else None)
-        if body is not None and not body.type.endswith("redirect"):
-            self.statement(body, blocks, background, depth + 1)
-        if found and len(self.commands) > first:
-            last = self.commands[-1]
-            self.commands[-1] = replace(last, heredocs=(*last.heredocs, *found))
-        for child in node.named_children:
-            if child.type == "heredoc_redirect":
-                rest = [c for c in child.named_children if c.type in ("pipeline", "list", "command")]
-                for statement in rest:
-                    self.statement(statement, blocks, background, depth + 1)
-
-    def _heredocs(self, node: Node) -> Iterator[Heredoc]:
-        redirects = [c for c in node.named_children if c.type in ("heredoc_redirect", "file_redirect")]
-        redirects += [c for r in redirects for c in r.named_children if c.type == "file_redirect"]
-        to = next((self.words.value(c.named_children[-1]) for c in redirects
-                   if c.type == "file_redirect" and c.named_children
-                   and c.named_children[-1].type != "file_descriptor"), None)  # fmt: skip
-        target = to.value if isinstance(to, Const) and isinstance(to.value, str) else None
-        for redirect in redirects:
-            bodies = {c.type: c for c in redirect.named_children}
-            if redirect.type == "heredoc_redirect" and "heredoc_start" in bodies:
-                quoted = self.words.source(bodies["heredoc_start"])[:1] in ("'", '"', "\\")
-                body = bodies.get("heredoc_body")
-                if body is not None:
-                    start, end = self.words.text.char(body.start_byte), self.words.text.char(body.end_byte)
-                    start = self.words.text.text.rfind("\n", 0, start) + 1
-                    yield Heredoc(self.words.text.span(start, end), quoted, target)
-
-    def command(self, node: Node, blocks: tuple[Block, ...], background: bool) -> None:
-        own: list[Assignment] = []
-        words: list[ShellWord] = []
-        children = node.named_children
-        for index, child in enumerate(children):
-            if child.type == "variable_assignment" and not words:
-                own.append(self.assignment(child, blocks))
-                if self._line_ends(child, children[index + 1 : index + 2]):  # the grammar joins such lines
-                    self.assignments += own
-                    own = []
-            elif child.type == "herestring_redirect":
-                continue
-            elif not child.type.endswith("redirect"):
-                words.append(self.words.word(child))
-        self.defaults(blocks)
-        if not words:
-            return
-        start = min([words[0].span.start, *(assignment.span.start for assignment in own)])
-        command = Command(tuple(words), Span(start, words[-1].span.end), tuple(own), background, blocks)
-        self.commands.append(command)
-        self._assigned_by(command)
-
-    def _line_ends(self, node: Node, following: list[Node]) -> bool:
-        if not following:
-            return False
-        gap = self.words.text.text[self.words.bounds(node)[1] : self.words.bounds(following[0])[0]]
-        return "\n" in gap.replace("\\\n", "")
-
-    def defaults(self, blocks: tuple[Block, ...]) -> None:
-        """Variables that `${X:=d}` sets wherever it stands in what was just read."""
-        for name, expr in self.words.assigned:
-            span = expr.origin.span if expr.origin is not None else Span(0, 0)
-            self.assignments.append(Assignment(name, expr, span, default=True, blocks=blocks))
-        self.words.assigned.clear()
-
-    def _assigned_by(self, command: Command) -> None:
-        """Variables that a command sets: `read A`, and `export A` where the grammar takes it for a command."""
-        if command.name in ("read", "mapfile", "readarray", "getopts"):
-            for word in command.words[1:]:
-                name = word.literal
-                if name is not None and re.fullmatch(r"[A-Za-z_]\w*", name):
-                    expr = unknown(f"{name} is read while the script runs", word.origin)
-                    self.assignments.append(Assignment(name, expr, word.span, blocks=command.blocks))
-        elif command.name in ("export", "declare", "readonly", "local", "typeset"):
-            self.exported.update(word.literal or "" for word in command.words[1:])
-
-    # --- assignments --------------------------------------------------------------------------------------------------
-
-    def assign(self, node: Node, blocks: tuple[Block, ...], exported: bool = False) -> None:
-        assignment = replace(self.assignment(node, blocks), exported=exported)
-        self.defaults(blocks)
-        self.assignments.append(assignment)
-
-    def assignment(self, node: Node, blocks: tuple[Block, ...]) -> Assignment:
-        head, span = node.named_children[0], self.words.span(node)
-        values = node.named_children[1:]
-        index = None
-        name = self.words.source(head)
-        if head.type == "subscript":
-            name = self.words.source(head.named_children[0])
-            index = self.words.arithmetic(head.named_children[-1])
-        if not values:
-            expr: Expr = Const("", self.words.text.origin(self.words.bounds(node)[1], self.words.bounds(node)[1]))
-        elif values[0].type == "array":
-            expr = self.array(values[0])
-        elif values[0].type.endswith("_expression") and values[0].type != "brace_expression":
-            expr = self.words.arithmetic(values[0])
-        else:
-            expr = self.words.value(values[0])
-        append = any(child.type == "+=" for child in node.children)
-        return Assignment(name, expr, span, append=append, index=index, blocks=blocks)
-
-    def array(self, node: Node) -> Expr:
-        origin = self.words.text.origin(*self.words.bounds(node), False)
-        words = [self.words.word(child) for child in node.named_children if child.type != "comment"]
-        named = any(child.type == "variable_assignment" for child in node.named_children)
-        if named or any(word.splits for word in words):
-            return unknown("the array is filled by an expansion", origin)
-        return Op("tuple", tuple(word.expr for word in words), origin)
-
-    def declare(self, node: Node, blocks: tuple[Block, ...]) -> None:
-        keyword = node.children[0].type
-        options = [self.words.source(child) for child in node.named_children if child.type == "word"]
-        exported = keyword == "export" or any(option.startswith("-") and "x" in option for option in options)
-        for child in node.named_children:
-            if child.type == "variable_assignment":
-                self.assign(child, blocks, exported)
-        if exported:
-            self.exported.update(self.words.source(c) for c in node.named_children if c.type == "variable_name")
-
-    def finish(self) -> None:
-        """A name that is exported once is exported wherever it is assigned."""
-        self.assignments = [replace(a, exported=True) if a.name in self.exported else a for a in self.assignments]
-
-
-_QUESTIONS = (["command"], ["which"], ["grep"], ["test"], ["["], ["type"], ["hash"])
-"""Commands that are run for their exit status."""
-_BLOCKS = {
-    "for_statement": "loop", "c_style_for_statement": "loop", "while_statement": "loop",
-    "if_statement": "conditional", "case_statement": "conditional", "function_definition": "function",
-    "subshell": "subshell",
-}  # fmt: skip
 
 
 def origin_of(document: BashDocument, span: Span, editable: bool = True) -> Origin:

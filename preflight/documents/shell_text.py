@@ -23,7 +23,7 @@ class ShellText:
 
     @cached_property
     def _wide(self) -> tuple[list[int], list[int]]:
-        """Byte offsets behind each character beyond ASCII, and how many more bytes than characters there are by then."""
+        """Byte offsets behind each character beyond ASCII, and the bytes they take beyond one each, summed up."""
         ends, extra, total = [], [], 0
         for at, char in enumerate(self.text, 1):
             if char > "\x7f":

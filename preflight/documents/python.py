@@ -1,0 +1,231 @@
+"""Python with positions in code points, and edits that are read back: the tree changes only where it was meant to."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from preflight.documents.base import CannotEdit, DocumentError, Edit, Source, splice
+from preflight.documents.items import line_end, newline_of
+from preflight.documents.render import render
+from preflight.values import Origin, Span, Value
+
+MAX_DEPTH = 250
+"""Levels of the syntax tree, so that whoever walks it recursively stays below Python's limit of 1000 frames."""
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, eq=False)
+class PythonDocument:
+    """A parsed Python file. Nothing in it is run."""
+
+    source: Source
+    tree: ast.Module
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Offsets of lines as Python counts them (a lone carriage return ends one too)."""
+        return [0, *(match.end() for match in _NEWLINE.finditer(self.source.text))]
+
+    @cached_property
+    def _formatted(self) -> dict[int, ast.JoinedStr]:
+        """Nodes inside f-strings, whose own positions mean nothing before Python 3.12, and the f-string."""
+        found: dict[int, ast.JoinedStr] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.JoinedStr) and id(node) not in found:
+                found.update((id(inner), node) for inner in ast.walk(node) if inner is not node)
+        return found
+
+    def _offset(self, line: int, column: int) -> int:
+        """An offset from ast's line (from 1) and column (in bytes of UTF-8)."""
+        start = self._starts[min(line, len(self._starts)) - 1]
+        end = self._starts[line] if line < len(self._starts) else len(self.source.text)
+        text = self.source.text[start:end]
+        if text.isascii():
+            return start + column
+        return start + len(text.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
+
+    def span(self, node: ast.AST) -> Span:
+        """The place of a node; of the whole f-string where it stands inside one. A module has the whole file."""
+        node = self._formatted.get(id(node), node)
+        line = getattr(node, "lineno", None)
+        if line is None:
+            return Span(0, len(self.source.text))
+        end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", 0)
+        return Span(self._offset(line, getattr(node, "col_offset", 0)), self._offset(end_line, end_column))
+
+    def text(self, node: ast.AST) -> str:
+        """The node as it is written."""
+        span = self.span(node)
+        return self.source.text[span.start : span.end]
+
+    def origin(self, node: ast.AST, editable: bool = True) -> Origin:
+        """Where a node is written; never editable inside an f-string."""
+        return Origin(self.source.path, self.span(node), None, (), editable and id(node) not in self._formatted)
+
+    def line_of(self, offset: int) -> int:
+        """The line of an offset, from 1, as Python counts."""
+        return bisect_right(self._starts, offset)
+
+    def replace(self, node: ast.expr, text: str) -> Edit:
+        """The edit that puts an expression in a node's place. Raises CannotEdit where more than that would change."""
+        if id(node) in self._formatted:
+            raise CannotEdit("it stands inside an f-string")
+        edit = Edit(self.source.path, self.span(node), text)
+        new = self._reread(text, "eval")
+        with _swapped(self.tree, node, new):
+            expected = ast.dump(self.tree)
+        self._prove(edit, expected)
+        return edit
+
+    def replace_value(self, node: ast.expr, value: Value) -> Edit:
+        """The edit that writes a value in the style of the literal that stands there. Raises CannotEdit."""
+        return self.replace(node, render(self.text(node), value, "python"))
+
+    def insert_keyword(self, call: ast.Call, name: str, value_text: str) -> Edit:
+        """The edit that gives a call one more keyword argument, laid out like the last one. Raises CannotEdit where the
+        call has it already, may have it in `**kwargs`, or stands inside an f-string."""
+        if id(call) in self._formatted:
+            raise CannotEdit("it stands inside an f-string")
+        if any(keyword.arg == name for keyword in call.keywords):
+            raise CannotEdit(f"{name} is given already")
+        if any(keyword.arg is None for keyword in call.keywords):
+            raise CannotEdit(f"{name} may be given already, by the ** argument")
+        if any(isinstance(argument, ast.GeneratorExp) for argument in call.args):
+            raise CannotEdit("the call's only argument is a generator")
+        edit = self._keyword_edit(call, f"{name}={value_text}")
+        call.keywords.append(ast.keyword(name, self._reread(value_text, "eval")))
+        try:
+            expected = ast.dump(self.tree)
+        finally:
+            call.keywords.pop()
+        self._prove(edit, expected)
+        return edit
+
+    def _keyword_edit(self, call: ast.Call, keyword: str) -> Edit:
+        text, path = self.source.text, self.source.path
+        close = self.span(call).end - 1
+        arguments = sorted([*call.args, *call.keywords], key=lambda node: self.span(node).start)
+        if not arguments:
+            return Edit(path, Span(close, close), keyword)
+        start, end = self.span(arguments[-1]).start, self.span(arguments[-1]).end
+        end, comma = _argument_end(text, end, close)
+        before = text[text.rfind("\n", 0, start) + 1 : start]
+        if before.strip():  # it shares its line: so does the new one
+            return Edit(path, Span(end, end), f", {keyword}") if comma is None else _behind(path, comma, f" {keyword}")
+        newline = newline_of(text, start) + before
+        after = end if comma is None else comma + 1
+        stop = line_end(text, after)
+        rest = text[after:stop].strip()
+        if stop > close or (rest and not rest.startswith("#")):
+            return Edit(path, Span(end, end), f",{newline}{keyword}")
+        if comma is None:
+            return Edit(path, Span(end, stop), f",{text[end:stop]}{newline}{keyword}")
+        return Edit(path, Span(stop, stop), f"{newline}{keyword},")
+
+    def _reread(self, text: str, mode: str) -> ast.expr:
+        try:
+            return _parse(text, mode).body  # type: ignore[attr-defined, no-any-return]
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise CannotEdit(f"{text[:60]!r} is not an expression") from None
+
+    def _prove(self, edit: Edit, expected: str) -> None:
+        try:
+            after = ast.dump(_parse(splice(self.source.text, [edit]), "exec"))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise CannotEdit("the edited file would not be Python") from None
+        if after != expected:
+            raise CannotEdit("the edited file would say something else")
+
+
+def _behind(path: str, comma: int, text: str) -> Edit:
+    return Edit(path, Span(comma + 1, comma + 1), text)
+
+
+def _argument_end(text: str, at: int, close: int) -> tuple[int, int | None]:
+    """Where the last argument ends, closing parentheses of its own included, and its trailing comma."""
+    end, comma = at, None
+    while at < close:
+        char = text[at]
+        if char == "#":
+            at = line_end(text, at)
+            continue
+        if char == ")":
+            end, comma = at + 1, None
+        elif char == ",":
+            comma = at
+        at += 1
+    return end, comma
+
+
+def _parse(text: str, mode: str) -> ast.AST:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an odd escape in a user's string is not ours to report
+        return ast.parse(text, mode=mode)
+
+
+@contextmanager
+def _swapped(tree: ast.Module, old: ast.expr, new: ast.expr) -> Iterator[None]:
+    """The tree with one node replaced, for as long as the block lasts."""
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is old:
+                setattr(parent, name, new)
+                try:
+                    yield
+                finally:
+                    setattr(parent, name, old)
+                return
+            if isinstance(value, list) and any(item is old for item in value):
+                index = next(i for i, item in enumerate(value) if item is old)
+                value[index] = new
+                try:
+                    yield
+                finally:
+                    value[index] = old
+                return
+    raise CannotEdit("the node is not part of this file")
+
+
+def parse_python(source: Source) -> PythonDocument:
+    """A Python file of the running interpreter's grammar. Raises DocumentError with the place of what is wrong."""
+    text = source.text
+    try:
+        tree = _parse(text, "exec")
+    except SyntaxError as error:
+        raise DocumentError(error.msg or "it is not Python", _error_span(text, error)) from None
+    except ValueError as error:  # null bytes, lone surrogates
+        at = max(text.find("\0"), 0)
+        raise DocumentError(str(error), Span(at, min(at + 1, len(text)))) from None
+    except (RecursionError, MemoryError):
+        raise DocumentError("it is nested too deeply", Span(0, 0)) from None
+    assert isinstance(tree, ast.Module)
+    document = PythonDocument(source, tree)
+    deep = _too_deep(tree)
+    if deep is not None:
+        start = document.span(deep).start
+        raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", Span(start, start))
+    return document
+
+
+def _error_span(text: str, error: SyntaxError) -> Span:
+    starts = [0, *(match.end() for match in _NEWLINE.finditer(text))]
+    line = min(max(error.lineno or 1, 1), len(starts))
+    start = min(starts[line - 1] + max((error.offset or 1) - 1, 0), len(text))
+    return Span(start, min(start + 1, len(text)))
+
+
+def _too_deep(tree: ast.Module) -> ast.AST | None:
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return None
+    return level[0]

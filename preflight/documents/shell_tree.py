@@ -1,0 +1,78 @@
+"""What a job script says, as its reader hands it on: assignments and commands, and what they stand inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from preflight.documents.shell_words import ShellWord
+from preflight.values import Expr, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Something that a command stands inside: `kind` is loop, conditional, function or subshell.
+
+    A `for` loop has its variable as `name` and what it goes through as `words`; a function has its name.
+    """
+
+    kind: str
+    span: Span
+    name: str = ""
+    words: tuple[ShellWord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`name=value`. `append` for `+=`; `index` for one element of an array; `default` for `${X:=d}`.
+
+    An array is `Op("tuple", ...)`. `blocks` are what it stands inside, the outermost first.
+    """
+
+    name: str
+    expr: Expr
+    span: Span
+    exported: bool = False
+    append: bool = False
+    index: Expr | None = None
+    default: bool = False
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it may not happen, or not here."""
+        return bool(self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Heredoc:
+    """The body of `<<EOF`; `quoted`: the shell expands nothing in it. `to` is the file it is written to, if any."""
+
+    span: Span
+    quoted: bool
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A simple command: its words (the first is the program), and assignments that hold for it alone.
+
+    `pipeline` numbers the pipeline it is part of, `stage` its place there.
+    """
+
+    words: tuple[ShellWord, ...]
+    span: Span
+    environment: tuple[Assignment, ...] = ()
+    background: bool = False
+    blocks: tuple[Block, ...] = ()
+    pipeline: int | None = None
+    stage: int = 0
+    heredocs: tuple[Heredoc, ...] = ()
+
+    @property
+    def name(self) -> str | None:
+        """The program's name where it is literal."""
+        return self.words[0].literal if self.words else None
+
+    def inside(self, kind: str) -> Block | None:
+        """The innermost block of a kind (loop, conditional, function, subshell) around it."""
+        return next((block for block in reversed(self.blocks) if block.kind == kind), None)
