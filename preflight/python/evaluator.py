@@ -1,0 +1,384 @@
+"""Static evaluation of Python: which calls a program makes, and with what, as expressions over its parameters.
+
+Nothing is imported, executed or evaluated by Python: the syntax tree is interpreted over abstract values (`objects`),
+within a budget of steps. Past the budget, what is known stays and the rest is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from preflight.dialects.reading import Parameter
+from preflight.project import Project
+from preflight.python.module import Module, load_module
+from preflight.python.objects import (
+    Abstract,
+    ClassValue,
+    Config,
+    Container,
+    Either,
+    Frame,
+    FunctionValue,
+    Instance,
+    Key,
+    ModuleValue,
+    from_value,
+    is_expr,
+    to_expr,
+)
+from preflight.python.records import CallRecord, TryRecord
+from preflight.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
+
+STEPS = 50_000
+"""Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
+STEPS_UNREACHED = 15_000
+MAX_DEPTH = 150
+"""Nested statements, expressions and calls: some 5 frames of Python each, of the 1,000 that Python allows."""
+MAX_SIZE = 300
+"""Nodes of one expression; larger ones (a value doubled in a loop) are unknown."""
+MAX_MODULES = 80
+
+
+class Hook(Protocol):
+    """What a library's call gives: an abstract value, or None for "an object made by it"."""
+
+    def __call__(self, record: CallRecord, evaluator: Evaluator) -> Abstract | None: ...
+
+
+class OutOfSteps(Exception):
+    """The budget is spent; caught where interpretation was started."""
+
+
+_MISSING = Const(Unknown("not set"))
+
+
+class Evaluator:
+    """Interprets one program.
+
+    `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator) and come before
+    the shipped ones (`library_hooks`). `assume` gives values of parameters by which conditions are decided, without
+    replacing them in expressions; with `assume_defaults` the parameters' own defaults decide too.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        hooks: Mapping[str, Hook] | None = None,
+        *,
+        environment: Mapping[str, Expr] | None = None,
+        assume: Environment | None = None,
+        assume_defaults: bool = False,
+        steps: int = STEPS,
+    ) -> None:
+        self.project = project
+        self.hooks: dict[str, Hook] = {**library_hooks(), **(hooks or {})}
+        self.environment = dict(environment or {})
+        self.assume: dict[str, Expr] = dict(assume or {})
+        self.assume_defaults = assume_defaults
+        self.calls: list[CallRecord] = []
+        self.tries: list[TryRecord] = []
+        self.parameters: dict[str, Parameter] = {}
+        self.decided_by: set[str] = set()
+        """Names that conditions, loops and lookups depended on."""
+        self.reads: list[str] = []
+        """Files interpreted, the entry first."""
+        self.instances: dict[int, list[Instance]] = {}
+        """Objects of the project's classes, by the id of the class."""
+        self.state: dict[str, object] = {}
+        """What hooks keep."""
+        self.exhausted = False
+        self.steps_left = steps
+        self.depth = 0
+        self.reached = True
+        self.loops = 0
+        self.conditions: list[Expr] = []
+        self.handlers: list[tuple[str, ...]] = []
+        self.contexts: list[CallRecord] = []
+        self.stack: list[object] = []
+        """Nodes of the functions being interpreted, the outermost first."""
+        self.marks: list[int] = []
+        """How many path conditions there were when each of them was entered."""
+        self.modules: dict[str, ModuleValue] = {}
+        self.interpreted: set[int] = set()
+        """Ids of the nodes of functions whose body was interpreted."""
+        self._journals: list[list[tuple[dict[Key, Abstract], Key, Abstract]]] = []
+        self._sizes: dict[int, int] = {}
+        self._kept: list[object] = []
+        self.seen: dict[int, list[CallRecord]] = {}
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def run(self, path: str, entry: str = "__main__", *, unreached: bool = True) -> ModuleValue | None:
+        """Interpret a file as a script (or call its function `entry`), then what nothing called on its own.
+
+        Returns the module's value; None where it cannot be parsed.
+        """
+        module = load_module(path, self.project)
+        if module is None:
+            return None
+        value = self.module_value(module, "__main__" if entry == "__main__" else module.name)
+        self.guarded(lambda: self.execute_module(value))
+        function = value.frame.variables.get(entry)
+        if isinstance(function, FunctionValue):
+            self.guarded(lambda: self.call(function, ()))
+        if unreached:
+            self.run_unreached(value)
+        return value
+
+    def guarded(self, action: Callable[[], object]) -> None:
+        """Run `action`, stopping where the budget or Python's stack ends."""
+        saved = (self.depth, self.loops, len(self.conditions), len(self.handlers), len(self.contexts))
+        try:
+            action()
+        except (OutOfSteps, RecursionError):
+            self.exhausted = True
+            self._journals.clear()
+        self.depth, self.loops = saved[0], saved[1]
+        self.stack.clear()
+        self.marks.clear()
+        for kept, length in zip((self.conditions, self.handlers, self.contexts), saved[2:], strict=True):
+            del kept[length:]  # type: ignore[attr-defined]
+
+    def run_unreached(self, entry: ModuleValue) -> None:
+        """Interpret functions that nothing called, with unknown parameters, so that their calls are recorded too."""
+        from preflight.python.unreached import functions_of
+
+        self.reached, self.steps_left = False, min(STEPS_UNREACHED, max(self.steps_left, STEPS_UNREACHED // 4))
+        for module in [entry, *(m for m in self.modules.values() if m is not entry and m.state == "done")]:
+            for function in functions_of(module, self):
+                if id(function.node) not in self.interpreted and self.steps_left > 0:
+                    self.guarded(lambda function=function: self.call(function, (), missing="unknown"))  # type: ignore[misc]
+
+    def step(self, amount: int = 1) -> None:
+        """Spend from the budget. Raises OutOfSteps."""
+        self.steps_left -= amount
+        if self.steps_left < 0:
+            raise OutOfSteps
+
+    # --- modules ------------------------------------------------------------------------------------------------
+
+    def module_value(self, module: Module, name: str | None = None) -> ModuleValue:
+        """The (one) value of a module; not interpreted yet."""
+        if module.path not in self.modules:
+            variables: dict[Key, Abstract] = {
+                "__name__": Const(name or module.name),
+                "__file__": Const(module.path, None),
+            }
+            frame = Frame(variables, module, globals_=variables)
+            self.modules[module.path] = ModuleValue(module, frame)
+        return self.modules[module.path]
+
+    def execute_module(self, value: ModuleValue) -> None:
+        """Interpret a module's top level once; a cycle sees what is there so far."""
+        from preflight.python.statements import execute
+
+        if value.state != "new":
+            return
+        value.state = "running"
+        self.reads.append(value.module.path)
+        conditions, loops, journals = self.conditions, self.loops, self._journals
+        self.conditions, self.loops, self._journals = [], 0, []
+        try:
+            execute(self, value.module.tree.body, value.frame)
+        finally:
+            self.conditions, self.loops, self._journals = conditions, loops, journals
+            value.state = "done"
+
+    # --- calling ------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        function: Abstract,
+        args: Sequence[Abstract],
+        kwargs: Mapping[str, Abstract] | None = None,
+        *,
+        missing: str = "default",
+    ) -> Abstract:
+        """Call a function or class of the project; `missing="unknown"`: parameters without an argument are unknown
+        where they have no default.
+        """
+        from preflight.python.calls import instantiate, invoke
+
+        if isinstance(function, FunctionValue):
+            return invoke(self, function, tuple(args), dict(kwargs or {}))
+        if isinstance(function, ClassValue):
+            return instantiate(self, function, tuple(args), dict(kwargs or {}), None)
+        return unknown("what it calls is not known")
+
+    # --- values -------------------------------------------------------------------------------------------------
+
+    def lookup_environment(self) -> Environment:
+        """What conditions are decided by: `assume`, and the parameters' defaults where asked for."""
+        if not self.assume_defaults:
+            return self.assume
+        return {**{name: p.default for name, p in self.parameters.items()}, **self.assume}
+
+    def value_of(self, expr: Expr) -> Value:
+        """An expression's value under `assume`; what it depended on is noted in `decided_by`."""
+        if isinstance(expr, Const):
+            return expr.value
+        self.decided_by.update(names(expr))
+        return evaluate(expr, self.lookup_environment())
+
+    def truth(self, value: Abstract) -> bool | None:
+        """Whether a condition holds; None where that is not known."""
+        if isinstance(value, Container):
+            return True if value.items else (None if value.open else False)
+        if isinstance(value, Either):
+            then, otherwise = self.truth(value.then), self.truth(value.otherwise)
+            return then if then == otherwise else None
+        if is_expr(value):
+            found = self.value_of(to_expr(value))
+            if isinstance(found, Unknown):
+                return None
+            return bool(found)
+        return (
+            None if isinstance(value, Config) or not isinstance(value, (Instance, FunctionValue, ClassValue)) else True
+        )
+
+    def constant_truth(self, value: Abstract) -> bool | None:
+        """As `truth`, by what is constant alone."""
+        if is_expr(value):
+            found = evaluate(to_expr(value))
+            return None if isinstance(found, Unknown) else bool(found)
+        return self.truth(value)
+
+    def op(self, operator: str, operands: tuple[Expr, ...], origin: Origin | None = None) -> Expr:
+        """An operation; unknown where it would grow too large."""
+        size = 1 + sum(self._sizes.get(id(operand), 1) for operand in operands)
+        made = Op(operator, operands, origin)
+        if size > MAX_SIZE:
+            value = evaluate(made) if all(isinstance(o, Const) for o in operands) else Unknown("it grows too large")
+            return Const(value, replace(origin, editable=False) if origin else None)
+        if origin is not None and all(_within(operand, origin) for operand in operands):
+            value = evaluate(made)
+            if isinstance(value, (bool, int, float)):
+                return Const(value, origin)
+        self._sizes[id(made)] = size
+        self._kept.append(made)
+        return made
+
+    def join(self, condition: Expr, then: Abstract, otherwise: Abstract) -> Abstract:
+        """What a variable is after an `if` whose condition is not known."""
+        if then is otherwise or otherwise is _MISSING:
+            return then
+        if then is _MISSING:
+            return otherwise
+        if is_expr(then) and is_expr(otherwise):
+            if then == otherwise:
+                return then
+            return self.op("if", (condition, to_expr(then), to_expr(otherwise)))
+        return Either(condition, then, otherwise)
+
+    def iterate(self, value: Abstract) -> list[Abstract] | None:
+        """The items of an iterable; None where they are not known."""
+        if isinstance(value, Container):
+            if value.open:
+                return None
+            return list(value.items.values()) if value.is_sequence else [from_value(_plain(k)) for k in value.items]
+        if is_expr(value):
+            expr = to_expr(value)
+            found = self.value_of(expr)
+            origin = replace(expr.origin, editable=False) if expr.origin else None
+            if isinstance(found, (tuple, str)) and len(found) <= 4096:
+                return [from_value(item, origin) for item in found]
+            if isinstance(found, Mapping):
+                return [Const(key, origin) for key in found]
+        return None
+
+    # --- writes, undone and merged around unknown conditions -----------------------------------------------------
+
+    def write(self, scope: dict[Key, Abstract], key: Key, value: Abstract) -> None:
+        """Set a variable, attribute or item, so that a branch can be undone."""
+        if self._journals:
+            self._journals[-1].append((scope, key, scope.get(key, _MISSING)))
+        scope[key] = value
+
+    def remove(self, scope: dict[Key, Abstract], key: Key) -> None:
+        """Remove a variable, attribute or item."""
+        if key in scope:
+            if self._journals:
+                self._journals[-1].append((scope, key, scope[key]))
+            del scope[key]
+
+    def speculate(self, condition: Expr | None, action: Callable[[], str]) -> tuple[str, Changes]:
+        """Run `action` under a path condition and undo its writes: how it ended, and what it changed."""
+        self._journals.append([])
+        length = len(self.conditions)
+        if condition is not None:
+            self.conditions.append(condition)
+        flow = action()
+        del self.conditions[length:]
+        journal = self._journals.pop()
+        changes: Changes = {}
+        for scope, key, _ in journal:
+            changes[(id(scope), key)] = (scope, key, scope.get(key, _MISSING))
+        for scope, key, old in reversed(journal):
+            if old is _MISSING:
+                scope.pop(key, None)
+            else:
+                scope[key] = old
+        return flow, changes
+
+    def merge(self, condition: Expr, then: Changes, otherwise: Changes) -> None:
+        """Apply what two branches changed, joined by the condition between them."""
+        for place in {**then, **otherwise}:
+            scope, key, _ = then.get(place) or otherwise[place]
+            old = scope.get(key, _MISSING)
+            one = then[place][2] if place in then else old
+            other = otherwise[place][2] if place in otherwise else old
+            joined = self.join(condition, one, other)
+            if joined is _MISSING:
+                self.remove(scope, key)
+            else:
+                self.write(scope, key, joined)
+
+    def apply(self, changes: Changes) -> None:
+        """Apply what one branch changed."""
+        for scope, key, value in changes.values():
+            if value is _MISSING:
+                self.remove(scope, key)
+            else:
+                self.write(scope, key, value)
+
+    # --- parameters ---------------------------------------------------------------------------------------------
+
+    def add_parameter(self, parameter: Parameter) -> None:
+        """Note something that the program can be given; a later one of that name replaces the default only."""
+        known = self.parameters.get(parameter.name)
+        if known is None:
+            self.parameters[parameter.name] = parameter
+        elif isinstance(known.default, Const) and isinstance(known.default.value, Unknown):
+            self.parameters[parameter.name] = replace(known, default=parameter.default)
+
+    def records(self, *qualified: str) -> Iterator[CallRecord]:
+        """Recorded calls by their qualified names."""
+        return (record for record in self.calls if record.qualified in qualified)
+
+
+Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract]]
+
+
+def _within(operand: Expr, origin: Origin) -> bool:
+    """Whether an operand is a literal of the expression's own text."""
+    return (
+        isinstance(operand, Const)
+        and operand.origin is not None
+        and operand.origin.path == origin.path
+        and origin.span.start <= operand.origin.span.start
+        and operand.origin.span.end <= origin.span.end
+    )
+
+
+def _plain(key: Key) -> Value:
+    return key
+
+
+def library_hooks() -> dict[str, Hook]:
+    """The hooks that ship: argparse, click, dataclass parsers, W&B, Hydra, torch and the standard library."""
+    from preflight.python import hooks_argparse, hooks_click, hooks_config, hooks_dataclass, hooks_std, hooks_torch
+
+    rooms = (hooks_std, hooks_argparse, hooks_click, hooks_dataclass, hooks_config, hooks_torch)
+    return {name: hook for room in rooms for name, hook in room.HOOKS.items()}

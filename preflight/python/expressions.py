@@ -1,0 +1,597 @@
+"""Interpretation of expressions, and of assignment to targets."""
+
+from __future__ import annotations
+
+import ast
+import builtins as python_builtins
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from preflight.python.hooks_config import VALUES
+from preflight.python.hooks_std import PATH, join_path, path_parent
+from preflight.python.imports import module_attribute, namespace_attribute, resolve
+from preflight.python.objects import (
+    Abstract,
+    Attribute,
+    ClassValue,
+    Config,
+    Container,
+    Either,
+    External,
+    Frame,
+    FunctionValue,
+    Instance,
+    Key,
+    Lazy,
+    ModuleValue,
+    from_value,
+    is_expr,
+    sequence,
+    spread,
+    to_expr,
+)
+from preflight.values import Const, Expr, Op, Unknown, unknown
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+
+BUILTINS = frozenset(dir(python_builtins))
+
+
+def evaluate(ev: Evaluator, node: ast.expr, frame: Frame) -> Abstract:
+    """The abstract value of an expression."""
+    from preflight.python.evaluator import MAX_DEPTH
+
+    ev.step()
+    handler = _HANDLERS.get(type(node))
+    if handler is None or ev.depth > MAX_DEPTH:
+        return unknown("it is not evaluated statically", frame.module.origin(node))
+    ev.depth += 1
+    value = handler(ev, node, frame)
+    ev.depth -= 1
+    return value
+
+
+def as_expr(ev: Evaluator, node: ast.expr, frame: Frame) -> Expr:
+    return to_expr(evaluate(ev, node, frame))
+
+
+def load(node: ast.expr) -> ast.expr:
+    """A target as it is read (`x` of `x += 1`); names and attributes are interpreted alike in both contexts."""
+    return node
+
+
+# --- leaves -----------------------------------------------------------------------------------------------------------
+
+
+def _constant(ev: Evaluator, node: ast.Constant, frame: Frame) -> Abstract:
+    value = node.value
+    origin = frame.module.origin(node)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+            return unknown("a number of more than 256 bits", origin)
+        return Const(value, origin)
+    return unknown("a constant that no setting has", origin)
+
+
+def _name(ev: Evaluator, node: ast.Name, frame: Frame) -> Abstract:
+    name = node.id
+    if name in frame.redirected:
+        found = frame.redirected[name].get(name)
+        if found is not None:
+            return resolve(ev, found)
+    scope: Frame | None = frame
+    while scope is not None:
+        if name in scope.variables:
+            value = scope.variables[name]
+            return resolve(ev, value) if isinstance(value, Lazy) else value
+        scope = scope.parent
+    if name in frame.globals_:
+        return resolve(ev, frame.globals_[name])
+    if name in BUILTINS:
+        return External(name, frame.module.origin(node))
+    star = frame.globals_.get("*")
+    if isinstance(star, External):
+        return External(f"{star.name}.{name}", frame.module.origin(node))
+    return unknown(f"{name} is not defined in the files read", frame.module.origin(node))
+
+
+# --- attributes and items ---------------------------------------------------------------------------------------------
+
+
+def _attribute(ev: Evaluator, node: ast.Attribute, frame: Frame) -> Abstract:
+    return attribute(ev, evaluate(ev, node.value, frame), node.attr, node, frame)
+
+
+def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: Frame) -> Abstract:
+    """`value.name`."""
+    if isinstance(value, External):
+        if value.name.startswith("project:"):
+            return namespace_attribute(ev, value, name, frame)
+        full = f"{value.name}.{name}"
+        given = VALUES.get(full)
+        return given(ev) if given is not None else External(full, frame.module.origin(node))
+    if isinstance(value, ModuleValue):
+        return module_attribute(ev, value, name)
+    if isinstance(value, Instance):
+        return _instance_attribute(ev, value, name, node, frame)
+    if isinstance(value, ClassValue):
+        found = class_attribute(value, name)
+        return found if found is not None else Attribute(value, name, frame.module.origin(node))
+    if isinstance(value, Container) and value.kind == "namespace":
+        if name in value.items:
+            return value.items[name]
+        if name == "__dict__":
+            return value
+        return Attribute(value, name, frame.module.origin(node))
+    if isinstance(value, Config):
+        return _config_attribute(ev, value, name, node, frame)
+    if isinstance(value, Either):
+        then = attribute(ev, value.then, name, node, frame)
+        return ev.join(value.condition, then, attribute(ev, value.otherwise, name, node, frame))
+    if isinstance(value, FunctionValue) and name in ("__name__", "__qualname__"):
+        return Const(value.name.rpartition(".")[2])
+    return Attribute(value, name, frame.module.origin(node))
+
+
+def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.expr, frame: Frame) -> Abstract:
+    if name in value.attributes:
+        return value.attributes[name]
+    if value.made_by == PATH and name in ("parent", "parents"):
+        return path_parent(value)
+    if isinstance(config := value.state.get("config"), Config):
+        return config_child(config, name)
+    if name == "__dict__":
+        return Container("dict", value.attributes)
+    if value.cls is not None:
+        if name == "__class__":
+            return value.cls
+        found = class_attribute(value.cls, name)
+        if isinstance(found, FunctionValue):
+            return bind(ev, found, value, node, frame)
+        if found is not None:
+            return found
+    return Attribute(value, name, frame.module.origin(node))
+
+
+def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.expr, frame: Frame) -> Abstract:
+    """A function of a class as seen through an object: a method, or a property's value."""
+    from dataclasses import replace
+
+    kinds = {d.name for d in function.decorators if isinstance(d, External)}
+    if "staticmethod" in kinds:
+        return function
+    bound = replace(function, self_value=itself)
+    if kinds & {"property", "functools.cached_property", "cached_property", "torch.jit.unused"}:
+        return ev.call(bound, ())
+    return bound
+
+
+def class_attribute(cls: ClassValue, name: str) -> Abstract | None:
+    """A name of a class or of its bases within the project."""
+    for one in cls.lineage():
+        if name in one.attributes:
+            return one.attributes[name]
+    return None
+
+
+CONFIG_METHODS = frozenset(
+    ("get", "keys", "values", "items", "pop", "update", "as_dict", "setdefault", "copy", "to_dict", "merge_with")
+)  # methods of wandb.config and DictConfig: never keys in practice
+
+
+def _config_attribute(ev: Evaluator, value: Config, name: str, node: ast.expr, frame: Frame) -> Abstract:
+    if name in value.known:
+        return value.known[name]
+    if name in CONFIG_METHODS or name.startswith("__"):
+        return Attribute(value, name, frame.module.origin(node))
+    return config_child(value, name)
+
+
+def config_child(value: Config, key: Key) -> Abstract:
+    """A key of a configuration object: what the program put there, else a reference to it."""
+    if key in value.known:
+        return value.known[key]
+    child = Config(f"{value.prefix}.{key}" if value.prefix else str(key), value.kind, {}, value.origin)
+    value.known[key] = child  # the same object each time: the program may set keys of it
+    return child
+
+
+def _subscript(ev: Evaluator, node: ast.Subscript, frame: Frame) -> Abstract:
+    value = evaluate(ev, node.value, frame)
+    if isinstance(node.slice, ast.Slice):
+        return _slice(ev, value, node.slice, frame)
+    return item(ev, value, evaluate(ev, node.slice, frame), node, frame)
+
+
+def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame: Frame) -> Abstract:
+    """`value[index]`."""
+    origin = frame.module.origin(node)
+    if isinstance(value, External):
+        if value.name == "os.environ":
+            return _environment(ev, to_expr(index))
+        return value if value.name[:1].isupper() or value.name.startswith("typing") else Attribute(value, "[]", origin)
+    if isinstance(value, Either):
+        then = item(ev, value.then, index, node, frame)
+        return ev.join(value.condition, then, item(ev, value.otherwise, index, node, frame))
+    if isinstance(value, ClassValue):
+        return value
+    expr = to_expr(index)
+    if isinstance(value, Container) and not isinstance(expr, Const) and is_constant(whole := to_expr(value)):
+        return ev.op("get", (whole, expr), origin)  # constants: the reference is solved later
+    key = ev.value_of(expr)
+    if isinstance(value, Config):
+        return config_child(value, key) if isinstance(key, (str, int)) else unknown("a key that is not known", origin)
+    if isinstance(value, Container):
+        return container_item(ev, value, key, expr, node, frame)
+    if isinstance(value, Instance):
+        if value.cls is not None and isinstance(method := class_attribute(value.cls, "__getitem__"), FunctionValue):
+            return ev.call(bind(ev, method, value, node, frame), (index,))
+        if isinstance(key, str) and key in value.attributes:
+            return value.attributes[key]
+        return Attribute(value, "[]", origin)
+    return ev.op("get", (to_expr(value), expr), origin) if is_expr(value) else unknown("an item of an object", origin)
+
+
+def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, node: ast.expr, frame: Frame) -> Abstract:
+    """An item of a list or dict whose index may depend on parameters."""
+    origin = frame.module.origin(node)
+    if isinstance(key, Unknown):
+        if value.is_sequence and value.items and not is_expr(value.items[0]):
+            return value.items[0]  # any of a list of objects, for the calls it is used in
+        return ev.op("get", (to_expr(value), expr), origin)
+    if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
+        key += len(value.items)
+    if not isinstance(key, (str, int, float, bool, tuple, type(None))) or key not in value.items:
+        return unknown(f"it has no item {key!r} that is known", origin)
+    return value.items[key]
+
+
+def is_constant(expr: Expr) -> bool:
+    """Whether nothing in it is unknown or a name."""
+    if isinstance(expr, Op):
+        return all(is_constant(operand) for operand in expr.operands)
+    return isinstance(expr, Const) and not isinstance(expr.value, Unknown)
+
+
+def _environment(ev: Evaluator, key: Expr) -> Abstract:
+    if isinstance(key, Const) and isinstance(key.value, str):
+        found = ev.environment.get(key.value)
+        return found if found is not None else unknown(f"environment variable {key.value} is not known", key.origin)
+    return unknown("an environment variable")
+
+
+def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abstract:
+    bounds: list[int | None] = []
+    for part in (node.lower, node.upper, node.step):
+        found = None if part is None else ev.value_of(as_expr(ev, part, frame))
+        if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+            return unknown("a slice whose bounds are not known", frame.module.origin(node.lower or node.upper or part))  # type: ignore[arg-type]
+        bounds.append(found)
+    if bounds[2] == 0:
+        return unknown("a slice of step 0")
+    cut = slice(*bounds)
+    if isinstance(value, Container) and value.is_sequence and not value.open:
+        return sequence(list(value.items.values())[cut], value.kind, value.origin)
+    if is_expr(value):
+        whole = ev.value_of(to_expr(value))
+        if isinstance(whole, (str, tuple)):
+            return from_value(whole[cut], to_expr(value).origin)
+    return Attribute(value, "[:]")
+
+
+# --- operations -------------------------------------------------------------------------------------------------------
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+}  # fmt: skip
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
+    ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not",
+}  # fmt: skip
+
+
+def _binary(ev: Evaluator, node: ast.BinOp, frame: Frame) -> Abstract:
+    left, right = evaluate(ev, node.left, frame), evaluate(ev, node.right, frame)
+    return binary(ev, node, left, right, frame)
+
+
+def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, frame: Frame) -> Abstract:
+    """An arithmetic operation on any values."""
+    origin = frame.module.origin(node)
+    if isinstance(left, Container) and isinstance(right, Container):
+        if isinstance(node.op, ast.Add) and left.is_sequence and right.is_sequence:
+            both = [*left.items.values(), *right.items.values()]
+            return sequence(both, left.kind, origin, left.open or right.open)
+        if isinstance(node.op, ast.BitOr):
+            flags = {"open": True} if left.open or right.open else {}
+            return Container(left.kind, {**left.items, **right.items}, origin, flags)
+    if isinstance(node.op, ast.Mult) and isinstance(left, Container) and is_expr(right):
+        times = ev.value_of(to_expr(right))
+        if isinstance(times, int) and 0 <= times * len(left.items) <= 4096:
+            return sequence(list(left.items.values()) * times, left.kind, origin)
+        return Container(left.kind, {}, origin, {"open": True})
+    if isinstance(node.op, ast.Div) and isinstance(left, Instance) and left.made_by == "pathlib.Path":
+        return join_path(ev, left, right)
+    operator = _BINARY.get(type(node.op))
+    if operator is None:
+        return unknown("an operation that is not evaluated statically", origin)
+    if operator == "%" and isinstance(left, Const) and isinstance(left.value, str):
+        return unknown("a formatted text", origin)
+    return ev.op(operator, (to_expr(left), to_expr(right)), origin)
+
+
+def _unary(ev: Evaluator, node: ast.UnaryOp, frame: Frame) -> Abstract:
+    value = evaluate(ev, node.operand, frame)
+    origin = frame.module.origin(node)
+    if isinstance(node.op, ast.Not):
+        known = ev.constant_truth(value)
+        return ev.op("not", (to_expr(value),), origin) if known is None else Const(not known, origin)
+    if isinstance(node.op, ast.USub):
+        return ev.op("neg", (to_expr(value),), origin)
+    return value if isinstance(node.op, ast.UAdd) else unknown("an operation on bits", origin)
+
+
+def _boolean(ev: Evaluator, node: ast.BoolOp, frame: Frame) -> Abstract:
+    operator = "and" if isinstance(node.op, ast.And) else "or"
+    values: list[Abstract] = []
+    for operand in node.values:
+        value = evaluate(ev, operand, frame)
+        known = ev.constant_truth(value)
+        values.append(value)
+        if known is not None and known == (operator == "or"):
+            break  # short circuit: what follows is not evaluated
+    undecided = [v for v in values[:-1] if ev.constant_truth(v) is None]
+    if not undecided:
+        return values[-1]
+    return ev.op(operator, tuple(to_expr(v) for v in (*undecided, values[-1])), frame.module.origin(node))
+
+
+def _compare(ev: Evaluator, node: ast.Compare, frame: Frame) -> Abstract:
+    origin = frame.module.origin(node)
+    left = evaluate(ev, node.left, frame)
+    parts: list[Expr] = []
+    for operator, right_node in zip(node.ops, node.comparators, strict=True):
+        right = evaluate(ev, right_node, frame)
+        parts.append(_comparison(ev, _COMPARE[type(operator)], left, right, frame, node))
+        left = right
+    return parts[0] if len(parts) == 1 else ev.op("and", tuple(parts), origin)
+
+
+def _comparison(ev: Evaluator, operator: str, left: Abstract, right: Abstract, frame: Frame, node: ast.Compare) -> Expr:
+    origin = frame.module.origin(node)
+    if operator in ("is", "is not", "==", "!=") and isinstance(right, Const) and right.value is None:
+        if isinstance(left, (Instance, Container, FunctionValue, ClassValue, ModuleValue)):
+            return Const(operator in ("is not", "!="), origin)  # an object is not None
+        if isinstance(left, (External, Attribute)):
+            return unknown("whether a library gives None", origin)
+    if operator in ("in", "not in") and isinstance(right, Container) and not right.is_sequence and not right.open:
+        key = to_expr(left)
+        return ev.op(operator, (key, Op("tuple", tuple(Const(_plain(k)) for k in right.items))), origin)
+    if operator in ("in", "not in") and isinstance(right, External):
+        return unknown("what a library's object holds", origin)
+    return ev.op(operator, (to_expr(left), to_expr(right)), origin)
+
+
+def _plain(key: Key) -> str | int | float | bool | None:
+    return str(key) if isinstance(key, tuple) else key
+
+
+def _conditional(ev: Evaluator, node: ast.IfExp, frame: Frame) -> Abstract:
+    condition = evaluate(ev, node.test, frame)
+    plain = not any(isinstance(n, ast.Call) for side in (node.body, node.orelse) for n in ast.walk(side))
+    known = ev.constant_truth(condition) if plain else ev.truth(condition)  # plain values keep their condition
+    if known is not None:
+        return evaluate(ev, node.body if known else node.orelse, frame)
+    test = to_expr(condition)
+    ev.conditions.append(test)
+    then = evaluate(ev, node.body, frame)
+    ev.conditions[-1] = Op("not", (test,))
+    otherwise = evaluate(ev, node.orelse, frame)
+    ev.conditions.pop()
+    return ev.join(test, then, otherwise)
+
+
+# --- displays and comprehensions --------------------------------------------------------------------------------------
+
+
+def _sequence(ev: Evaluator, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Abstract:
+    kind = {ast.List: "list", ast.Tuple: "tuple", ast.Set: "set"}[type(node)]
+    made: list[Abstract] = []
+    open_ = False
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            items = ev.iterate(evaluate(ev, element.value, frame))
+            open_ = open_ or items is None
+            made += items or []
+        else:
+            made.append(evaluate(ev, element, frame))
+    return sequence(made, kind, frame.module.origin(node), open_)
+
+
+def _dict(ev: Evaluator, node: ast.Dict, frame: Frame) -> Abstract:
+    items: dict[Key, Abstract] = {}
+    open_ = False
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        value = evaluate(ev, value_node, frame)
+        if key_node is None:
+            open_ = not spread(value, items) or open_
+            continue
+        key = ev.value_of(as_expr(ev, key_node, frame))
+        if isinstance(key, (str, int, float, bool, type(None))):
+            items[key] = value
+        else:
+            open_ = True
+    return Container("dict", items, frame.module.origin(node), {"open": True} if open_ else {})
+
+
+def _comprehension(
+    ev: Evaluator, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, frame: Frame
+) -> Abstract:
+    inner = Frame({}, frame.module, frame, frame.function, [], frame.globals_)
+    kind = {ast.SetComp: "set", ast.DictComp: "dict"}.get(type(node), "list")
+    made = Container(kind, {}, frame.module.origin(node))
+    for complete in _generate(ev, node.generators, inner):
+        if not complete:
+            made.flags["open"] = True
+        if isinstance(node, ast.DictComp):
+            key = ev.value_of(as_expr(ev, node.key, inner))
+            value = evaluate(ev, node.value, inner)
+            if isinstance(key, (str, int, float, bool)):
+                made.items[key] = value
+            else:
+                made.flags["open"] = True
+        else:
+            made.items[len(made.items)] = evaluate(ev, node.elt, inner)
+    return made
+
+
+def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) -> Iterator[bool]:
+    """Runs of a comprehension's element; False where what runs is not exactly known."""
+    if not generators:
+        yield True
+        return
+    first, rest = generators[0], generators[1:]
+    source = evaluate(ev, first.iter, frame)
+    items = ev.iterate(source)
+    known = items is not None and len(items) <= 256
+    if not known:
+        ev.loops += 1
+    for value in items if items is not None and known else [unknown("it changes in a loop")]:
+        assign(ev, first.target, value, frame)
+        passes: list[bool | None] = []
+        for condition in first.ifs:
+            passes.append(ev.truth(evaluate(ev, condition, frame)))
+            if passes[-1] is False:
+                break
+        if False in passes:
+            continue
+        for complete in _generate(ev, rest, frame):
+            yield complete and known and None not in passes
+    if not known:
+        ev.loops -= 1
+
+
+def _joined(ev: Evaluator, node: ast.JoinedStr, frame: Frame) -> Abstract:
+    parts: list[Expr] = []
+    for part in node.values:
+        if isinstance(part, ast.FormattedValue):
+            expr = as_expr(ev, part.value, frame)
+            formatted = part.format_spec is not None or part.conversion != -1
+            parts.append(unknown("a formatted text") if formatted else expr)
+        else:
+            parts.append(as_expr(ev, part, frame))
+    origin = frame.module.origin(node, editable=False)
+    values = [ev.value_of(part) for part in parts]
+    if all(isinstance(part, Const) for part in parts) and not any(isinstance(v, Unknown) for v in values):
+        return Const("".join(str(v) for v in values), origin)
+    return ev.op("concat", tuple(parts), origin)
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
+    from preflight.python.calls import evaluate_call
+
+    return evaluate_call(ev, node, frame)
+
+
+def _lambda(ev: Evaluator, node: ast.Lambda, frame: Frame) -> Abstract:
+    from preflight.python.calls import parameter_defaults
+
+    return FunctionValue("<lambda>", node, frame.module, frame, parameter_defaults(ev, node.args, frame))
+
+
+def _walrus(ev: Evaluator, node: ast.NamedExpr, frame: Frame) -> Abstract:
+    value = evaluate(ev, node.value, frame)
+    assign(ev, node.target, value, frame)
+    return value
+
+
+def _inner(ev: Evaluator, node: ast.Await | ast.YieldFrom | ast.Starred, frame: Frame) -> Abstract:
+    return evaluate(ev, node.value, frame)
+
+
+def _yield(ev: Evaluator, node: ast.Yield, frame: Frame) -> Abstract:
+    if node.value is not None:
+        evaluate(ev, node.value, frame)
+    return unknown("what is sent to a generator", frame.module.origin(node))
+
+
+_HANDLERS: dict[type[ast.expr], Callable[..., Abstract]] = {
+    ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.Subscript: _subscript, ast.Call: _call,
+    ast.BinOp: _binary, ast.UnaryOp: _unary, ast.BoolOp: _boolean, ast.Compare: _compare, ast.IfExp: _conditional,
+    ast.List: _sequence, ast.Tuple: _sequence, ast.Set: _sequence, ast.Dict: _dict, ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension, ast.GeneratorExp: _comprehension, ast.DictComp: _comprehension,
+    ast.JoinedStr: _joined, ast.Lambda: _lambda, ast.NamedExpr: _walrus, ast.Await: _inner, ast.Starred: _inner,
+    ast.YieldFrom: _inner, ast.Yield: _yield,
+}  # fmt: skip
+
+
+# --- assignment -------------------------------------------------------------------------------------------------------
+
+
+def assign(ev: Evaluator, target: ast.expr, value: Abstract, frame: Frame) -> None:
+    """`target = value`."""
+    if isinstance(target, ast.Name):
+        ev.write(frame.redirected.get(target.id, frame.variables), target.id, value)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(ev, evaluate(ev, target.value, frame), target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        holder = evaluate(ev, target.value, frame)
+        if not isinstance(target.slice, ast.Slice):
+            set_item(ev, holder, ev.value_of(as_expr(ev, target.slice, frame)), value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(ev, target, value, frame)
+    elif isinstance(target, ast.Starred):
+        assign(ev, target.value, value, frame)
+
+
+def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, value: Abstract, frame: Frame) -> None:
+    items = ev.iterate(value)
+    starred = next((i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)), None)
+    if items is not None and starred is not None and len(items) >= len(target.elts) - 1:
+        after = len(target.elts) - starred - 1
+        middle = items[starred : len(items) - after]
+        items = [*items[:starred], sequence(middle), *items[len(items) - after :]]
+    for index, element in enumerate(target.elts):
+        if items is not None and index < len(items):
+            assign(ev, element, items[index], frame)
+        elif isinstance(value, (Instance, Attribute, External)):
+            assign(ev, element, Attribute(value, f"[{index}]", frame.module.origin(element)), frame)
+        elif is_expr(value):
+            assign(ev, element, ev.op("get", (to_expr(value), Const(index))), frame)
+        else:
+            assign(ev, element, unknown("one of several results", frame.module.origin(element)), frame)
+
+
+def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:
+    """`holder.name = value`."""
+    if isinstance(holder, Instance):
+        ev.write(holder.attributes, name, value)
+    elif isinstance(holder, Container) and holder.kind == "namespace":
+        ev.write(holder.items, name, value)
+    elif isinstance(holder, Config):
+        ev.write(holder.known, name, value)
+    elif isinstance(holder, ClassValue):
+        ev.write(holder.attributes, name, value)
+    elif isinstance(holder, ModuleValue):
+        ev.write(holder.frame.variables, name, value)
+    elif isinstance(holder, Either):
+        set_attribute(ev, holder.then, name, value)
+        set_attribute(ev, holder.otherwise, name, value)
+
+
+def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> None:
+    """`holder[key] = value`."""
+    if isinstance(holder, External) and holder.name == "os.environ":
+        if isinstance(key, str) and is_expr(value):
+            ev.environment.setdefault(key, to_expr(value))
+    elif isinstance(holder, Container):
+        if isinstance(key, (str, int, float, bool, type(None))):
+            ev.write(holder.items, key, value)
+        else:
+            holder.flags["open"] = True
+    elif isinstance(key, str):
+        set_attribute(ev, holder, key, value)

@@ -1,0 +1,217 @@
+"""argparse: arguments become parameters, `parse_args()` a namespace of references to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from preflight.dialects.reading import Parameter
+from preflight.python.objects import (
+    Abstract,
+    Container,
+    External,
+    FunctionValue,
+    Instance,
+    Key,
+    alternatives,
+    made_by,
+    sequence,
+    spread,
+    to_expr,
+)
+from preflight.python.records import CallRecord
+from preflight.values import Const, Expr, Ref, Unknown, Value
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator, Hook
+
+PARSER = "argparse.ArgumentParser"
+_ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonargparse.ArgumentParser",
+            "transformers.HfArgumentParser", "simple_parsing.ArgumentParser", "tap.Tap")  # fmt: skip
+"""Parsers that take `add_argument` as argparse's does."""
+
+
+@dataclass
+class ParserState:
+    """Arguments of one parser, in order of definition; subparsers share their parent's `children`."""
+
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    children: list[ParserState] = field(default_factory=list)
+    groups: list[tuple[str, Abstract]] = field(default_factory=list)
+    """Whole dataclasses added under a name (simple_parsing)."""
+
+    def everything(self, _depth: int = 0) -> dict[str, Parameter]:
+        """Its own arguments and those of its subparsers."""
+        found = dict(self.parameters)
+        for child in self.children if _depth < 5 else ():
+            found.update({name: p for name, p in child.everything(_depth + 1).items() if name not in found})
+        return found
+
+
+def state_of(value: Abstract | None) -> ParserState | None:
+    """The arguments of a parser object (or of a group of one)."""
+    for one in alternatives(value) if value is not None else ():
+        if isinstance(one, Instance):
+            found = one.state.setdefault("parser", ParserState())
+            return found if isinstance(found, ParserState) else None
+    return None
+
+
+def parser(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    made = Instance(PARSER, record=record, origin=record.origin)
+    state = state_of(made)
+    parents = record.keywords.get("parents")
+    for parent in (ev.iterate(parents) or []) if parents is not None else []:
+        inherited = state_of(parent)
+        if state is not None and inherited is not None:
+            state.parameters.update(inherited.everything())
+    return made
+
+
+def add_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    state = state_of(record.receiver_object)
+    flags = [value for arg in record.args if isinstance(value := ev.value_of(arg), str)]
+    if state is None or not flags:
+        return None
+    made = _parameter(record, ev, flags)
+    known = state.parameters.get(made.name)
+    if known is not None and "default" not in record.kwargs:  # two flags of one dest: the first has the default
+        made = replace(known, flags=(*known.flags, *made.flags))
+    state.parameters[made.name] = made
+    return Container("namespace", {"dest": Const(made.name)})
+
+
+def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter:
+    kwargs = record.kwargs
+    options = tuple(flag for flag in flags if flag.startswith("-"))
+    dest = ev.value_of(kwargs["dest"]) if "dest" in kwargs else None
+    if not isinstance(dest, str):
+        long = next((flag for flag in flags if flag.startswith("--")), flags[0])
+        dest = long.lstrip("-").replace("-", "_") if options else flags[0]
+    kind, default = _action(record, ev)
+    if kind == "bool" and made_by(record.keywords.get("action", Const(None))) == "argparse.BooleanOptionalAction":
+        options += tuple(f"--no-{flag[2:]}" for flag in options if flag.startswith("--"))
+    choices = record.keywords.get("choices")
+    items = ev.iterate(choices) if choices is not None else None
+    values: tuple[Value, ...] = tuple(
+        v for item in items or [] if not isinstance(v := ev.value_of(to_expr(item)), Unknown)
+    )
+    return Parameter(dest, default, options, "argparse", kind, values, record.origin)
+
+
+def _action(record: CallRecord, ev: Evaluator) -> tuple[str | None, Expr]:
+    """Type and default of an argument."""
+    kwargs = record.kwargs
+    action = record.keywords.get("action")
+    name = made_by(action) if isinstance(action, External) else ev.value_of(to_expr(action)) if action else None
+    if name == "store_true":
+        return "flag", kwargs.get("default", Const(False))
+    if name == "store_false":
+        return "no-flag", kwargs.get("default", Const(True))
+    if name in ("store_const", "append_const", "count", "append", "extend"):
+        kind = "int" if name == "count" else "list" if name in ("append", "extend") else None
+        return kind, kwargs.get("default", Const(None))
+    if isinstance(name, str) and name.endswith("BooleanOptionalAction"):
+        return "bool", kwargs.get("default", Const(None))
+    if "nargs" in kwargs and ev.value_of(kwargs["nargs"]) != "?":
+        return "list", kwargs.get("default", Const(None))
+    # argparse leaves a value without `type` a string
+    return type_name(record.keywords.get("type")) or ("str" if "type" not in record.keywords else None), kwargs.get(
+        "default", Const(None)
+    )
+
+
+def type_name(value: Abstract | None) -> str | None:
+    """`type=` as Parameter names it."""
+    if isinstance(value, External):
+        return value.name if value.name in ("int", "float", "str", "bool") else None
+    if isinstance(value, FunctionValue):
+        name = value.name.lower()
+        return "bool" if "bool" in name else "int" if "int" in name else "float" if "float" in name else None
+    return None
+
+
+def set_defaults(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    state = state_of(record.receiver_object)
+    for name, value in record.kwargs.items():
+        if state is not None:
+            known = state.parameters.get(name)
+            state.parameters[name] = (
+                replace(known, default=value) if known else Parameter(name, value, (), "argparse", origin=record.origin)
+            )
+    return Const(None)
+
+
+def group(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """Groups add to their parser."""
+    return record.receiver_object
+
+
+def subparsers(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    made = Instance("argparse._SubParsersAction", record=record, state={"parent": state_of(record.receiver_object)})
+    dest = ev.value_of(record.kwargs["dest"]) if "dest" in record.kwargs else None
+    state = state_of(record.receiver_object)
+    if state is not None and isinstance(dest, str):
+        state.parameters[dest] = Parameter(dest, Const(Unknown("which command is run is not known")), (), "argparse")
+    return made
+
+
+def add_parser(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    made = parser(record, ev)
+    holder = record.receiver_object
+    parent = holder.state.get("parent") if isinstance(holder, Instance) else None
+    child = state_of(made)
+    if isinstance(parent, ParserState) and child is not None:
+        parent.children.append(child)
+    return made
+
+
+def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """The namespace; words given in the program's text (`parse_args([])`) leave nothing to the command line."""
+    state = state_of(record.receiver_object)
+    if state is None:
+        return None
+    words = record.object("args", 0)
+    items: dict[Key, Abstract] = {}
+    found = state.everything()
+    if isinstance(words, Container) and not words.open:
+        from preflight.python.arguments import bind_words, plain_words
+
+        given = bind_words(plain_words(words), tuple(found.values()))
+        items.update({name: given.get(name, parameter.default) for name, parameter in found.items()})
+    else:
+        for name, parameter in found.items():
+            ev.add_parameter(parameter)
+            items[name] = Ref(name)
+    for dest, cls in state.groups:
+        from preflight.python.hooks_dataclass import parameter_object
+
+        items[dest] = parameter_object(ev, cls, "", "dataclass")
+    namespace = record.object("namespace", 1)
+    if isinstance(namespace, Container):
+        spread(namespace, items)
+    return Container("namespace", items, record.origin, type_name="argparse.Namespace")
+
+
+def parse_known(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    return sequence([parse_args(record, ev) or Const(None), sequence([], "list", None, True)], "tuple")
+
+
+HOOKS: Mapping[str, Hook] = {
+    f"{parser_name}{suffix}": hook
+    for parser_name in (PARSER, *_ALIASES)
+    for suffix, hook in {
+        "": parser,
+        ".add_argument": add_argument,
+        ".add": add_argument,
+        ".set_defaults": set_defaults,
+        ".add_argument_group": group,
+        ".add_mutually_exclusive_group": group,
+        ".add_subparsers": subparsers,
+        ".parse_args": parse_args,
+        ".parse_known_args": parse_known,
+        ".parse_intermixed_args": parse_args,
+    }.items()
+    if not (parser_name == "transformers.HfArgumentParser" and not suffix)
+} | {"argparse._SubParsersAction.add_parser": add_parser}

@@ -1,0 +1,170 @@
+"""click, typer, fire and absl: parameters of an entry function, and flags read from a global."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from preflight.dialects.reading import Parameter
+from preflight.python.hooks_argparse import type_name
+from preflight.python.objects import (
+    Abstract,
+    ClassValue,
+    Config,
+    Container,
+    FunctionValue,
+    Instance,
+    Key,
+    to_expr,
+)
+from preflight.python.records import CallRecord
+from preflight.values import Const, Expr, Ref, Value
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator, Hook
+
+OPTIONS = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
+
+
+def command(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`main()` of a click command: its options are parameters."""
+    function = record.callee
+    if not isinstance(function, FunctionValue) or record.arguments or record.keywords:
+        return None
+    items: dict[Key, Abstract] = {}
+    for decorator in function.decorators:
+        if isinstance(decorator, Instance) and decorator.made_by in OPTIONS and decorator.record is not None:
+            made = _option(decorator.record, ev)
+            if made is not None:
+                ev.add_parameter(made)
+                items[made.name] = Ref(made.name)
+    return Container("dict", items)
+
+
+def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
+    names = [text for arg in record.args if isinstance(text := ev.value_of(arg), str)]
+    if not names:
+        return None
+    flags = tuple(flag for name in names if name.startswith("-") for flag in name.split("/"))
+    explicit = [name for name in names if not name.startswith("-")]
+    long = next((flag for flag in flags if flag.startswith("--")), names[0])
+    name = explicit[0] if explicit else long.lstrip("-").replace("-", "_").lower()
+    default = record.kwargs.get("default", Const(None))
+    kind = type_name(record.keywords.get("type"))
+    values: tuple[Value, ...] = ()
+    if ev.value_of(record.kwargs.get("is_flag", Const(False))) is True:
+        kind, default = "flag", record.kwargs.get("default", Const(False))
+    elif any("/" in one for one in names):
+        kind = "bool"
+    elif isinstance(chosen := record.keywords.get("type"), Instance) and chosen.made_by.endswith("Choice"):
+        offered = chosen.record.object("choices", 0) if chosen.record else None
+        values = tuple(ev.value_of(to_expr(item)) for item in (ev.iterate(offered) or [])) if offered else ()
+    if kind is None and isinstance(default, Const) and isinstance(default.value, (bool, int, float)):
+        kind = type(default.value).__name__  # click takes the default's type
+    return Parameter(name, default, flags, "click", kind or "str", values, record.origin)
+
+
+# --- signatures: typer, fire ------------------------------------------------------------------------------------------
+
+
+def entry_function(ev: Evaluator, function: FunctionValue, kind: str = "click") -> Abstract:
+    """Call a function whose parameters are the command line's."""
+    kwargs: dict[str, Abstract] = {}
+    arguments = function.node.args
+    for parameter in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        if function.self_value is not None and parameter.arg == "self":
+            continue
+        made = _signature(ev, function, parameter, kind)
+        ev.add_parameter(made)
+        kwargs[parameter.arg] = Ref(made.name)
+    return ev.call(function, (), kwargs)
+
+
+def _signature(ev: Evaluator, function: FunctionValue, parameter: ast.arg, kind: str) -> Parameter:
+    given = function.defaults.get(parameter.arg)
+    default: Expr = Const(None)
+    flags = (f"--{parameter.arg}", f"--{parameter.arg.replace('_', '-')}")
+    if isinstance(given, Instance) and given.record is not None and given.made_by.startswith("typer."):
+        default = given.record.argument("default", 0) or default
+        named = tuple(text for arg in given.record.args[1:] if isinstance(text := ev.value_of(arg), str))
+        flags = named or flags
+    elif given is not None:
+        default = to_expr(given)
+    annotation = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
+    type_ = next((t for t in ("bool", "int", "float", "str") if t in annotation), None)
+    if type_ is None and isinstance(default, Const) and isinstance(default.value, (bool, int, float)):
+        type_ = type(default.value).__name__
+    return Parameter(
+        parameter.arg, default, tuple(dict.fromkeys(flags)), kind, type_, (), function.module.origin(parameter)
+    )
+
+
+def run_entry(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`typer.run(main)`, `fire.Fire(main)`."""
+    target = record.object("component", 0)
+    if isinstance(target, FunctionValue):
+        return entry_function(ev, target)
+    if isinstance(target, ClassValue):
+        init = next((c.attributes["__init__"] for c in target.lineage() if "__init__" in c.attributes), None)
+        kwargs: dict[str, Abstract] = {}
+        if isinstance(init, FunctionValue):
+            for parameter in init.node.args.args[1:]:
+                made = _signature(ev, init, parameter, "click")
+                ev.add_parameter(made)
+                kwargs[parameter.arg] = Ref(made.name)
+        return ev.call(target, (), kwargs)
+    return None
+
+
+def typer_app(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`app()`: every command registered with it."""
+    app = record.receiver_object
+    for module in list(ev.modules.values()):
+        for value in list(module.frame.variables.values()):
+            if isinstance(value, FunctionValue) and any(_belongs(d, app) for d in value.decorators):
+                entry_function(ev, value)
+    return Const(None)
+
+
+def _belongs(decorator: Abstract, app: Abstract | None) -> bool:
+    return isinstance(decorator, Instance) and decorator.record is not None and decorator.record.receiver_object is app
+
+
+# --- absl -------------------------------------------------------------------------------------------------------------
+
+_ABSL = {
+    "integer": "int",
+    "float": "float",
+    "string": "str",
+    "bool": "bool",
+    "boolean": "bool",
+    "enum": "str",
+    "list": "list",
+}
+
+
+def define_flag(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    name = ev.value_of(record.args[0]) if record.args else None
+    if not isinstance(name, str):
+        return None
+    kind = _ABSL.get(record.method.removeprefix("DEFINE_"), "str")
+    default = record.argument("default", 1) or Const(None)
+    ev.add_parameter(Parameter(name, default, (f"--{name}", f"-{name}"), "argparse", kind, (), record.origin))
+    return Container("namespace", {"value": Ref(name)})
+
+
+def absl_run(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    main = record.object("main", 0)
+    return ev.call(main, ()) if isinstance(main, FunctionValue) else None
+
+
+def absl_flags(ev: Evaluator) -> Abstract:
+    return Config("", "argparse")
+
+
+HOOKS: Mapping[str, Hook] = {
+    "@click.command": command, "@click.group": command, "@rich_click.command": command, "@click.Group.command": command,
+    "typer.run": run_entry, "fire.Fire": run_entry, "defopt.run": run_entry, "typer.Typer.__call__": typer_app,
+    "absl.app.run": absl_run, **{f"absl.flags.DEFINE_{kind}": define_flag for kind in _ABSL},
+}  # fmt: skip

@@ -1,0 +1,170 @@
+"""Parsers that make a command line of dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis, jsonargparse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from preflight.dialects.reading import Parameter
+from preflight.python.hooks_argparse import state_of
+from preflight.python.objects import (
+    Abstract,
+    ClassValue,
+    Config,
+    Container,
+    External,
+    FunctionValue,
+    Instance,
+    sequence,
+    to_expr,
+)
+from preflight.python.records import CallRecord
+from preflight.values import Const, Ref, Unknown
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator, Hook
+
+HF = "transformers.HfArgumentParser"
+
+
+def parameter_object(ev: Evaluator, cls: Abstract, prefix: str, kind: str = "dataclass", _depth: int = 0) -> Abstract:
+    """An object of a dataclass whose fields the command line sets; one of a library is a configuration object."""
+    from preflight.python.calls import dataclass_fields
+
+    if not isinstance(cls, ClassValue):
+        return Config(prefix, kind)
+    made = Instance(f"{cls.module.name}.{cls.name}", cls, {})
+    ev.instances.setdefault(id(cls.node), []).append(made)
+    for name, owner in dataclass_fields(cls).items():
+        full = f"{prefix}.{name}" if prefix else name
+        made.attributes[name] = _field(ev, owner, name, full, kind, _depth)
+    if any(base.endswith(("Arguments", "Config")) for base in cls.external_bases):
+        made.state["config"] = Config(prefix, kind)  # fields of the library's class
+    return made
+
+
+def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: str, depth: int) -> Abstract:
+    from preflight.python.calls import field_default
+
+    default = field_default(ev, owner, name)
+    annotation = owner.annotations.get(name, "")
+    nested = default.cls if isinstance(default, Instance) else None
+    if nested is None and default is None:
+        found = owner.module and ev.modules[owner.module.path].frame.variables.get(annotation.strip("\"'"))
+        nested = found if isinstance(found, ClassValue) else None
+    if nested is not None and depth < 6:
+        made = parameter_object(ev, nested, full, kind, depth + 1)
+        if isinstance(default, Instance) and isinstance(made, Instance):
+            _own_defaults(ev, made, default)
+        return made
+    expr = to_expr(default) if default is not None else Const(Unknown(f"{full} has no default"))
+    if isinstance(expr, Const) and expr.value is None and default is None:
+        expr = Const(Unknown(f"{full} has no default"))
+    flags = tuple(dict.fromkeys((f"--{full}", f"--{full.replace('_', '-')}")))
+    origin = owner.annotation_origins.get(name)
+    ev.add_parameter(Parameter(full, expr, flags, kind, _type(annotation), (), origin))
+    return Ref(full)
+
+
+def _own_defaults(ev: Evaluator, made: Instance, default: Instance) -> None:
+    """`train: Train = Train(lr=1)`: the arguments given there are the defaults."""
+    from dataclasses import replace
+
+    for name, value in made.attributes.items():
+        given = default.attributes.get(name)
+        if isinstance(value, Ref) and given is not None and value.name in ev.parameters:
+            ev.parameters[value.name] = replace(ev.parameters[value.name], default=to_expr(given))
+
+
+def _type(annotation: str) -> str | None:
+    text = annotation.strip("\"'").replace("Optional[", "").replace("None", "").strip("[]| ")
+    if text.startswith(("list", "List", "Sequence", "tuple", "Tuple")):
+        return "list"
+    return text if text in ("int", "float", "str", "bool") else "str" if text.startswith("Literal") else None
+
+
+def hf_parser(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    return Instance(HF, record=record, origin=record.origin)
+
+
+def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`parse_args_into_dataclasses()`: one object per class."""
+    holder = record.receiver_object
+    made = holder.record if isinstance(holder, Instance) else None
+    types = made.object("dataclass_types", 0) if made is not None else None
+    if types is None:
+        return None
+    classes = ev.iterate(types) if isinstance(types, Container) else [types]
+    state = state_of(holder)
+    for parameter in state.parameters.values() if state is not None else ():
+        ev.add_parameter(parameter)
+    objects = []
+    for cls in classes or []:
+        objects.append(parameter_object(ev, cls, ""))
+        _note(ev, cls, record)
+    return sequence(objects, "tuple", record.origin)
+
+
+def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
+    """The library's arguments object that the parser makes, as a call whose arguments come from the command line."""
+    from dataclasses import replace
+
+    names = [cls.name] if isinstance(cls, External) else list(cls.external_bases) if isinstance(cls, ClassValue) else []
+    for name in names:
+        overridden = {}
+        if isinstance(cls, ClassValue):
+            overridden = {key: Ref(key) for key in ev.parameters if any(key in c.annotations for c in cls.lineage())}
+        ev.calls.append(
+            replace(record, name=name, receiver=None, method=name.rpartition(".")[2], args=(), kwargs=overridden,
+                    arguments=(), keywords=dict(overridden), complete=False, receiver_object=None)
+        )  # fmt: skip
+
+
+def cli(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`tyro.cli(Config)`, `simple_parsing.parse(Config)`, `pyrallis.parse(config_class=Config)`, `draccus.parse(Config)`."""
+    target = record.object("config_class", 0) or record.object("f", 0)
+    if isinstance(target, FunctionValue):
+        from preflight.python.hooks_click import entry_function
+
+        return entry_function(ev, target, "dataclass")
+    default = record.keywords.get("default")
+    if isinstance(target, ClassValue):
+        made = parameter_object(ev, target, "")
+        if isinstance(default, Instance) and isinstance(made, Instance):
+            _own_defaults(ev, made, default)
+        return made
+    return None
+
+
+def wrap(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`@pyrallis.wrap()`, `@draccus.wrap()`, `@chz.entrypoint`: the function's first parameter is the configuration."""
+    function = record.callee
+    if not isinstance(function, FunctionValue) or record.arguments or not function.node.args.args:
+        return None
+    import ast
+
+    annotation = function.node.args.args[0].annotation
+    name = ast.unparse(annotation) if annotation is not None else ""
+    cls = function.frame.globals_.get(name)
+    return sequence([parameter_object(ev, cls, "")], "tuple") if isinstance(cls, ClassValue) else None
+
+
+def add_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """simple_parsing: `parser.add_arguments(Options, dest="options")`."""
+    state = state_of(record.receiver_object)
+    cls, dest = record.object("dataclass", 0), record.argument("dest", 1)
+    name = ev.value_of(dest) if dest is not None else None
+    if state is not None and cls is not None and isinstance(name, str):
+        state.groups.append((name, cls))
+    return Const(None)
+
+
+HOOKS: Mapping[str, Hook] = {
+    HF: hf_parser,
+    f"{HF}.parse_args_into_dataclasses": hf_parse, f"{HF}.parse_yaml_file": hf_parse, f"{HF}.parse_json_file": hf_parse,
+    f"{HF}.parse_dict": hf_parse, "trl.TrlParser": lambda r, e: Instance("trl.TrlParser", record=r, origin=r.origin),
+    "trl.TrlParser.parse_args_and_config": hf_parse, "trl.TrlParser.parse_args_into_dataclasses": hf_parse,
+    "tyro.cli": cli, "simple_parsing.parse": cli, "pyrallis.parse": cli, "draccus.parse": cli, "chz.entrypoint": cli,
+    "jsonargparse.CLI": cli, "jsonargparse.auto_cli": cli, "@pyrallis.wrap": wrap, "@draccus.wrap": wrap,
+    "simple_parsing.ArgumentParser.add_arguments": add_arguments,
+}  # fmt: skip

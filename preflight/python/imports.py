@@ -1,0 +1,105 @@
+"""Imports: modules of the project are interpreted when something of them is asked for, others are names."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from preflight.python.module import is_package_dir, load_module, resolve_import
+from preflight.python.objects import Abstract, External, Frame, Lazy, ModuleValue
+from preflight.values import unknown
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+
+
+def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleValue | None:
+    """The project's module of that name; None for a library's."""
+    from preflight.python.evaluator import MAX_MODULES
+
+    path = resolve_import(name, level, frame.module, ev.project)
+    if path is None or (path not in ev.modules and len(ev.modules) >= MAX_MODULES):
+        return None
+    module = load_module(path, ev.project)
+    return None if module is None else ev.module_value(module)
+
+
+def import_modules(ev: Evaluator, node: ast.Import, frame: Frame) -> None:
+    """`import a.b`, `import a.b as c`."""
+    for alias in node.names:
+        found = find_module(ev, alias.name, 0, frame)
+        origin = frame.module.origin(alias)
+        if alias.asname:
+            ev.write(frame.variables, alias.asname, found or External(alias.name, origin))
+            continue
+        head = alias.name.partition(".")[0]
+        package = find_module(ev, head, 0, frame) if "." in alias.name else found
+        if package is not None:
+            ev.write(frame.variables, head, package)
+        elif found is not None:  # a namespace package: reach the module through its dotted name
+            ev.write(frame.variables, head, External(f"project:{head}", origin))
+        else:
+            ev.write(frame.variables, head, External(head, origin))
+
+
+def import_from(ev: Evaluator, node: ast.ImportFrom, frame: Frame) -> None:
+    """`from a import b`, `from .a import *`."""
+    name, level = node.module or "", node.level
+    found = find_module(ev, name, level, frame)
+    for alias in node.names:
+        origin = frame.module.origin(alias)
+        if alias.name == "*":
+            _import_star(ev, found, name, frame)
+            continue
+        value: Abstract
+        submodule = find_module(ev, f"{name}.{alias.name}" if name else alias.name, level, frame)
+        if found is not None and (submodule is None or alias.name in found.frame.variables):
+            value = Lazy(found, alias.name, origin)
+        elif submodule is not None:
+            value = submodule
+        else:
+            value = External(f"{name}.{alias.name}" if name else alias.name, origin)
+        ev.write(frame.variables, alias.asname or alias.name, value)
+
+
+def _import_star(ev: Evaluator, found: ModuleValue | None, name: str, frame: Frame) -> None:
+    if found is None:
+        ev.write(frame.variables, "*", External(name))
+        return
+    ev.execute_module(found)
+    for key, value in list(found.frame.variables.items()):
+        if isinstance(key, str) and not key.startswith("_"):
+            ev.write(frame.variables, key, value)
+
+
+def module_attribute(ev: Evaluator, module: ModuleValue, name: str) -> Abstract:
+    """A name of a project's module, its submodules included."""
+    ev.execute_module(module)
+    if name in module.frame.variables:
+        return resolve(ev, module.frame.variables[name])
+    if module.module.path.endswith("__init__.py"):
+        submodule = find_module(ev, name, 1, module.frame)
+        if submodule is not None:
+            return submodule
+    star = module.frame.variables.get("*")
+    if isinstance(star, External):
+        return External(f"{star.name}.{name}")
+    return unknown(f"{module.module.name} does not define {name}")
+
+
+def resolve(ev: Evaluator, value: Abstract, _depth: int = 0) -> Abstract:
+    """What a lazily imported name stands for."""
+    if isinstance(value, Lazy) and _depth < 10:
+        return resolve(ev, module_attribute(ev, value.module, value.name), _depth + 1)
+    return value if not isinstance(value, Lazy) else unknown("it is imported in a circle")
+
+
+def namespace_attribute(ev: Evaluator, value: External, name: str, frame: Frame) -> Abstract:
+    """`package.module` where the package is a directory of the project without a file of its own."""
+    dotted = f"{value.name.removeprefix('project:')}.{name}"
+    found = find_module(ev, dotted, 0, frame)
+    if found is not None:
+        return found
+    if is_package_dir(dotted, 0, frame.module, ev.project):
+        return External(f"project:{dotted}", value.origin)
+    return External(dotted, value.origin)

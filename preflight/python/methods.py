@@ -1,0 +1,202 @@
+"""Methods of strings, lists, dicts and configuration objects over abstract values."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from preflight.python.builtins import Site, config_default
+from preflight.python.expressions import config_child, set_item
+from preflight.python.objects import (
+    Abstract,
+    Attribute,
+    Config,
+    Container,
+    Frame,
+    Instance,
+    Key,
+    from_value,
+    is_expr,
+    sequence,
+    spread,
+    to_expr,
+)
+from preflight.values import Const, Expr, Op, Unknown, unknown
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+
+TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
+SAME_OBJECT = frozenset(
+    ("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float", "double", "requires_grad_", "to_empty", "share_memory",
+     "xpu", "type", "contiguous", "__enter__", "apply", "build", "unwrap")
+)  # fmt: skip
+"""Methods of torch.nn.Module (and of tensors) that give the object itself; their calls are still recorded."""
+
+
+def call_method(
+    ev: Evaluator,
+    callee: Attribute,
+    args: tuple[Abstract, ...],
+    kwargs: Mapping[str, Abstract],
+    node: ast.Call,
+    frame: Frame,
+) -> Abstract | None:
+    """What a method of a plain value gives; None where the receiver is an object of a library."""
+    site, receiver = Site(ev, args, kwargs, node, frame), callee.receiver
+    if isinstance(receiver, Container):
+        given = _sequence_method(site, receiver, callee.name) if receiver.is_sequence else None
+        return given if given is not None else _mapping_method(site, receiver, callee.name)
+    if isinstance(receiver, Config):
+        return _config_method(site, receiver, callee.name)
+    if is_expr(receiver):
+        return _text_method(site, to_expr(receiver), callee.name)
+    return None
+
+
+def _text_method(site: Site, receiver: Expr, name: str) -> Abstract | None:
+    if isinstance(receiver, Const) and isinstance(receiver.value, Unknown):
+        return None
+    if name in TEXT and not site.kwargs:
+        return site.ev.op(name, (receiver, *(to_expr(arg) for arg in site.args)), site.origin)
+    if name == "join" and site.args:
+        items = site.ev.iterate(site.args[0])
+        values = [site.ev.value_of(to_expr(item)) for item in items] if items is not None else [Unknown("its items")]
+        separator = site.ev.value_of(receiver)
+        if isinstance(separator, str) and all(isinstance(v, str) for v in values):
+            return Const(separator.join(str(v) for v in values), site.frame.module.origin(site.node, editable=False))
+        return unknown("a joined text", site.origin)
+    if name == "format":
+        return _format(site, receiver)
+    if name == "get" and isinstance(receiver, (Op, Const)) and site.args:
+        default = to_expr(site.args[1]) if len(site.args) > 1 else Const(None)
+        return site.ev.op("get", (receiver, to_expr(site.args[0]), default), site.origin)
+    return unknown(f".{name}() is not evaluated statically", site.origin) if isinstance(receiver, Const) else None
+
+
+_FIELD = re.compile(r"\{(\w*)\}")
+
+
+def _format(site: Site, receiver: Expr) -> Abstract:
+    template = site.ev.value_of(receiver)
+    values = [site.ev.value_of(to_expr(arg)) for arg in site.args]
+    named = {key: site.ev.value_of(to_expr(value)) for key, value in site.kwargs.items()}
+    if not isinstance(template, str) or any(isinstance(v, Unknown) for v in (*values, *named.values())):
+        return unknown("a formatted text", site.origin)
+    rest = iter(values)
+
+    def fill(match: re.Match[str]) -> str:
+        key = match.group(1)
+        if key.isdigit():
+            return str(values[int(key)]) if int(key) < len(values) else match.group(0)
+        return str(named.get(key, match.group(0)) if key else next(rest, match.group(0)))
+
+    return Const(_FIELD.sub(fill, template), site.frame.module.origin(site.node, editable=False))
+
+
+def _sequence_method(site: Site, receiver: Container, name: str) -> Abstract | None:
+    ev = site.ev
+    if name in ("append", "add") and site.args:
+        if ev.loops:
+            receiver.flags["open"] = True
+        ev.write(receiver.items, len(receiver.items), site.args[0])
+        return Const(None)
+    if name in ("extend", "update", "union") and site.args:
+        items = ev.iterate(site.args[0])
+        if items is None or ev.loops:
+            receiver.flags["open"] = True
+        for item in items or []:
+            ev.write(receiver.items, len(receiver.items), item)
+        return receiver
+    if name == "copy":
+        return sequence(list(receiver.items.values()), receiver.kind, receiver.origin, receiver.open)
+    if name in ("insert", "pop", "remove", "sort", "reverse", "clear", "discard"):
+        last = receiver.items.get(len(receiver.items) - 1)
+        receiver.flags["open"] = True
+        return last if name == "pop" and last is not None else Const(None)
+    if name in ("index", "count"):
+        return unknown("a position in a list", site.origin)
+    return None
+
+
+def _key(site: Site) -> Key | Unknown:
+    key = site.ev.value_of(to_expr(site.args[0])) if site.args else Unknown("no key")
+    return key if isinstance(key, (str, int, float, bool, type(None), Unknown)) else Unknown("not a key")
+
+
+def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | None:
+    if name in ("get", "pop", "setdefault"):
+        return _mapping_get(site, receiver, name)
+    if name in ("items", "keys", "values"):
+        keys: list[Abstract] = [from_value(str(k) if isinstance(k, tuple) else k) for k in receiver.items]
+        values = list(receiver.items.values())
+        rows: list[Abstract] = {
+            "items": [sequence(list(pair), "tuple") for pair in zip(keys, values, strict=True)],
+            "keys": keys,
+            "values": values,
+        }[name]  # type: ignore[assignment]
+        return sequence(rows, "list", receiver.origin, receiver.open)
+    if name == "update":
+        merged: dict[Key, Abstract] = {}
+        known = spread(site.args[0], merged) if site.args else True
+        for key, value in {**merged, **site.kwargs}.items():
+            set_item(site.ev, receiver, key, value)
+        if not known:
+            receiver.flags["open"] = True
+        return Const(None)
+    if name in ("copy", "deepcopy", "to_dict", "as_dict", "_asdict"):
+        return Container(receiver.kind, dict(receiver.items), receiver.origin, dict(receiver.flags))
+    return None
+
+
+def _mapping_get(site: Site, receiver: Container, name: str) -> Abstract:
+    key = _key(site)
+    default: Abstract = site.args[1] if len(site.args) > 1 else Const(None)
+    if isinstance(key, Unknown):
+        if site.args and is_expr(default):
+            return site.ev.op("get", (to_expr(receiver), to_expr(site.args[0]), to_expr(default)), site.origin)
+        return unknown("a key that is not known", site.origin)
+    if key in receiver.items:
+        found = receiver.items[key]
+        if name == "pop":
+            site.ev.remove(receiver.items, key)
+        return found
+    if receiver.open:
+        return site.ev.join(unknown("whether it has that key"), unknown("an item that is not known"), default)
+    if name == "setdefault":
+        site.ev.write(receiver.items, key, default)
+    return default
+
+
+def _config_method(site: Site, receiver: Config, name: str) -> Abstract | None:
+    if name in ("get", "pop", "setdefault") and site.args:
+        key = _key(site)
+        if not isinstance(key, (str, int)):
+            return unknown("a key that is not known", site.origin)
+        child = config_child(receiver, key)
+        if isinstance(child, Config) and len(site.args) > 1:
+            return config_default(site.ev, child, site.args[1])
+        return child
+    if name in ("update", "merge_with") and site.args:
+        from preflight.python.hooks_config import absorb
+
+        absorb(site.ev, receiver, site.args[0])
+        return Const(None)
+    if name in ("copy", "as_dict", "to_dict"):
+        return receiver
+    if name in ("items", "keys", "values"):
+        return Container("list", {}, site.origin, {"open": True})
+    return None
+
+
+def same_object(callee: Abstract) -> Abstract | None:
+    """The receiver, for methods that return it: `model.to(device)`."""
+    if (
+        isinstance(callee, Attribute)
+        and callee.name in SAME_OBJECT
+        and isinstance(callee.receiver, (Instance, Attribute))
+    ):
+        return callee.receiver
+    return None

@@ -1,0 +1,129 @@
+"""Python files of the project: parsed once, with spans in code points, and their imports of each other resolved."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from preflight.documents.base import Source
+from preflight.project import Project, UnreadableFile
+from preflight.values import Origin, Span
+
+_LINE_END = re.compile(r"\r\n|\r|\n")  # what Python's tokenizer ends a line at
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed file. `name` is its dotted name from the project's root (or from `src/`)."""
+
+    path: str
+    name: str
+    source: Source
+    tree: ast.Module
+    _starts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.source.text))]
+
+    def offset(self, line: int, column: int) -> int:
+        """Code-point offset of a position as `ast` gives it: line from 1, column in UTF-8 bytes from 0."""
+        start = self._starts[line - 1]
+        end = self._starts[line] if line < len(self._starts) else len(self.source.text)
+        text = self.source.text[start:end]
+        if text.isascii():
+            return start + column
+        return start + len(text.encode()[:column].decode(errors="ignore"))
+
+    def span(self, node: ast.AST) -> Span:
+        """The span of a node's own text."""
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
+        start = self.offset(line, column)
+        if end_line is None or end_column is None:
+            return Span(start, start)
+        return Span(start, self.offset(end_line, end_column))
+
+    def origin(self, node: ast.AST, editable: bool = True) -> Origin:
+        """The place of a node's text."""
+        return Origin(self.path, self.span(node), editable=editable)
+
+
+def module_name(path: str) -> str:
+    """ "src/pkg/train.py" -> "pkg.train", "pkg/__init__.py" -> "pkg"."""
+    parts = list(PurePosixPath(path).with_suffix("").parts)
+    if parts[:1] == ["src"] and len(parts) > 1:
+        parts = parts[1:]
+    if parts[-1:] == ["__init__"] and len(parts) > 1:
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+def load_module(path: str, project: Project) -> Module | None:
+    """The parsed file, cached per project; None where it cannot be read or is not Python (3.10 to the one running)."""
+    key = ("python-module", path)
+    if key not in project.parsed:
+        project.parsed[key] = _parse(path, project)
+    found = project.parsed[key]
+    return found if isinstance(found, Module) else None
+
+
+def _parse(path: str, project: Project) -> Module | None:
+    import warnings
+
+    try:
+        source = project.source(path)
+        with warnings.catch_warnings():  # "invalid escape sequence" is the author's business
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source.text)
+    except (UnreadableFile, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return Module(path, module_name(path), source, tree)
+
+
+def resolve_import(name: str, level: int, importer: Module, project: Project) -> str | None:
+    """The project file that `import name` (or `from ..name import`, `level` dots) reads; None: not of this project.
+
+    Looked for as Python would when the importer is started as a script (its own directory), from the project's root
+    and from `src/`. A package without `__init__.py` (a namespace) has no file and is None.
+    """
+    parts = [part for part in name.split(".") if part]
+    here = PurePosixPath(importer.path).parent
+    if level:
+        base = here
+        for _ in range(level - 1):
+            base = base.parent
+        return _file(base, parts, project)
+    for base in dict.fromkeys((here, PurePosixPath("."), PurePosixPath("src"), here.parent)):
+        found = _file(base, parts, project) if parts else None
+        if found is not None and found != importer.path:
+            return found
+    return None
+
+
+def _file(base: PurePosixPath, parts: list[str], project: Project) -> str | None:
+    stem = base.joinpath(*parts)
+    candidates = [stem / "__init__.py"] if not parts else [stem.with_name(stem.name + ".py"), stem / "__init__.py"]
+    for candidate in candidates:
+        path = candidate.as_posix()
+        if not path.startswith("..") and project.exists(path):
+            return path
+    return None
+
+
+def is_package_dir(name: str, level: int, importer: Module, project: Project) -> str | None:
+    """The directory of a namespace package of that name, None where there is none."""
+    parts = [part for part in name.split(".") if part]
+    here = PurePosixPath(importer.path).parent
+    bases = [here, PurePosixPath("."), PurePosixPath("src"), here.parent]
+    if level:
+        base = here
+        for _ in range(level - 1):
+            base = base.parent
+        bases = [base]
+    for base in bases:
+        path = base.joinpath(*parts).as_posix()
+        if parts and not path.startswith("..") and project.is_dir(path):
+            return path
+    return None

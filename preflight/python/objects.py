@@ -1,0 +1,272 @@
+"""Abstract values of the static evaluator: what a Python expression may stand for when nothing is run.
+
+Scalars are `values.Expr`; the classes here are the rest. `to_expr` turns any of them into an `Expr`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from preflight.python.module import Module
+from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
+
+if TYPE_CHECKING:
+    from preflight.python.records import CallRecord
+
+Key: TypeAlias = Union[None, bool, int, float, str, "tuple[Key, ...]"]
+
+
+@dataclass(eq=False, slots=True)
+class Container:
+    """A list, tuple, set, dict or attribute namespace. Lists have the keys 0, 1, ...; `open`: it may hold more."""
+
+    kind: str
+    """list, tuple, set, dict, namespace"""
+    items: dict[Key, Abstract] = field(default_factory=dict)
+    origin: Origin | None = None
+    flags: dict[Key, bool] = field(default_factory=dict)
+    type_name: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.flags.get("open", False)
+
+    @property
+    def is_sequence(self) -> bool:
+        return self.kind in ("list", "tuple", "set")
+
+
+@dataclass(eq=False, slots=True)
+class Instance:
+    """An object: of a class of the project (`cls`), or made by a call to a library (`made_by`, qualified)."""
+
+    made_by: str
+    cls: ClassValue | None = None
+    attributes: dict[Key, Abstract] = field(default_factory=dict)
+    record: CallRecord | None = None
+    origin: Origin | None = None
+    state: dict[str, object] = field(default_factory=dict)
+    """What hooks keep about it."""
+
+
+@dataclass(eq=False, slots=True)
+class External:
+    """Something of a library, by its dotted name: torch.optim.AdamW; builtins by their bare name."""
+
+    name: str
+    origin: Origin | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Attribute:
+    """An attribute that is not known: a method to be called, or a value nobody set."""
+
+    receiver: Abstract
+    name: str
+    origin: Origin | None = None
+
+
+@dataclass(eq=False, slots=True)
+class FunctionValue:
+    """A function or lambda of the project; `owner` and `self_value` for methods, `bound` for functools.partial."""
+
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    module: Module
+    frame: Frame
+    defaults: dict[str, Abstract] = field(default_factory=dict)
+    decorators: tuple[Abstract, ...] = ()
+    owner: ClassValue | None = None
+    self_value: Abstract | None = None
+    bound_args: tuple[Abstract, ...] = ()
+    bound_kwargs: dict[str, Abstract] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class ClassValue:
+    """A class of the project; `annotations` in order of definition, for dataclasses."""
+
+    name: str
+    node: ast.ClassDef
+    module: Module
+    attributes: dict[Key, Abstract]
+    bases: tuple[Abstract, ...] = ()
+    decorators: tuple[Abstract, ...] = ()
+    annotations: dict[str, str] = field(default_factory=dict)
+    annotation_origins: dict[str, Origin] = field(default_factory=dict)
+
+    def lineage(self, _depth: int = 0) -> Iterator[ClassValue]:
+        """The class and its bases within the project, nearest first."""
+        yield self
+        for base in self.bases:
+            if isinstance(base, ClassValue) and _depth < 10:
+                yield from base.lineage(_depth + 1)
+
+    @property
+    def external_bases(self) -> tuple[str, ...]:
+        return tuple(base.name for cls in self.lineage() for base in cls.bases if isinstance(base, External))
+
+
+@dataclass(eq=False, slots=True)
+class ModuleValue:
+    """A module of the project, interpreted when something of it is asked for."""
+
+    module: Module
+    frame: Frame
+    state: str = "new"
+    """new, running, done"""
+
+
+@dataclass(eq=False, slots=True)
+class Config:
+    """A configuration object whose keys are parameters: `config.a.b` is Ref("a.b") where `known` has nothing for it."""
+
+    prefix: str = ""
+    kind: str = "hydra"
+    known: dict[Key, Abstract] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Either:
+    """One of two objects, by a condition that is not known."""
+
+    condition: Expr
+    then: Abstract
+    otherwise: Abstract
+
+
+@dataclass(eq=False, slots=True)
+class Lazy:
+    """`from module import name`, before anybody asked for it."""
+
+    module: ModuleValue
+    name: str
+    origin: Origin | None = None
+
+
+Abstract: TypeAlias = Union[
+    Const, Ref, Op, Container, Instance, External, Attribute, FunctionValue, ClassValue, ModuleValue, Config, Either, Lazy
+]  # fmt: skip
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """A scope. `returns` are (path condition, value) of the returns met so far."""
+
+    variables: dict[Key, Abstract]
+    module: Module
+    parent: Frame | None = None
+    function: str | None = None
+    returns: list[tuple[Expr | None, Abstract]] = field(default_factory=list)
+    globals_: dict[Key, Abstract] = field(default_factory=dict)
+    redirected: dict[str, dict[Key, Abstract]] = field(default_factory=dict)
+    """Names declared global or nonlocal, and the scope they live in."""
+    owner: ClassValue | None = None
+    """The class whose body this is."""
+    owner_class: ClassValue | None = None
+    self_value: Abstract | None = None
+    """For methods: their class and object."""
+
+
+def is_expr(value: Abstract) -> bool:
+    return isinstance(value, (Const, Ref, Op))
+
+
+def to_expr(value: Abstract, _depth: int = 0) -> Expr:
+    """Any abstract value as an expression. A library's name becomes its dotted name as a string ("torch.bfloat16"),
+    a sequence a "tuple" operation, a dict of constants a constant mapping; other objects are unknown.
+    """
+    if isinstance(value, (Const, Ref, Op)):
+        return value
+    if _depth > 20:
+        return unknown("it is nested too deeply")
+    if isinstance(value, Container):
+        return _container_expr(value, _depth + 1)
+    if isinstance(value, External):
+        return Const(value.name, value.origin)
+    if isinstance(value, Config):
+        return Ref(value.prefix, value.origin) if value.prefix else unknown("it is a whole configuration", value.origin)
+    if isinstance(value, Either):
+        then, otherwise = to_expr(value.then, _depth + 1), to_expr(value.otherwise, _depth + 1)
+        return Op("if", (value.condition, then, otherwise))
+    if isinstance(value, Instance):
+        return unknown(f"it is an object made by {value.made_by}()", value.origin)
+    if isinstance(value, Attribute):
+        return unknown(f".{value.name} is only known when the program runs", value.origin)
+    return unknown("it is not a value")
+
+
+def _container_expr(value: Container, depth: int) -> Expr:
+    if value.open:
+        return unknown("not all of its items are known", value.origin)
+    if value.is_sequence:
+        return Op("tuple", tuple(to_expr(item, depth) for item in value.items.values()), value.origin)
+    constants: dict[str, Value] = {}
+    for key, item in value.items.items():
+        expr = to_expr(item, depth)
+        if not isinstance(expr, Const) or isinstance(expr.value, Unknown):
+            return unknown("a mapping that is not constant", value.origin)
+        constants[key if isinstance(key, str) else str(key)] = expr.value
+    return Const(constants, value.origin)
+
+
+def from_value(value: Value, origin: Origin | None = None) -> Abstract:
+    """A constant as an abstract value; tuples and mappings become containers."""
+    if isinstance(value, tuple):
+        return Container("list", {i: from_value(v, origin) for i, v in enumerate(value)}, origin)
+    if isinstance(value, dict):
+        return Container("dict", {k: from_value(v, origin) for k, v in value.items()}, origin)
+    return Const(value, origin)
+
+
+def sequence(
+    values: list[Abstract], kind: str = "list", origin: Origin | None = None, open_: bool = False
+) -> Container:
+    """A list, tuple or set of these values."""
+    return Container(kind, dict(enumerate(values)), origin, {"open": True} if open_ else {})
+
+
+def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:
+    """The objects that a value may be: one, or several where a condition decides."""
+    if isinstance(value, Either) and _depth < 8:
+        yield from alternatives(value.then, _depth + 1)
+        yield from alternatives(value.otherwise, _depth + 1)
+    else:
+        yield value
+
+
+def made_by(value: Abstract) -> str | None:
+    """What an object was constructed by, qualified: "torch.optim.AdamW", "models.Net"; None where unknown."""
+    for one in alternatives(value):
+        if isinstance(one, Instance):
+            return one.made_by
+        if isinstance(one, Attribute):
+            inner = made_by(one.receiver)
+            return f"{inner}.{one.name}" if inner else None
+        if isinstance(one, External):
+            return one.name
+    return None
+
+
+def spread(value: Abstract, into: dict[Key, Abstract]) -> bool:
+    """Copy the items of a mapping (`**value`); False where not all of them are known."""
+    if isinstance(value, Container) and not value.is_sequence:
+        into.update(value.items)
+        return not value.open
+    if isinstance(value, Instance) and value.attributes:
+        into.update(value.attributes)
+        return value.cls is not None
+    if isinstance(value, Config):
+        into.update(value.known)
+        return False
+    if isinstance(value, Const) and isinstance(value.value, dict):
+        into.update({k: from_value(v, value.origin) for k, v in value.value.items()})
+        return True
+    if isinstance(value, Either):
+        spread(value.otherwise, into)
+        spread(value.then, into)
+    return False

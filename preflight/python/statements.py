@@ -1,0 +1,357 @@
+"""Interpretation of statements. Each function returns how control goes on: next, return, raise, break or continue."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.python.expressions import assign, evaluate, load
+from preflight.python.imports import import_from, import_modules
+from preflight.python.objects import (
+    Abstract,
+    Container,
+    Frame,
+    Instance,
+    Key,
+    is_expr,
+    to_expr,
+)
+from preflight.python.records import TryRecord
+from preflight.values import Const, Expr, Op, unknown
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+
+UNROLL = 64
+"""Iterations of a loop over known items that are interpreted one by one."""
+UNROLL_STEPS = 2_000
+"""What the further iterations of one loop may cost; above it, one with unknown items stands for them."""
+
+
+def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> str:
+    """Interpret a block."""
+    for statement in body:
+        flow = _execute(ev, statement, frame)
+        if flow != "next":
+            return flow
+    return "next"
+
+
+def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> str:
+    from preflight.python.evaluator import MAX_DEPTH
+
+    ev.step()
+    handler = _HANDLERS.get(type(node))
+    if handler is None or ev.depth > MAX_DEPTH:
+        return "next"
+    ev.depth += 1
+    flow = handler(ev, node, frame)
+    ev.depth -= 1
+    return flow
+
+
+def _expression(ev: Evaluator, node: ast.Expr, frame: Frame) -> str:
+    if not isinstance(node.value, ast.Constant):
+        evaluate(ev, node.value, frame)
+        value = node.value
+        if isinstance(value, ast.Call) and ast.unparse(value.func) in ("sys.exit", "exit", "quit", "os._exit"):
+            return "raise"
+    return "next"
+
+
+def _assign(ev: Evaluator, node: ast.Assign, frame: Frame) -> str:
+    value = evaluate(ev, node.value, frame)
+    for target in node.targets:
+        assign(ev, target, value, frame)
+    return "next"
+
+
+def _annotated(ev: Evaluator, node: ast.AnnAssign, frame: Frame) -> str:
+    if node.value is not None:
+        assign(ev, node.target, evaluate(ev, node.value, frame), frame)
+    return "next"
+
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+}  # fmt: skip
+
+
+def _augmented(ev: Evaluator, node: ast.AugAssign, frame: Frame) -> str:
+    binary = ast.BinOp(load(node.target), node.op, node.value)
+    ast.copy_location(binary, node)
+    value = evaluate(ev, binary, frame)
+    if ev.loops and is_expr(value):
+        value = unknown("it changes in a loop", frame.module.origin(node))
+    assign(ev, node.target, value, frame)
+    return "next"
+
+
+def _if(ev: Evaluator, node: ast.If, frame: Frame) -> str:
+    condition = evaluate(ev, node.test, frame)
+    known = ev.truth(condition)
+    if known is not None:
+        return execute(ev, node.body if known else node.orelse, frame)
+    return branch(
+        ev, to_expr(condition), lambda: execute(ev, node.body, frame), lambda: execute(ev, node.orelse, frame)
+    )
+
+
+def branch(ev: Evaluator, condition: Expr, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
+    """Both sides of a condition that is not known; afterwards, what both left behind is joined."""
+    negated = Op("not", (condition,), condition.origin)
+    flow, changes = ev.speculate(condition, then)
+    other_flow, other_changes = ev.speculate(negated, otherwise)
+    left, other_left = flow in ("return", "raise"), other_flow in ("return", "raise")
+    if left and other_left:
+        ev.apply(changes if flow == "return" else other_changes)
+        return "raise" if flow == other_flow == "raise" else "return"
+    if left or other_left:
+        ev.conditions.append(negated if left else condition)
+        ev.apply(other_changes if left else changes)
+        return other_flow if left else flow
+    ev.merge(condition, changes, other_changes)
+    if flow == other_flow:
+        return flow
+    if "next" in (flow, other_flow):  # the rest of the loop's body runs only where it was not left
+        ev.conditions.append(negated if other_flow == "next" else condition)
+        return "next"
+    return "continue"
+
+
+def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
+    iterable = evaluate(ev, node.iter, frame)
+    items = ev.iterate(iterable)
+    if items is None or len(items) > UNROLL:
+        item = _any_item(ev, iterable, items)
+        return _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
+    length = len(ev.conditions)
+    for index, item in enumerate(items):
+        before = ev.steps_left
+        assign(ev, node.target, item, frame)
+        flow = execute(ev, node.body, frame)
+        if flow in ("return", "raise", "break"):
+            return "next" if flow == "break" else flow
+        del ev.conditions[length:]
+        if (before - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
+            rest = unknown("it changes in a loop")
+            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, rest, frame))
+    return execute(ev, node.orelse, frame)
+
+
+def _any_item(ev: Evaluator, iterable: Abstract, items: list[Abstract] | None) -> Abstract:
+    """What the loop variable of a loop that is not unrolled stands for."""
+    known = list(iterable.items.values()) if isinstance(iterable, Container) and iterable.is_sequence else []
+    if known and not is_expr(known[0]):
+        return known[0]
+    if isinstance(iterable, Instance):
+        return Instance(f"{iterable.made_by}.item", origin=iterable.origin)
+    return unknown("it changes in a loop")
+
+
+def _while(ev: Evaluator, node: ast.While, frame: Frame) -> str:
+    if ev.truth(evaluate(ev, node.test, frame)) is False:
+        return execute(ev, node.orelse, frame)
+    return _loop_once(ev, node, frame, lambda: None)
+
+
+def _loop_once(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame, start: Callable[[], None]) -> str:
+    """One pass that stands for all: what the body changes is unknown at its start."""
+    _widen(ev, node, frame)
+    returns, length = len(frame.returns), len(ev.conditions)
+    ev.loops += 1
+
+    def body() -> str:
+        start()
+        return execute(ev, node.body, frame)
+
+    flow, changes = ev.speculate(None, body)
+    ev.loops -= 1
+    del ev.conditions[length:]
+    ev.merge(unknown("a loop that may not run"), changes, {})
+    for index in range(returns, len(frame.returns)):
+        condition, value = frame.returns[index]
+        frame.returns[index] = (condition if condition is not None else unknown("it is left from a loop"), value)
+    if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and flow in ("return", "raise"):
+        return flow
+    return execute(ev, node.orelse, frame)
+
+
+def _widen(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
+    for inner in ast.walk(node):
+        targets: list[ast.expr] = []
+        if isinstance(inner, ast.AugAssign):
+            targets = [inner.target]
+        elif isinstance(inner, ast.Assign):
+            targets = [t for t in inner.targets if isinstance(t, ast.Name)]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                current = frame.variables.get(target.id)
+                if current is not None and is_expr(current):
+                    ev.write(frame.variables, target.id, unknown("it changes in a loop", to_expr(current).origin))
+            elif isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(target.value, ast.Name):
+                assign(ev, target, unknown("it changes in a loop", frame.module.origin(target)), frame)
+
+
+def _with(ev: Evaluator, node: ast.With | ast.AsyncWith, frame: Frame) -> str:
+    depth = len(ev.contexts)
+    for item in node.items:
+        before = len(ev.calls)
+        value = evaluate(ev, item.context_expr, frame)
+        made = ev.calls[before:]
+        if isinstance(item.context_expr, ast.Call) and made:
+            ev.contexts.append(made[-1])
+        elif isinstance(value, Instance) and value.record is not None:
+            ev.contexts.append(value.record)
+        if item.optional_vars is not None:
+            assign(ev, item.optional_vars, value, frame)
+    flow = execute(ev, node.body, frame)
+    del ev.contexts[depth:]
+    return flow
+
+
+def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> str:
+    handlers = tuple((_exceptions(handler), handler) for handler in node.handlers)
+    caught = tuple(name for names, _ in handlers for name in names)
+    before = len(ev.calls)
+    if caught:
+        ev.handlers.append(caught)
+    flow = execute(ev, node.body, frame)
+    returns = len(frame.returns)
+    if caught:
+        ev.handlers.pop()
+        calls = tuple(ev.calls[before:])
+        ev.tries.append(TryRecord(node, frame.module.path, frame.function, handlers, calls, ev.reached))
+    failed = unknown("an exception is raised")
+    for handler in node.handlers:
+        # What a handler sets is the exception, not the rule: its calls are recorded, its writes are not kept.
+        ev.speculate(failed, lambda handler=handler: _handler(ev, handler, frame))  # type: ignore[misc]
+    if flow != "raise":
+        del frame.returns[returns:]
+    elif node.handlers:
+        flow = "next"
+    if flow == "next":
+        flow = execute(ev, node.orelse, frame)
+    final = execute(ev, node.finalbody, frame)
+    return final if final != "next" else flow
+
+
+def _handler(ev: Evaluator, handler: ast.ExceptHandler, frame: Frame) -> str:
+    if handler.name:
+        ev.write(frame.variables, handler.name, unknown("an exception"))
+    return execute(ev, handler.body, frame)
+
+
+def _exceptions(handler: ast.ExceptHandler) -> tuple[str, ...]:
+    if handler.type is None:
+        return ("*",)
+    parts = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return tuple(ast.unparse(part) for part in parts)
+
+
+def _return(ev: Evaluator, node: ast.Return, frame: Frame) -> str:
+    value: Abstract = Const(None) if node.value is None else evaluate(ev, node.value, frame)
+    frame.returns.append((path_condition(ev, ev.marks[-1] if ev.marks else 0), value))
+    return "return"
+
+
+def path_condition(ev: Evaluator, start: int) -> Expr | None:
+    """The conditions met since the function was entered, as one; None where there are none."""
+    met = tuple(ev.conditions[start:])
+    if not met:
+        return None
+    return met[0] if len(met) == 1 else Op("and", met)
+
+
+def _raise(ev: Evaluator, node: ast.Raise, frame: Frame) -> str:
+    if node.exc is not None:
+        evaluate(ev, node.exc, frame)
+    return "raise"
+
+
+def _function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> str:
+    from preflight.python.calls import make_function
+
+    ev.write(frame.variables, node.name, make_function(ev, node, frame))
+    return "next"
+
+
+def _class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> str:
+    from preflight.python.calls import make_class
+
+    ev.write(frame.variables, node.name, make_class(ev, node, frame))
+    return "next"
+
+
+def _global(ev: Evaluator, node: ast.Global | ast.Nonlocal, frame: Frame) -> str:
+    for name in node.names:
+        scope: dict[Key, Abstract] = frame.globals_
+        if isinstance(node, ast.Nonlocal):
+            outer = frame.parent
+            while outer is not None and name not in outer.variables:
+                outer = outer.parent
+            scope = outer.variables if outer is not None else scope
+        frame.redirected[name] = scope
+    return "next"
+
+
+def _delete(ev: Evaluator, node: ast.Delete, frame: Frame) -> str:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            ev.remove(frame.variables, target.id)
+        elif isinstance(target, ast.Subscript):
+            holder, key = evaluate(ev, target.value, frame), to_expr(evaluate(ev, target.slice, frame))
+            if isinstance(holder, Container) and isinstance(key, Const) and isinstance(key.value, (str, int)):
+                ev.remove(holder.items, key.value)
+    return "next"
+
+
+def _match(ev: Evaluator, node: ast.Match, frame: Frame) -> str:
+    subject = evaluate(ev, node.subject, frame)
+
+    def cases(rest: list[ast.match_case]) -> str:
+        if not rest:
+            return "next"
+        condition = _pattern(ev, rest[0].pattern, subject, frame)
+        if rest[0].guard is not None:
+            condition = ev.op("and", (condition, to_expr(evaluate(ev, rest[0].guard, frame))))
+        known = ev.truth(condition)
+        if known is not None:
+            return execute(ev, rest[0].body, frame) if known else cases(rest[1:])
+        return branch(ev, condition, lambda: execute(ev, rest[0].body, frame), lambda: cases(rest[1:]))
+
+    return cases(node.cases)
+
+
+def _pattern(ev: Evaluator, pattern: ast.pattern, subject: Abstract, frame: Frame) -> Expr:
+    if isinstance(pattern, ast.MatchValue):
+        return ev.op("==", (to_expr(subject), to_expr(evaluate(ev, pattern.value, frame))))
+    if isinstance(pattern, ast.MatchSingleton):
+        return ev.op("is", (to_expr(subject), Const(pattern.value)))
+    if isinstance(pattern, ast.MatchOr):
+        return ev.op("or", tuple(_pattern(ev, p, subject, frame) for p in pattern.patterns))
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
+        if pattern.name:
+            ev.write(frame.variables, pattern.name, subject)
+        return Const(True)
+    return unknown("a pattern that is not evaluated statically")
+
+
+def _import(ev: Evaluator, node: ast.Import, frame: Frame) -> str:
+    import_modules(ev, node, frame)
+    return "next"
+
+
+def _from(ev: Evaluator, node: ast.ImportFrom, frame: Frame) -> str:
+    import_from(ev, node, frame)
+    return "next"
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[..., str]] = {
+    ast.Expr: _expression, ast.Assign: _assign, ast.AnnAssign: _annotated, ast.AugAssign: _augmented, ast.If: _if,
+    ast.For: _for, ast.AsyncFor: _for, ast.While: _while, ast.With: _with, ast.AsyncWith: _with, ast.Try: _try,
+    ast.Return: _return, ast.Raise: _raise, ast.FunctionDef: _function, ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class, ast.Global: _global, ast.Nonlocal: _global, ast.Delete: _delete, ast.Match: _match,
+    ast.Import: _import, ast.ImportFrom: _from, ast.Break: lambda *_: "break", ast.Continue: lambda *_: "continue",
+}  # fmt: skip

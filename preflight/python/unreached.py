@@ -1,0 +1,33 @@
+"""Functions that nothing called: found in a module's namespace and its classes, methods bound to an object if one exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from preflight.python.objects import Abstract, ClassValue, FunctionValue, Instance, ModuleValue
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+
+
+def functions_of(module: ModuleValue, evaluator: Evaluator) -> Iterator[FunctionValue]:
+    """Every function of the module, methods with `self` an instance the program made (or a new, empty one)."""
+    for value in list(module.frame.variables.values()):
+        if isinstance(value, FunctionValue) and value.module is module.module:
+            yield value
+        elif isinstance(value, ClassValue) and value.module is module.module:
+            yield from _methods(value, evaluator)
+
+
+def _methods(cls: ClassValue, evaluator: Evaluator) -> Iterator[FunctionValue]:
+    made = evaluator.instances.get(id(cls.node), [])
+    itself: Abstract = made[0] if made else Instance(f"{cls.module.name}.{cls.name}", cls)
+    for value in sorted(cls.attributes.values(), key=_init_first):
+        if isinstance(value, FunctionValue):
+            yield replace(value, self_value=itself)
+
+
+def _init_first(value: Abstract) -> bool:
+    return not (isinstance(value, FunctionValue) and value.name.endswith("__init__"))
