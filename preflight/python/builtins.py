@@ -19,6 +19,7 @@ from preflight.python.objects import (
     Key,
     alternatives,
     is_expr,
+    openness,
     sequence,
     spread,
     to_expr,
@@ -84,7 +85,8 @@ def call_builtin(
 
 def _operator(site: Site, name: str) -> Abstract:
     if not site.args:
-        return Const({"int": 0, "float": 0.0, "str": "", "bool": False}.get(name, 0), site.origin)
+        empty: dict[str, int | float | str] = {"int": 0, "float": 0.0, "str": "", "bool": False}
+        return Const(empty.get(name, 0), site.origin)
     value = site.args[0]
     if name == "bool" and not is_expr(value):
         known = site.ev.truth(value)
@@ -246,7 +248,7 @@ def _dict(site: Site) -> Abstract:
                 if isinstance(key, (str, int)):
                     items[key] = parts[1]
     items.update(site.kwargs)
-    return Container("dict", items, site.origin, {} if known or items else {"open": True})
+    return Container("dict", items, site.origin, openness(not known and not items))
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------

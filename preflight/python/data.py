@@ -59,8 +59,10 @@ class _Builder:
                     items[key] = self.build(value_node, (*route, key if isinstance(key, int) else str(key)), depth + 1)
             return Container(self.kind, items, origin)
         if isinstance(node, yaml.SequenceNode):
-            listed = {i: self.build(item, (*route, i), depth + 1) for i, item in enumerate(node.value)}
-            return Container("list", dict(listed), origin)
+            listed: dict[Key, Abstract] = {
+                i: self.build(item, (*route, i), depth + 1) for i, item in enumerate(node.value)
+            }
+            return Container("list", listed, origin)
         return Const(self._scalar(node), origin)
 
     def _scalar(self, node: object) -> Scalar:

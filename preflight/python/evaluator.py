@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TypeAlias
 
 from preflight.dialects.reading import Parameter
 from preflight.project import Project
@@ -41,10 +41,8 @@ MAX_SIZE = 300
 MAX_MODULES = 80
 
 
-class Hook(Protocol):
-    """What a library's call gives: an abstract value, or None for "an object made by it"."""
-
-    def __call__(self, record: CallRecord, evaluator: Evaluator) -> Abstract | None: ...
+Hook: TypeAlias = Callable[[CallRecord, "Evaluator"], "Abstract | None"]
+"""What a library's call gives: an abstract value, or None for "an object made by it"."""
 
 
 class OutOfSteps(Exception):

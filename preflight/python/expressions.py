@@ -26,6 +26,7 @@ from preflight.python.objects import (
     ModuleValue,
     from_value,
     is_expr,
+    openness,
     sequence,
     spread,
     to_expr,
@@ -304,8 +305,7 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
             both = [*left.items.values(), *right.items.values()]
             return sequence(both, left.kind, origin, left.open or right.open)
         if isinstance(node.op, ast.BitOr):
-            flags = {"open": True} if left.open or right.open else {}
-            return Container(left.kind, {**left.items, **right.items}, origin, flags)
+            return Container(left.kind, {**left.items, **right.items}, origin, openness(left.open or right.open))
     if isinstance(node.op, ast.Mult) and isinstance(left, Container) and is_expr(right):
         times = ev.value_of(to_expr(right))
         if isinstance(times, int) and 0 <= times * len(left.items) <= 4096:
@@ -422,7 +422,7 @@ def _dict(ev: Evaluator, node: ast.Dict, frame: Frame) -> Abstract:
             items[key] = value
         else:
             open_ = True
-    return Container("dict", items, frame.module.origin(node), {"open": True} if open_ else {})
+    return Container("dict", items, frame.module.origin(node), openness(open_))
 
 
 def _comprehension(

@@ -84,7 +84,7 @@ def entry_function(ev: Evaluator, function: FunctionValue, kind: str = "click") 
 def _signature(ev: Evaluator, function: FunctionValue, parameter: ast.arg, kind: str) -> Parameter:
     given = function.defaults.get(parameter.arg)
     default: Expr = Const(None)
-    flags = (f"--{parameter.arg}", f"--{parameter.arg.replace('_', '-')}")
+    flags: tuple[str, ...] = (f"--{parameter.arg}", f"--{parameter.arg.replace('_', '-')}")
     if isinstance(given, Instance) and given.record is not None and given.made_by.startswith("typer."):
         default = given.record.argument("default", 0) or default
         named = tuple(text for arg in given.record.args[1:] if isinstance(text := ev.value_of(arg), str))

@@ -15,6 +15,7 @@ from preflight.python.objects import (
     Key,
     from_value,
     is_expr,
+    openness,
     sequence,
     spread,
     to_expr,
@@ -162,7 +163,7 @@ def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     known = all([spread(argument, items) for argument in record.arguments])
     items.update(record.keywords)
-    flags = {} if known and record.complete else {"open": True}
+    flags = openness(not (known and record.complete))
     return namespace(Container("namespace", items, record.origin, flags, record.name))
 
 
@@ -170,7 +171,7 @@ def ordered_dict(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     known = all([spread(a, items) for a in record.arguments if not isinstance(a, FunctionValue) and not is_expr(a)])
     items.update(record.keywords)
-    return Container("dict", items, record.origin, {} if known and "default" not in record.method else {"open": True})
+    return Container("dict", items, record.origin, openness(not known or "default" in record.method))
 
 
 def as_dict(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -192,7 +193,9 @@ def replaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
     value = record.arguments[0] if record.arguments else None
     if not isinstance(value, Instance):
         return None
-    return replace(value, attributes={**value.attributes, **record.keywords}, state=dict(value.state))
+    attributes: dict[Key, Abstract] = dict(value.attributes)
+    attributes.update(record.keywords)
+    return replace(value, attributes=attributes, state=dict(value.state))
 
 
 # --- mathematics ------------------------------------------------------------------------------------------------------

@@ -141,7 +141,8 @@ def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | No
     if name == "update":
         merged: dict[Key, Abstract] = {}
         known = spread(site.args[0], merged) if site.args else True
-        for key, value in {**merged, **site.kwargs}.items():
+        merged.update(site.kwargs)
+        for key, value in merged.items():
             set_item(site.ev, receiver, key, value)
         if not known:
             receiver.flags["open"] = True

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 Key: TypeAlias = Union[None, bool, int, float, str, "tuple[Key, ...]"]
 
 
+def openness(open_: bool) -> dict[Key, bool]:
+    """Flags of a container."""
+    return {"open": True} if open_ else {}
+
+
 @dataclass(eq=False, slots=True)
 class Container:
     """A list, tuple, set, dict or attribute namespace. Lists have the keys 0, 1, ...; `open`: it may hold more."""
@@ -149,7 +154,8 @@ class Lazy:
 
 
 Abstract: TypeAlias = Union[
-    Const, Ref, Op, Container, Instance, External, Attribute, FunctionValue, ClassValue, ModuleValue, Config, Either, Lazy
+    Const, Ref, Op, Container, Instance, External, Attribute, FunctionValue, ClassValue, ModuleValue, Config, Either,
+    Lazy,
 ]  # fmt: skip
 
 
@@ -227,7 +233,7 @@ def sequence(
     values: list[Abstract], kind: str = "list", origin: Origin | None = None, open_: bool = False
 ) -> Container:
     """A list, tuple or set of these values."""
-    return Container(kind, dict(enumerate(values)), origin, {"open": True} if open_ else {})
+    return Container(kind, dict(enumerate(values)), origin, openness(open_))
 
 
 def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:

@@ -23,6 +23,7 @@ from preflight.values import Const, Expr, Op, unknown
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
 
+CHANGING = unknown("it changes in a loop")
 UNROLL = 64
 """Iterations of a loop over known items that are interpreted one by one."""
 UNROLL_STEPS = 2_000
@@ -135,8 +136,7 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
             return "next" if flow == "break" else flow
         del ev.conditions[length:]
         if (before - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
-            rest = unknown("it changes in a loop")
-            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, rest, frame))
+            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, CHANGING, frame))
     return execute(ev, node.orelse, frame)
 
 

@@ -1,4 +1,4 @@
-"""Functions that nothing called: found in a module's namespace and its classes, methods bound to an object if one exists."""
+"""Functions that nothing called: those of a module and of its classes, methods bound to an object if one exists."""
 
 from __future__ import annotations
 
