@@ -59,16 +59,16 @@ class Analysis:
     skipped: tuple[Skipped, ...]
 
 
-def setup(batch: Batch, options: Options, cwd: Path) -> tuple[Project, Setup]:
-    """The project and what to ask of it. Raises PreflightError for names that nothing is known by."""
-    known = registry.rules(options.trust)
-    enabled = registry.enabled(batch.settings, options.select, options.ignore, known)
+def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
+    """The project and what to ask of it; without `rules` its studies only. Raises PreflightError for unknown names."""
+    known = registry.rules(options.trust) if rules else {}
+    enabled = registry.enabled(batch.settings, options.select, options.ignore, known) if rules else frozenset()
     gpu = options.gpu or (str(options.set["machine.gpu"]) if "machine.gpu" in options.set else None)
     said = wanted(options.machine, gpu, batch.settings, batch.root, cwd)
     for rule in known.values():
         registry.options_of(rule, batch.settings)
-    rules = tuple(rule for name, rule in known.items() if name in enabled)
-    return Project(batch.root, batch.settings), Setup(batch.named, batch.walked, options, said, rules, enabled)
+    chosen = tuple(rule for name, rule in known.items() if name in enabled)
+    return Project(batch.root, batch.settings), Setup(batch.named, batch.walked, options, said, chosen, enabled)
 
 
 def check(project: Project, asked: Setup, prove: bool = True) -> Report:
@@ -127,16 +127,16 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
     target = choose(study, asked.said)
     study = placed(study, target)
     estimator = Estimator(target.gpu)
-    space = judge(study, estimator.full, estimator.bound, project)
-    smallest = _smallest(space.worst.estimates.device) if target.gpu is None else None
-    result = StudyResult(study, space, target.gpu, target.cluster, target.node, smallest)
+    space = judge(study, estimator.full, *estimator.sides(), constraints=project.settings.constraints)
+    least = smallest(space.worst.estimates.device) if target.gpu is None else None
+    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least)
     case = Case(
         study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node
     )  # fmt: skip
     return result, case
 
 
-def _smallest(device: DeviceEstimate | None) -> Gpu | None:
+def smallest(device: DeviceEstimate | None) -> Gpu | None:
     """The GPU with the least memory that certainly holds the job, its own context counted."""
     if device is None or device.lower_bound or device.capacity is not None:
         return None

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
 from preflight.values import Unknown
 
+if TYPE_CHECKING:
+    from preflight.study.grid import Side
+
 
 @dataclass
 class Estimator:
-    """`full` and `bound` are what the search space and the rules ask; equal jobs are estimated once."""
+    """What the search space and the rules ask for; equal jobs are estimated once."""
 
     gpu: Gpu | None
     _full: dict[str, Estimates] = field(default_factory=dict)
@@ -24,6 +28,25 @@ class Estimator:
         if key not in self._full:
             self._full[key] = estimates(job, self.gpu)
         return self._full[key]
+
+    def device_bound(self, job: Job) -> tuple[int, int] | None:
+        """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
+        from preflight.memory import device
+
+        return device.bound(job, self.gpu)
+
+    def host_bound(self, job: Job) -> tuple[int, int] | None:
+        """(expected, high) bytes of a node; the host law itself grows with every numeric field."""
+        found = _host(job)
+        return (found.per_node.expected, found.per_node.high) if isinstance(found, HostEstimate) else None
+
+    def sides(self) -> tuple[Side, Side]:
+        """Device and host as the search space judges them."""
+        from preflight.memory.host.estimate import limit_of
+        from preflight.study.grid import Side
+
+        capacity = self.gpu.capacity if self.gpu is not None else None
+        return Side(self.device_bound, capacity), Side(self.host_bound, lambda job: limit_of(job)[0])
 
 
 def estimates(job: Job, gpu: Gpu | None) -> Estimates:

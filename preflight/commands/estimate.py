@@ -1,0 +1,190 @@
+"""`preflight estimate`: one job's memory, from a configuration, a Job, or a model's name."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from preflight.commands.options import parse_bytes, parse_set, set_option
+from preflight.errors import UsageError, suggestion
+from preflight.estimating import Estimator
+from preflight.job import Job, build
+from preflight.machines.model import Gpu
+from preflight.memory.estimate import Estimates
+from preflight.values import Value
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The job that was asked about, where it runs, and what is estimated of it."""
+
+    job: Job
+    gpu: Gpu | None
+    estimator: Estimator
+    note: str = ""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("target")
+@set_option
+@click.option("--gpu", metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
+@click.option("--measured", metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    target: str, assignments: tuple[str, ...], gpu: str | None, measured: str | None, output_format: str
+) -> None:
+    """The memory of one job: phases, parts, the largest batch that fits.
+
+    TARGET is a configuration (of a search: its worst combination), a Job as JSON or YAML, or a model's name.
+    """
+    overrides = parse_set(assignments)
+    size = parse_bytes(measured) if measured is not None else None
+    subject = _subject(target, overrides, gpu)
+    found = subject.estimator.full(subject.job)
+    from preflight.frontier import frontier
+    from preflight.measured import compare
+    from preflight.reports import estimate as texts
+    from preflight.reports import plain
+    from preflight.reports.style import look_for
+
+    compared = None
+    if size is not None:
+        if found.device is None:
+            raise UsageError(f"--measured: the GPU memory is unknown: {found.reasons.get('device', '')}")
+        compared = compare(size, subject.job, found.device, subject.estimator.full)
+    if output_format == "json":
+        sides = (plain.device(found.device), plain.host(found.host))
+        data = texts.document(plain.job(subject.job), *sides, found.unknown, compared)
+        click.echo(json.dumps(data, indent=2, allow_nan=False))
+        return
+    rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
+    smallest = _smallest(found)
+    name = subject.gpu.name if subject.gpu is not None else ""
+    click.echo(
+        texts.render(subject.job, found, name, smallest, rows, compared, look_for(sys.stdout)), nl=False, color=True
+    )
+    if subject.note:
+        click.echo(f"note: {subject.note}")
+
+
+def _smallest(found: Estimates) -> str:
+    from preflight.engine import smallest
+
+    gpu = smallest(found.device)
+    return gpu.name if gpu is not None else ""
+
+
+def _subject(target: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
+    """What TARGET means. Raises UsageError."""
+    path = Path(target)
+    if path.is_dir():
+        raise UsageError(f"{target} is a directory; name one configuration, or use preflight check")
+    if not path.exists():
+        return _model(target, overrides, gpu)
+    job = _as_job(path)
+    if job is not None:
+        return _of_values({**job, **overrides}, gpu, Path.cwd())
+    return _configuration(path, overrides, gpu)
+
+
+def _as_job(path: Path) -> dict[str, object] | None:
+    """The dotted fields of a file that holds a Job; None where it holds something else."""
+    if path.suffix.lower() not in (".json", ".yaml", ".yml"):
+        return None
+    from preflight.documents.base import DocumentError
+    from preflight.documents.json import parse_json
+    from preflight.documents.yaml import parse_yaml
+    from preflight.project import Project, UnreadableFile
+    from preflight.settings import Settings
+
+    project = Project(path.resolve().parent, Settings())
+    try:
+        source = project.source(path.name)
+        data = (parse_json(source) if path.suffix.lower() == ".json" else parse_yaml(source, "1.2")).value()
+    except UnreadableFile as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    except DocumentError as error:
+        place = project.source(path.name).place(error.span)
+        raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
+    if not isinstance(data, Mapping) or not data or not set(data) <= {*Job.model_fields, "version"}:
+        return None
+    if not {"model", "train"} & data.keys():
+        return None
+    return dict(_flat({key: value for key, value in data.items() if key != "version"}, ""))
+
+
+def _flat(data: Mapping[str, Value], prefix: str) -> Iterator[tuple[str, object]]:
+    """Dotted Job fields of a nested mapping."""
+    from preflight.job import fields
+    from preflight.study.defaults import thawed
+
+    known = fields()
+    for key, value in data.items():
+        name = prefix + key
+        if isinstance(value, Mapping) and name not in known:
+            yield from _flat(value, name + ".")
+        else:
+            yield name, thawed(value)
+
+
+def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
+    from preflight.memory.device import catalogue
+
+    if "/" not in name and name not in catalogue.names() and catalogue.find(name) is None:
+        raise UsageError(
+            f"{name}: there is no such file, and no model is known by that name"
+            f"{suggestion(name, catalogue.names())}; preflight model list shows the known ones"
+        )
+    return _of_values({"model.name": name, **overrides}, gpu, Path.cwd())
+
+
+def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subject:
+    """A subject of plain Job fields. Raises UsageError for a value that does not suit its field."""
+    from pydantic import ValidationError
+
+    from preflight.settings import load
+
+    settings, _ = load(folder)
+    try:
+        job = build({**settings.set, **values})
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        raise UsageError(f"{'.'.join(map(str, details['loc']))}: {details['msg']}") from error
+    found = _gpu(gpu or job.machine.gpu, settings.gpu)
+    if found is not None and job.machine.gpu is None:
+        job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
+    return Subject(job, found, Estimator(found))
+
+
+def _gpu(named: str | None, default: str | None) -> Gpu | None:
+    from preflight.target import gpu_named
+
+    if named is not None:
+        return gpu_named(named, "--gpu")
+    return gpu_named(default, "tool.preflight.gpu") if default is not None else None
+
+
+def _configuration(path: Path, overrides: dict[str, Value], gpu: str | None) -> Subject:
+    """The worst combination of the study that a configuration starts."""
+    from preflight.engine import Options, analyse, setup
+    from preflight.files import batches
+
+    batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
+    project, asked = setup(batch, Options(gpu=gpu, set=overrides), Path.cwd(), rules=False)
+    found = analyse(project, asked)
+    if not found.studies:
+        problems = [finding.message for finding in found.findings] or [one.reason for one in found.skipped]
+        raise UsageError(f"{path}: nothing to estimate: {'; '.join(problems) or 'nothing in it trains a model'}")
+    result = found.studies[0]
+    note = ""
+    if len(found.studies) > 1:
+        note = f"the first of {len(found.studies)} launches; preflight check judges all of them"
+    elif result.study.is_search:
+        combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
+        note = f"the worst combination of the search: {combination}"
+    return Subject(result.space.worst.job, result.gpu, Estimator(result.gpu), note)

@@ -1,0 +1,67 @@
+"""What fits where the length or the batch is not known: the largest batch for each length, instead of a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from preflight.job import Job, build, fields
+from preflight.memory.estimate import Estimates
+
+LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
+"""Powers of two, the lengths that people train with."""
+
+BATCHES = (1, 8, 32)
+
+
+@dataclass(frozen=True)
+class Row:
+    """At one length (None: the model has none, or it is known): the largest batch that fits, and bytes by batch."""
+
+    length: int | None
+    largest_batch: int | None
+    needs: tuple[tuple[int, int], ...]
+
+
+def frontier(job: Job, estimate: Callable[[Job], Estimates]) -> list[Row]:
+    """A row for each length where train.seq_len or train.batch_size is what is missing; nothing where it is not."""
+    open_length, open_batch = job.train.seq_len is None, job.train.batch_size is None
+    if not (open_length or open_batch):
+        return []
+    rows = []
+    for length in LENGTHS if open_length else (job.train.seq_len,):
+        row = _row(job, length, open_batch, estimate)
+        if row is None:
+            break  # longer than the model has positions, or nothing is known of it
+        rows.append(row)
+    if not rows and open_length:  # a model without a length, of images say
+        row = _row(job, None, open_batch, estimate)
+        rows = [row] if row is not None else []
+    return rows
+
+
+def _row(job: Job, length: int | None, open_batch: bool, estimate: Callable[[Job], Estimates]) -> Row | None:
+    batches = BATCHES if open_batch else (job.train.batch_size or 1,)
+    needs, largest = [], None
+    for batch in batches:
+        device = estimate(with_values(job, {"train.seq_len": length, "train.batch_size": batch})).device
+        if device is None:
+            return None
+        needs.append((batch, device.process.expected))
+        largest = device.largest_batch_size if largest is None else largest
+    return Row(length, largest, tuple(needs))
+
+
+def with_values(job: Job, values: dict[str, object]) -> Job:
+    """A copy of a job with dotted fields set. Raises pydantic.ValidationError for a value that does not suit."""
+    return build({**{name: job.get(name) for name in fields()}, **values})
+
+
+def possible(job: Job, values: dict[str, object]) -> Job | None:
+    """The copy, None where a value does not suit its field."""
+    try:
+        return with_values(job, values)
+    except ValidationError:
+        return None

@@ -1,0 +1,169 @@
+"""`preflight estimate` as text: tiers, parts, phases, verdict, and what to state where something is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.findings import Part
+from preflight.frontier import Row
+from preflight.job import Job
+from preflight.measured import Comparison
+from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval
+from preflight.reports.bar import bar
+from preflight.reports.style import Look, clean, gib, wrap
+
+_COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
+_TIERS = (
+    ("requested", "sum of live tensors"),
+    ("allocated", "their blocks"),
+    ("reserved", "caching allocator"),
+    ("process", "what nvidia-smi shows"),
+)
+
+
+def render(
+    job: Job, found: Estimates, gpu: str, smallest: str, rows: Sequence[Row], compared: Comparison | None, look: Look
+) -> str:
+    """The whole text. `gpu` and `smallest` are names, empty where there is none."""
+    blocks = [[look.paint(clean(heading(job)), "bold")]]
+    if found.device is not None:
+        blocks += [list(block) for block in _device(found.device, gpu, smallest, look)]
+    else:
+        blocks.append([f"GPU memory is {_verdict('unknown', look)}: {found.reasons.get('device', 'nothing says why')}"])
+    if rows:
+        blocks.append(list(_frontier(rows, gpu)))
+    blocks.append(list(_host(found, look)))
+    if compared is not None:
+        blocks.append(list(_compared(compared, look)))
+    if found.unknown:
+        blocks.append([f"not known: {', '.join(found.unknown)} (say it with --set FIELD=VALUE, or in the settings)"])
+    return "\n\n".join("\n".join(wrap(line, look.width, "    ") for line in block) for block in blocks if block) + "\n"
+
+
+def heading(job: Job) -> str:
+    """The numbers that the estimate stands on."""
+    model, train = job.model, job.train
+    name = model.name or model.target or model.path or model.architecture or "model by dimensions"
+    batch = "?" if train.batch_size is None else train.batch_size
+    size = train.image_size if train.seq_len is None else train.seq_len
+    words = [str(name), f"batch {batch}" + (f" x {size}" if size else "")]
+    if train.grad_accum not in (1, None):
+        words.append(f"accumulation {train.grad_accum}")
+    words += [str(train.precision), f"{train.optimizer} ({train.optimizer_impl})"]
+    if train.gradient_checkpointing:
+        words.append("gradient checkpointing")
+    if train.peft.method:
+        words.append(f"{train.peft.method} r={train.peft.r}")
+    if job.parallel.strategy not in ("none", None):
+        words.append(f"{job.parallel.strategy} on {job.parallel.nodes} x {job.parallel.ranks_per_node}")
+    return ", ".join(words)
+
+
+def _device(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -> Iterator[list[str]]:
+    rows = [(name, getattr(found, name), what) for name, what in _TIERS]
+    yield [
+        look.paint(f"{'GPU memory, GiB':<24}{'low':>9}{'expected':>10}{'high':>9}", "bold"),
+        *(_tier(name, interval, what) for name, interval, what in rows),
+    ]
+    parts = [Part(name, size) for name, size in found.breakdown.items()]
+    yield bar(parts, found.capacity, look)
+    yield list(_phases(found, look))
+    yield list(_verdict_lines(found, gpu, smallest, look))
+
+
+def _tier(name: str, found: Interval, what: str) -> str:
+    figures = f"{found.low / 2**30:>9.2f}{found.expected / 2**30:>10.2f}{found.high / 2**30:>9.2f}"
+    return f"  {name:<22}{figures}  {what}"
+
+
+def _phases(found: DeviceEstimate, look: Look) -> Iterator[str]:
+    yield look.paint(f"{'phase':<24}{'process, GiB':>12}", "bold")
+    for name, size in found.phases.items():
+        peak = f"  <- the peak, in {clean(found.where)}" if name == found.phase else ""
+        yield f"  {name:<22}{size / 2**30:>12.2f}{peak}"
+
+
+def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -> Iterator[str]:
+    largest = found.largest_allocation
+    if largest is not None:
+        yield f"largest allocation: {gib(largest.bytes)} in {clean(largest.where)} = {largest.product}"
+    bound = "a lower bound, states alone: " if found.lower_bound else ""
+    if found.capacity is None:
+        fits = f"the smallest GPU that fits is {smallest}" if smallest else "no single GPU known here fits"
+        yield f"{bound}no GPU is stated: {fits}; --gpu NAME gives a verdict"
+    else:
+        room = f"{gib(found.process.expected)} of {gib(found.capacity)} on {gpu or 'the GPU'}"
+        yield f"{bound}{room}: {_verdict(found.verdict, look)}"
+        if found.largest_batch_size is not None:
+            yield f"largest batch size that fits: {found.largest_batch_size:,}"
+        elif found.verdict != "fits" and not found.lower_bound:
+            yield "no batch size fits"
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def _host(found: Estimates, look: Look) -> Iterator[str]:
+    host: HostEstimate | None = found.host
+    if host is None:
+        reason = found.reasons.get("host")
+        if reason:
+            yield f"host memory is {_verdict('unknown', look)}: {reason}"
+        return
+    need = host.per_node
+    limit = f", {gib(host.limit)} available ({host.limited_by})" if host.limit is not None else ""
+    verdict = f": {_verdict(host.verdict, look)}" if host.limit is not None else ""
+    yield f"host memory per node: {gib(need.expected)} ({gib(need.low)} to {gib(need.high)}){limit}{verdict}"
+    yield from bar([Part(name, size) for name, size in host.breakdown.items()], host.limit, look)
+    yield from (f"note: {note}" for note in host.notes)
+
+
+def _frontier(rows: Sequence[Row], gpu: str) -> Iterator[str]:
+    """The largest batch for each length; without a GPU the need of some batches."""
+    fits = any(row.largest_batch is not None for row in rows)
+    yield f"{'length':>8}  " + (f"largest batch that fits {gpu or 'the GPU'}" if fits else "GPU memory by batch")
+    for row in rows:
+        if fits:
+            text = f"{row.largest_batch:,}" if row.largest_batch is not None else "none"
+        else:
+            text = "   ".join(f"{batch}: {gib(size)}" for batch, size in row.needs)
+        yield f"{'-' if row.length is None else format(row.length, ','):>8}  {text}"
+
+
+def _compared(found: Comparison, look: Look) -> Iterator[str]:
+    side = "above" if found.difference > 0 else "below"
+    if found.agrees:
+        yield f"measured {gib(found.measured)}: {look.paint('agrees', 'bold green')}, within the interval"
+        return
+    yield f"measured {gib(found.measured)}: {gib(abs(found.difference))} {side} the estimate, outside its interval"
+    for one in found.explanations[:3]:
+        moved = f"{one.part} {'+' if one.change > 0 else '-'}{gib(abs(one.change))}"
+        yield f"  with {one.field} = {one.value} it would be {gib(one.expected)} ({moved})"
+    if not found.explanations:
+        yield "  no single setting explains it: is it the process as nvidia-smi shows it, alone on one GPU?"
+
+
+def _verdict(verdict: str, look: Look) -> str:
+    return look.paint(verdict.replace("-", " "), _COLOUR[verdict])
+
+
+def document(
+    job: Mapping[str, object], device: object, host: object, unknown: Sequence[str], compared: Comparison | None
+) -> dict[str, object]:
+    """The JSON contract of `estimate`, version 1; `measured` stands beside it only where it was asked for."""
+    data: dict[str, object] = {"version": 1, "job": job, "device": device, "host": host, "unknown": list(unknown)}
+    if compared is not None:
+        data["measured"] = {
+            "bytes": compared.measured,
+            "difference": compared.difference,
+            "agrees": compared.agrees,
+            "explanations": [
+                {
+                    "field": one.field,
+                    "value": one.value,
+                    "expected": one.expected,
+                    "part": one.part,
+                    "change": one.change,
+                }
+                for one in compared.explanations
+            ],
+        }
+    return data
