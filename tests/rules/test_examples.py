@@ -1,0 +1,70 @@
+"""Every example of every rule, through the whole engine: what must trigger, what must not, the exact text after a fix."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from preflight import engine, registry
+from preflight.files import Batch
+from preflight.reports.model import Report
+from preflight.rule import Example, Rule
+from preflight.settings import Settings
+
+
+def examples() -> Iterator[object]:
+    for name, rule in registry.rules().items():
+        for example in rule.examples:
+            yield pytest.param(rule, example, id=f"{name}: {example.title}")
+
+
+def files(example: Example) -> dict[str, str]:
+    return {name: textwrap.dedent(text).lstrip("\n") for name, text in example.files.items()}
+
+
+def start(example: Example, root: Path) -> tuple[engine.Project, engine.Setup]:
+    """The example's files written, and the engine asked about the first."""
+    texts = files(example)
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    batch = Batch(root, Settings(**example.options), None, (next(iter(texts)),), ())
+    return engine.setup(batch, engine.Options(), root)
+
+
+@pytest.mark.parametrize(("rule", "example"), list(examples()))
+def test_example(rule: type[Rule], example: Example, tmp_path: Path) -> None:
+    project, asked = start(example, tmp_path)
+    report = engine.check(project, asked)
+    found = [finding for finding in report.findings if finding.rule == rule.name]
+    everything = [(finding.rule, finding.message) for finding in report.findings]
+    assert len(found) == example.finds, everything
+    assert not any(name == "internal-error" for name, _ in everything), everything
+    for words in example.says:
+        assert words in found[0].message
+    if example.fixed is not None:
+        after = _fixed(project, asked, example.unsafe)
+        for name, text in example.fixed.items():
+            assert after.get(name, project.source(name).text) == textwrap.dedent(text).lstrip("\n")
+
+
+def _fixed(project: engine.Project, asked: engine.Setup, unsafe: bool) -> dict[str, str]:
+    from preflight.fixing import fixed
+
+    def same(report: Report) -> Report:
+        return report
+
+    return fixed(project, asked, unsafe, same).texts
+
+
+@pytest.mark.parametrize("rule", registry.rules().values(), ids=lambda rule: rule.name)
+def test_every_rule_is_documented_and_shown(rule: type[Rule]) -> None:
+    assert rule.__doc__
+    assert len(rule.__doc__.strip().splitlines()) > 2
+    assert rule.summary
+    assert not rule.summary.endswith(".")
+    assert any(example.finds for example in rule.examples), "an example that triggers it"
+    assert any(not example.finds for example in rule.examples), "an example that does not"
