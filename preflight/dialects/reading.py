@@ -198,6 +198,8 @@ class Request:
     exclusive: bool = False
     time_minutes: Value = None
     array: Value = None
+    cpus_per_gpu: Value = None
+    tasks_per_gpu: Value = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
     insert_at: Origin | None = None
     """An empty span where a new `#SBATCH` line may go (after the last directive)."""

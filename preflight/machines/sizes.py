@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*$", re.IGNORECASE)
 
 
 def parse_size(text: str | int | float) -> int | None:
@@ -32,3 +32,20 @@ def format_size(size: int) -> str:
 def format_gib(size: int) -> str:
     """Bytes for a person: "72.5 GiB", below one GiB in MiB."""
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+
+
+def slurm_minutes(text: str) -> int | None:
+    """Minutes of a time as sbatch reads it, rounded up: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None: no such time."""
+    days, dash, clock = text.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()) or len(parts) > 3:
+        return None
+    numbers = [int(part) for part in parts]
+    if dash:
+        hours, mins, seconds = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 3:
+        hours, mins, seconds = numbers
+    else:
+        hours, mins, seconds = 0, *(*numbers, 0)[:2]
+    total = (int(days or 0) * 24 + hours) * 3600 + mins * 60 + seconds
+    return -(-total // 60)

@@ -1,0 +1,184 @@
+"""What the values of sbatch's options look like; a value of another shape is an error that says what sbatch answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from preflight.machines.sizes import slurm_minutes
+
+MIB = 2**20
+_SCALE = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MEMORY = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
+_COUNT = re.compile(r"(\d+)([km]?)", re.IGNORECASE)
+_ALMOST = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt])i?b?\s*", re.IGNORECASE)
+
+
+class Count(NamedTuple):
+    """A count, or a range of them (`--nodes=2-4`)."""
+
+    low: int
+    high: int
+
+
+class Gpus(NamedTuple):
+    """GPUs asked for: how many, and of which GRES type (as written: types are case-sensitive)."""
+
+    number: int
+    type: str | None
+
+
+def memory_bytes(text: str) -> int | None:
+    """Bytes of a size as sbatch reads it (str_to_mbytes): an integer, bare in MiB, K M G T with an optional B.
+
+    K rounds up to MiB. None: sbatch refuses it. A bare "256B" is refused too.
+    """
+    found = _MEMORY.fullmatch(text)
+    if found is None or (not found[2] and text[-1:] in "bB"):
+        return None
+    size = int(found[1]) * _SCALE[found[2].lower()]
+    return -(-size // MIB) * MIB
+
+
+def memory_meant(text: str) -> str | None:
+    """The spelling sbatch accepts for a size that it refuses, where there is exactly one: "1.5G" -> "1536M"."""
+    found = _ALMOST.fullmatch(text)
+    if found is None or len(found[1]) > 12:
+        return None
+    size, unit = float(found[1]) * _SCALE[found[2].lower()], found[2].upper()
+    for smaller in ("T", "G", "M")["TGMK".index(unit) :]:
+        scale = _SCALE[smaller.lower()]
+        if size > 0 and size % scale == 0:
+            return f"{int(size) // scale}{smaller}"
+    return None
+
+
+def array_indices(text: str) -> tuple[int, ...] | None:
+    """The task indices of `--array=0-15:4,20%2`; None: no such list, or more than SLURM's usual limit of 1001."""
+    found: list[int] = []
+    for part in text.split("%")[0].split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip("[]"))
+        if match is None:
+            return None
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or not step or (last - first) // step > 1000:
+            return None
+        found += range(first, last + 1, step)
+    return tuple(found)
+
+
+def _variable(text: str, otherwise: str) -> str:
+    return "directives are not expanded: sbatch reads this text as it stands" if "$" in text else otherwise
+
+
+def _fail(kind: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError(kind, "{message}", {"message": message})
+
+
+def _memory(text: object) -> int:
+    size = memory_bytes(str(text))
+    if size is None:
+        raise _fail("memory", _variable(str(text), "sbatch takes an integer, bare (MiB) or with K, M, G or T"))
+    return size
+
+
+def _count(text: object) -> Count:
+    low, dash, high = str(text).partition("-")
+    numbers = [_COUNT.fullmatch(part) for part in ((low, high) if dash else (low,))]
+    values = [int(n[1]) * {"": 1, "k": 1024, "m": 1024**2}[n[2].lower()] for n in numbers if n is not None]
+    if len(values) != len(numbers) or values[0] < 1 or values[-1] < values[0]:
+        raise _fail("count", _variable(str(text), "sbatch takes a positive count here"))
+    return Count(values[0], values[-1])
+
+
+def _one(text: object) -> int:
+    count = _count(text)
+    if count.low != count.high:
+        raise _fail("count", "sbatch takes one number here, not a range")
+    return count.low
+
+
+def _gpus(text: object) -> Gpus:
+    total, kind = 0, None
+    for part in str(text).split(","):
+        name, colon, count = part.rpartition(":")
+        if not colon and not _COUNT.fullmatch(part):
+            name, count = part, "1"
+        total += _one(count)
+        kind = kind or name or None
+    return Gpus(total, kind)
+
+
+def _gres(text: object) -> Gpus | None:
+    """The GPUs in `--gres=gpu[:type][:count],...`; None where only other resources or shares of a GPU are asked for."""
+    total, kind = 0, None
+    for part in str(text).split(","):
+        name, *rest = (
+            re.sub(r"\(.*\)$", "", part).removeprefix("gres/").removeprefix("gres:").replace("=", ":").split(":")
+        )
+        if name != "gpu":
+            continue
+        count = rest.pop() if rest and _COUNT.fullmatch(rest[-1]) else "1"
+        total += _one(count) if count != "0" else 0
+        kind = kind or (rest[0] if rest else None)
+        if "$" in part:
+            raise _fail("gres", _variable(part, ""))
+    return Gpus(total, kind) if total else None
+
+
+def _time(text: object) -> int | None:
+    if str(text).upper() in ("UNLIMITED", "INFINITE", "-1"):
+        return None
+    found = slurm_minutes(str(text))
+    if found is None:
+        raise _fail("time", _variable(str(text), "sbatch takes minutes, H:M:S or D-H:M:S"))
+    return found
+
+
+def _name(text: object) -> str:
+    if "$" in str(text):
+        raise _fail("name", _variable(str(text), ""))
+    return str(text)
+
+
+def _array(text: object) -> str:
+    if array_indices(str(text)) is None and not re.fullmatch(r"[\d,:%-]+", str(text)):
+        raise _fail("array", _variable(str(text), "sbatch takes indices like 0-15, 1,3,7 or 0-99%4"))
+    return str(text)
+
+
+Memory = Annotated[int, BeforeValidator(_memory)]
+Number = Annotated[int, BeforeValidator(_one)]
+Name = Annotated[str, BeforeValidator(_name)]
+
+
+class Directives(BaseModel):
+    """The options that decide what a job gets; every other one is left as it is."""
+
+    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True)
+    nodes: Annotated[Count | None, BeforeValidator(_count)] = None
+    ntasks: Number | None = None
+    ntasks_per_node: Annotated[Number | None, Field(alias="ntasks-per-node")] = None
+    ntasks_per_gpu: Annotated[Number | None, Field(alias="ntasks-per-gpu")] = None
+    cpus_per_task: Annotated[Number | None, Field(alias="cpus-per-task")] = None
+    cpus_per_gpu: Annotated[Number | None, Field(alias="cpus-per-gpu")] = None
+    mem: Memory | None = None
+    mem_per_cpu: Annotated[Memory | None, Field(alias="mem-per-cpu")] = None
+    mem_per_gpu: Annotated[Memory | None, Field(alias="mem-per-gpu")] = None
+    gres: Annotated[Gpus | None, BeforeValidator(_gres)] = None
+    gpus: Annotated[Gpus | None, BeforeValidator(_gpus)] = None
+    gpus_per_node: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-node")] = None
+    gpus_per_task: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-task")] = None
+    partition: Name | None = None
+    constraint: Name | None = None
+    time: Annotated[int | None, BeforeValidator(_time)] = None
+    array: Annotated[str | None, BeforeValidator(_array)] = None
+
+
+FIELDS = {info.alias or name: name for name, info in Directives.model_fields.items()}
+"""Long option -> field."""
+
+MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
