@@ -1,0 +1,195 @@
+"""Recorded calls of a program -> bindings of Job fields, facts, links: what its libraries do with what it says."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight.dialects.reading import Binding, Fact, Link, Problem
+from preflight.libraries.common import DEFAULT_RANK, bind, constant
+from preflight.libraries.evaluation import evaluation
+from preflight.libraries.handwritten import handwritten_bindings
+from preflight.libraries.lengths import length_bindings
+from preflight.libraries.loaders import is_loader, loader_bindings
+from preflight.libraries.loops import backwards, loop_bindings, loss_facts
+from preflight.libraries.models import batch_norm, model_bindings
+from preflight.libraries.optimizers import optimizer_bindings
+from preflight.libraries.parallelism import deepspeed_links, parallel_bindings
+from preflight.libraries.precision import (
+    accelerate_bindings,
+    autocast_binding,
+    is_lightning_trainer,
+    lightning_bindings,
+    weights_dtype,
+)
+from preflight.libraries.trainer import ARGUMENT_CLASSES, FP32, NO, Use, training_arguments
+from preflight.libraries.ultralytics import is_training, ultralytics_bindings
+from preflight.project import Project
+from preflight.python.records import CallRecord
+from preflight.values import Const, Expr
+
+_TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer")
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """What the calls of one program say. `trains`: whether something in it trains a model at all."""
+
+    bindings: tuple[Binding, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    links: tuple[Link, ...] = ()
+    trains: bool = False
+
+
+def read_calls(calls: Sequence[CallRecord], project: Project, version: str | None = None) -> CallFacts:
+    """Everything that the calls say. `version` is of transformers (None: the newest).
+
+    Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
+    `train_dataloader`, a `model_init`) count where nothing that is reached speaks of the same Job fields.
+    """
+    reached = [record for record in calls if record.reached]
+    first = _read(reached, project, version)
+    if len(reached) == len(calls):
+        return first
+    return _joined(first, _read(calls, project, version))
+
+
+def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
+    """What was reached, and of the rest what concerns fields and facts that it does not mention."""
+    fields, names = (
+        {binding.field for binding in first.bindings if binding.rank != DEFAULT_RANK},
+        {f.name for f in first.facts},
+    )
+    others = [binding for binding in everything.bindings if binding.field not in fields]
+    return CallFacts(
+        (*others, *first.bindings),
+        (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),
+        first.problems,
+        first.links or everything.links,
+        first.trains or everything.trains,
+    )
+
+
+def _read(calls: Sequence[CallRecord], project: Project, version: str | None) -> CallFacts:
+    weights = weights_dtype(calls)
+    models = model_bindings(calls, project)
+    if not any(
+        binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
+    ):
+        models += handwritten_bindings(calls, project)
+    if weights is not None:
+        models.append(bind("train.weights_dtype", weights))
+    stored = _last(models, "train.weights_dtype")
+    task = _task(models)
+    loops, loop_facts = loop_bindings(calls, project)
+    yolo, yolo_facts = ultralytics_bindings(calls, project)
+    evaluated = evaluation(calls, project)
+    trained = _trainers(calls, stored, version, project)
+    bindings = [
+        *loader_bindings(calls, project),
+        *models,
+        *optimizer_bindings(calls),
+        *([bind("train.precision", stored, 2)] if stored is not None else []),
+        *autocast_binding(calls, stored),
+        *accelerate_bindings(calls),
+        *lightning_bindings(calls),
+        *length_bindings(calls, task),
+        *loops,
+        *parallel_bindings(calls),
+        *evaluated.bindings,
+        *trained,
+        *yolo,
+    ]
+    facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts,
+             *batch_norm(models, calls), *yolo_facts]  # fmt: skip
+    facts = _consistent(facts, task)
+    return CallFacts(tuple(bindings), tuple(facts), (), tuple(_links(calls)), _trains(calls))
+
+
+def _last(bindings: Sequence[Binding], field: str) -> Expr | None:
+    return next((binding.expr for binding in reversed(bindings) if binding.field == field), None)
+
+
+def _task(bindings: Sequence[Binding]) -> str | None:
+    ranked = sorted((b for b in bindings if b.field == "task"), key=lambda b: b.rank)
+    value = constant(ranked[-1].expr) if ranked else None
+    return value if isinstance(value, str) else None
+
+
+def _consistent(facts: Sequence[Fact], task: str | None) -> list[Fact]:
+    """One fact per name, the first that was found; a contrastive model has a contrastive loss."""
+    found: dict[str, Fact] = {}
+    for fact in facts:
+        found.setdefault(fact.name, fact)
+    if task == "contrastive":
+        found.setdefault("contrastive_loss", Fact("contrastive_loss", True))
+    return list(found.values())
+
+
+def _trainers(calls: Sequence[CallRecord], stored: Expr | None, version: str | None, project: Project) -> list[Binding]:
+    """Bindings of TrainingArguments and its relatives, as the Trainer that gets them uses them."""
+    trainers = [record for record in calls if record.method in _TRAINERS and not is_lightning_trainer(record)]
+    metrics = next((record for record in trainers if _given(record, "compute_metrics")), None)
+    use = Use(
+        evaluates=any(record.method in ("evaluate", "predict") and _is_trainer(record) for record in calls),
+        compute_metrics=Const(True, metrics.keyword_origins.get("compute_metrics")) if metrics is not None else NO,
+        reduces_logits=any(_given(record, "preprocess_logits_for_metrics") for record in trainers),
+        peft=any(_given(record, "peft_config") for record in trainers),
+        base=stored if stored is not None else FP32,
+    )
+    found: list[Binding] = []
+    for record in calls:
+        flavour = ARGUMENT_CLASSES.get(record.method)
+        if flavour is not None and record.name.startswith(("transformers", "trl", "sentence_transformers")):
+            values: Mapping[str, Expr] = record.kwargs
+            bindings = training_arguments(values, flavour, use, version)
+            found += [b for b in bindings if record.complete or b.rank != DEFAULT_RANK]
+    return found
+
+
+def _given(record: CallRecord, name: str) -> bool:
+    """Whether an argument is passed and is not None."""
+    expr = record.argument(name)
+    return expr is not None and constant(expr) is not None
+
+
+def _is_trainer(record: CallRecord) -> bool:
+    made = record.receiver or ""
+    return made.rpartition(".")[2] in _TRAINERS or record.name.partition(".")[0] == "trainer"
+
+
+def _framework(calls: Sequence[CallRecord]) -> list[Fact]:
+    """What runs the steps: the most specific first."""
+    tests: tuple[tuple[str, Callable[[CallRecord], bool]], ...] = (
+        ("trl", lambda r: r.name.startswith("trl.") and r.method.endswith("Trainer")),
+        ("transformers-trainer", lambda r: r.name.startswith("transformers.") and r.method in _TRAINERS),
+        ("lightning", is_lightning_trainer),
+        ("ultralytics", is_training),
+        ("accelerate", lambda r: r.name.startswith("accelerate.") and r.method == "Accelerator"),
+    )
+    for name, test in tests:
+        first = next((record for record in calls if test(record)), None)
+        if first is not None:
+            return [Fact("framework", name, first.origin)]
+    passes = backwards(calls)
+    return [Fact("framework", "hand-written", passes[0].origin)] if passes else []
+
+
+def _trains(calls: Sequence[CallRecord]) -> bool:
+    """Whether a model is trained: a backward pass, a framework's trainer, or arguments and loaders for one."""
+    if backwards(calls) or any(is_training(record) or is_lightning_trainer(record) for record in calls):
+        return True
+    if any(record.method in _TRAINERS and "." in record.name for record in calls):
+        return True
+    arguments = any(r.method in ARGUMENT_CLASSES and r.name.startswith(("transformers", "trl")) for r in calls)
+    return arguments or any(is_loader(record) and constant(record.argument("shuffle", 2)) is True for record in calls)
+
+
+def _links(calls: Sequence[CallRecord]) -> list[Link]:
+    """Configuration files that calls name."""
+    found = []
+    for target, expr in deepspeed_links(calls):
+        found.append(Link("config", posixpath.normpath(target), origin=expr.origin))
+    return found

@@ -1,0 +1,84 @@
+"""What the readers of library calls share: ranks, folding, conditional values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from preflight.dialects.reading import Binding
+from preflight.values import Const, Expr, Op, Origin, Unknown, Value, evaluate, names, origins
+
+UNKNOWN_RANK = -1
+"""A call whose argument cannot be followed: an alias by name is better than it, it is better than a default."""
+DEFAULT_RANK = 1
+TEXT_RANK = 2
+LITERAL_RANK = 3
+
+
+def is_constant(expr: Expr) -> bool:
+    """Whether no name is left in it."""
+    return not any(True for _ in names(expr))
+
+
+def constant(expr: Expr | None) -> Value:
+    """The value of a constant expression; Unknown where it still depends on something, or is not there."""
+    if expr is None:
+        return Unknown("it is not given")
+    return evaluate(expr) if is_constant(expr) else Unknown("it is set elsewhere")
+
+
+def is_unknown(expr: Expr) -> bool:
+    """Whether nothing that is set elsewhere could make it known."""
+    return is_constant(expr) and isinstance(evaluate(expr), Unknown)
+
+
+def first_origin(*exprs: Expr | None) -> Origin | None:
+    """The first place that any of the expressions was written at."""
+    return next((origin for expr in exprs if expr is not None for origin in origins(expr)), None)
+
+
+def fold(expr: Expr, origin: Origin | None = None) -> Expr:
+    """A constant where nothing is left to be filled in, at `origin` or the first place among its operands."""
+    if isinstance(expr, Op) and is_constant(expr):
+        return Const(evaluate(expr), origin or first_origin(expr))
+    return expr
+
+
+def when(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """`yes if condition else no`; a known condition leaves the branch taken, which takes its place."""
+    value = constant(condition)
+    if isinstance(value, Unknown):
+        return Op("if", (condition, yes, no), condition.origin)
+    taken = yes if value else no
+    if isinstance(taken, Const) and taken.origin is None and value:
+        return Const(taken.value, first_origin(condition))
+    return taken
+
+
+def either(*conditions: Expr) -> Expr:
+    """Whether any of the conditions holds."""
+    return fold(Op("or", tuple(conditions))) if len(conditions) > 1 else conditions[0]
+
+
+def bind(field: str, expr: Expr, rank: int | None = None, origin: Origin | None = None) -> Binding:
+    """A Binding whose rank follows from the expression: literal, read from the text, or unknown."""
+    if rank is None:
+        rank = UNKNOWN_RANK if is_unknown(expr) else LITERAL_RANK if isinstance(expr, Const) else TEXT_RANK
+    return Binding(field, expr, rank, origin or first_origin(expr))
+
+
+def version_of(text: str | None) -> tuple[int, ...]:
+    """`5.23.0.dev0` -> (5, 23, 0); a version nobody states counts as the newest."""
+    if text is None:
+        return (10**6,)
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (10**6,)
+
+
+def defaults_at(entries: list[dict[str, object]], version: str | None) -> Mapping[str, object]:
+    """Merge a table's `{"from": "5.0", "defaults": {...}}` entries up to a version, later ones winning."""
+    merged: dict[str, object] = {}
+    for entry in entries:
+        defaults = entry["defaults"]
+        if version_of(str(entry["from"])) <= version_of(version) and isinstance(defaults, dict):
+            merged.update(defaults)
+    return merged

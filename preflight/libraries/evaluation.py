@@ -1,0 +1,217 @@
+"""Forward or generate calls on a whole evaluation set at once, and what evaluation generates.
+
+A call is unbatched when its input is put together from all samples: stacked from a list that was filled in a loop or a
+comprehension, tokenised from a whole list, or a tensor that is named for a set - and neither the call nor that tensor
+stands in a loop that goes over slices or batches of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from preflight.dialects.reading import Binding, Fact
+from preflight.libraries.common import bind, constant
+from preflight.libraries.loops import is_forward
+from preflight.libraries.surroundings import ROLES, enclosing_function, evaluates, loops_around, words
+from preflight.project import Project
+from preflight.python.objects import Container
+from preflight.python.records import CallRecord
+from preflight.values import Const
+
+_STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "asarray",
+                       "from_numpy", "pad_sequence", "LongTensor", "FloatTensor"})  # fmt: skip
+_TOKENIZING = frozenset({"tokenizer", "tokeniser", "processor", "tok", "batch_encode_plus"})
+_BATCHES = frozenset({"batch", "chunk", "minibatch", "loader", "dataloader"})
+_SETS = frozenset(
+    {
+        "x",
+        "data",
+        "set",
+        "inputs",
+        "images",
+        "features",
+        "tokens",
+        "texts",
+        "samples",
+        "prompts",
+        "ids",
+        "tensor",
+        "all",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the evaluation does: its bindings, and the fact that it is not batched."""
+
+    bindings: tuple[Binding, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+def evaluation(records: Sequence[CallRecord], project: Project) -> Evaluation:
+    """Generation and unbatched calls among evaluation's model calls."""
+    bindings: list[Binding] = []
+    facts: list[Fact] = []
+    for record in records:
+        generating = _generates(record)
+        if not generating and not (is_forward(record) and evaluates(record)):
+            continue
+        if generating:
+            bindings += _generation(record)
+        whole = _whole_set(record, project)
+        if whole is not None and not facts:
+            facts.append(Fact("eval_unbatched", True, record.origin))
+            samples = _samples(record)
+            if samples is not None:
+                facts.append(Fact("eval_samples", samples, record.origin))
+                bindings += [bind("validation.batch_size", Const(samples, record.origin), 2),
+                             bind("validation.samples", Const(samples, record.origin), 2)]  # fmt: skip
+    return Evaluation(tuple(bindings), tuple(facts))
+
+
+def _generates(record: CallRecord) -> bool:
+    said = words(record.name)
+    return record.method == "generate" and (
+        bool(said & {"model", "net", "lm", "gpt", "self", "module", "transformer"})
+        or record.receiver_object is not None
+    )
+
+
+def _generation(record: CallRecord) -> list[Binding]:
+    found = [bind("validation.generates", Const(True, record.origin), 2)]
+    for name, field in (("max_new_tokens", "validation.max_new_tokens"), ("num_beams", "validation.beams")):
+        expr = record.argument(name)
+        if expr is not None and constant(expr) is not None:
+            found.append(bind(field, expr))
+    return found
+
+
+def _samples(record: CallRecord) -> int | None:
+    """How many samples go in, where the list is known."""
+    for value in (*record.arguments, *record.keywords.values()):
+        if isinstance(value, Container) and value.is_sequence and not value.open and len(value.items) > 1:
+            return len(value.items)
+    return None
+
+
+def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
+    """The argument that holds every sample, None where the call is batched or nothing says that it is not."""
+    function = enclosing_function(record, project)
+    if not isinstance(record.node, ast.Call):
+        return None
+    scope = function if function is not None else _module(record, project)
+    loop_names = {name for loop in loops_around(record, project) for name in _loop_names(loop)}
+    for argument in [*record.node.args, *(keyword.value for keyword in record.node.keywords)]:
+        if isinstance(argument, ast.Starred):
+            argument = argument.value
+        if scope is not None and _holds_all(argument, scope, loop_names, getattr(record.node, "lineno", 0), 0):
+            return argument
+    return None
+
+
+def _module(record: CallRecord, project: Project) -> ast.AST | None:
+    from preflight.python.module import load_module
+
+    module = load_module(record.path, project)
+    return None if module is None else module.tree
+
+
+def _loop_names(loop: ast.For | ast.While | ast.AsyncFor) -> Iterator[str]:
+    """Names that take another value in every round: the targets, and (for `while`) whatever the body counts up."""
+    nodes = ast.walk(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else _counted(loop)
+    yield from (node.id for node in nodes if isinstance(node, ast.Name))
+
+
+def _counted(loop: ast.While) -> Iterator[ast.AST]:
+    yield from (node.target for node in ast.walk(loop) if isinstance(node, ast.AugAssign))
+
+
+def _holds_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, depth: int) -> bool:
+    """Whether an expression is made of all samples: followed through assignments of the same function."""
+    if depth > 6 or _varies(node, rounds):
+        return False
+    if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
+        return False  # a slice: somebody batches
+    stacked = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and _puts_together(call)), None)
+    if stacked is not None and any(_is_collection(arg, scope, rounds, line, depth + 1) for arg in stacked.args):
+        return True
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
+    for name in names:
+        value = _assigned(name.id, scope, line)
+        if value is not None and value is not node and _holds_all(value, scope, rounds, value.lineno, depth + 1):
+            return True
+    plain = node
+    while (
+        isinstance(plain, ast.Call)
+        and isinstance(plain.func, ast.Attribute)
+        and plain.func.attr in ("to", "cuda", "float", "long")
+    ):
+        plain = plain.func.value
+    return isinstance(plain, (ast.Name, ast.Attribute)) and _names_a_set(ast.unparse(plain))
+
+
+def _varies(node: ast.expr, rounds: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in rounds for part in ast.walk(node))
+
+
+def _puts_together(call: ast.Call) -> bool:
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
+    return name in _STACKING or bool(words(name) & _TOKENIZING)
+
+
+def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, depth: int) -> bool:
+    """Whether an expression is a list over many samples: a comprehension, or a name filled by append in a loop."""
+    if depth > 6 or _varies(node, rounds):
+        return False
+    if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
+        return False
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return not any(_varies(generator.iter, rounds) or _is_batch(generator.iter) for generator in node.generators)
+    if isinstance(node, ast.Call):
+        return any(_is_collection(arg, scope, rounds, line, depth + 1) for arg in node.args)
+    if isinstance(node, ast.Name):
+        if _appended(node.id, scope):
+            return True
+        value = _assigned(node.id, scope, line)
+        return value is not None and _is_collection(value, scope, rounds, value.lineno, depth + 1)
+    return False
+
+
+def _is_batch(node: ast.expr) -> bool:
+    return bool(words(ast.unparse(node)) & _BATCHES)
+
+
+def _appended(name: str, scope: ast.AST) -> bool:
+    """`name.append(...)` inside a loop of the function, the loop not going over batches of a loader."""
+    loops = (loop for loop in ast.walk(scope) if isinstance(loop, (ast.For, ast.AsyncFor)))
+    return any(not _is_batch(loop.iter) and any(_appends(node, name) for node in ast.walk(loop)) for loop in loops)
+
+
+def _appends(node: ast.AST, name: str) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return (
+        node.func.attr in ("append", "extend") and isinstance(node.func.value, ast.Name) and node.func.value.id == name
+    )
+
+
+def _assigned(name: str, scope: ast.AST, line: int) -> ast.expr | None:
+    """The value that the name was last given before the line, in the function's own text."""
+    values = [node.value for node in ast.walk(scope) if isinstance(node, ast.Assign) and node.lineno <= line
+              and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)]  # fmt: skip
+    return max(values, key=lambda value: value.lineno, default=None)
+
+
+def _names_a_set(text: str) -> bool:
+    """`X_val`, `self.test_images`: a name that says both which set and that it is the data."""
+    said = words(text)
+    return bool(said & (ROLES["validation"] | ROLES["test"])) and bool(said & _SETS) and not said & _BATCHES

@@ -1,0 +1,292 @@
+"""Calls that make models -> model.*, task, train.quantization, train.peft, train.attention, checkpointing, copies.
+
+A model is known by what it was made with: a hub name, a configuration, a constructor of torchvision, timm or
+open_clip. A second model that is called reference, teacher or EMA is a copy of the weights, not what is trained.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from preflight.dialects.reading import Binding, Fact
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, when
+from preflight.libraries.spellings import DTYPES, spelled
+from preflight.libraries.surroundings import targets, words
+from preflight.project import Project
+from preflight.python.objects import Instance, alternatives
+from preflight.python.records import CallRecord
+from preflight.values import Const, Expr, Op, Unknown
+
+_HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum")
+_COPIES = {
+    "train.copies.reference": {"ref", "reference", "teacher", "target", "frozen"},
+    "train.copies.ema": {"ema", "averaged"},
+}
+_ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
+
+
+@lru_cache(maxsize=1)
+def table() -> dict[str, Any]:
+    """The shipped names."""
+    loaded: dict[str, Any] = json.loads(files("preflight.libraries").joinpath("models.json").read_text("utf-8"))
+    return loaded
+
+
+def task_of(class_name: str) -> str | None:
+    """What a model class of transformers is trained for, by its name; None where the name does not say."""
+    tasks: dict[str, str] = table()["tasks"]
+    if class_name in tasks:
+        return tasks[class_name]
+    return next(
+        (task for suffix, task in tasks.items() if suffix.startswith(("For", "LM")) and class_name.endswith(suffix)),
+        None,
+    )
+
+
+def _model_class(record: CallRecord) -> str | None:
+    """The class of transformers (or diffusers) that a call makes an object of, None where it makes no model."""
+    if not record.name.startswith(_HUB) or record.receiver is not None:
+        return None
+    parts = record.name.split(".")
+    name = parts[-2] if record.method in ("from_pretrained", "from_config", "_from_config") else parts[-1]
+    if not name[:1].isupper() or name.endswith(tuple(table()["not_models"])):
+        return None
+    made = (
+        record.method in ("from_pretrained", "from_config", "_from_config") or task_of(name) or name.endswith("Model")
+    )
+    return name if made else None
+
+
+def model_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
+    """Bindings of every model made (the last of a kind wins), of adapters and of quantisation."""
+    found: list[Binding] = []
+    for record in records:
+        bindings = _hub_model(record, project) or _named_model(record)
+        if not bindings:
+            found += _adaptations(record)
+            continue
+        aside = words(" ".join(targets(record, project)))
+        copied = next((field for field, said in _COPIES.items() if aside & said), None)
+        if copied is not None:
+            found.append(bind(copied, Const(1), None, record.origin))
+        elif not aside & _ASIDE:
+            found += bindings
+    return found
+
+
+def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
+    name = _model_class(record)
+    if name is None:
+        return []
+    task = task_of(name)
+    found = [bind("task", Const(task, record.origin))] if task else []
+    if name in table()["encoders"]:
+        # an encoder with a head of the program's own: the head is small where there is no vocabulary in it
+        found = [bind("task", Const("sequence-classification"), DEFAULT_RANK)]
+    if record.method != "from_pretrained":
+        return [*found, *configuration(record.object("config", 0), name)]
+    identity = record.argument("pretrained_model_name_or_path", 0) or record.argument("model_name")
+    if identity is not None:
+        value = constant(identity)
+        local = isinstance(value, str) and project.exists(f"{value.rstrip('/')}/config.json")
+        found.append(bind("model.path" if local else "model.name", identity))
+    return [*found, *_loading(record)]
+
+
+def _loading(record: CallRecord) -> list[Binding]:
+    """Keywords of from_pretrained that decide memory."""
+    found: list[Binding] = []
+    dtype = record.argument("dtype") or record.argument("torch_dtype")
+    if dtype is not None and constant(dtype) not in (None, "auto"):
+        found.append(bind("train.weights_dtype", spelled(dtype, DTYPES)))
+    attention = record.argument("attn_implementation")
+    if attention is not None and constant(attention) is not None:
+        found.append(bind("train.attention", spelled(attention, table()["attention"])))
+    for bits, kind in (("load_in_4bit", "fp4"), ("load_in_8bit", "int8")):
+        loaded = record.argument(bits)
+        if loaded is not None and constant(loaded) is not False:
+            found.append(bind("train.quantization.type", when(loaded, Const(kind), Const(None))))
+    if (length := record.argument("max_seq_length")) is not None:
+        found.append(bind("train.seq_len", length))
+    return found
+
+
+def configuration(config: object, model_class: str) -> list[Binding]:
+    """model.architecture and model.config.* of a `XConfig(...)` object; nothing where it is not followed."""
+    made = config.record if isinstance(config, Instance) else None
+    if made is None:
+        return []
+    if made.method == "from_pretrained":
+        identity = made.argument("pretrained_model_name_or_path", 0)
+        return [] if identity is None else [bind("model.name", identity)]
+    kind = made.method.removesuffix("Config")
+    if not made.method.endswith("Config") or not kind:
+        return []
+    found = [bind("model.architecture", Const(table()["model_types"].get(kind, kind.lower()), made.origin))]
+    return found + [bind(f"model.config.{key}", expr) for key, expr in made.kwargs.items() if _dimension(expr)]
+
+
+def _dimension(expr: Expr) -> bool:
+    value = constant(expr)
+    return isinstance(value, (int, float, str, bool)) or (isinstance(value, Unknown) and not isinstance(expr, Const))
+
+
+def _named_model(record: CallRecord) -> list[Binding]:
+    """torchvision, timm, open_clip, CLIP, sentence-transformers and torch.hub."""
+    if record.name.startswith("torchvision.models.") and record.method[:1].islower() and record.method != "get_weight":
+        if record.method == "get_model" and record.args:
+            return _target("torchvision", record.args[0], record)
+        return _target("torchvision", Const(record.method, record.origin), record)
+    name = record.argument("model_name", 0)
+    if record.name in ("timm.create_model", "timm.models.create_model") and name is not None:
+        return _target("timm", name, record)
+    if record.name in ("open_clip.create_model_and_transforms", "open_clip.create_model", "clip.load") and record.args:
+        said = record.args[0]
+        return [bind("model.name", spelled_exactly(said, table()["clip_names"])), bind("task", Const("contrastive"))]
+    if record.method == "SentenceTransformer" and record.name.startswith("sentence_transformers") and record.args:
+        value = constant(record.args[0])
+        if isinstance(value, str):
+            full = value if "/" in value else f"sentence-transformers/{value}"
+            return [bind("model.name", Const(full, first_origin(record.args[0])))]
+        return [bind("model.name", record.args[0])]
+    if record.name == "torch.hub.load" and len(record.args) > 1 and "pytorch/vision" in str(constant(record.args[0])):
+        return _target("torchvision", record.args[1], record)
+    return []
+
+
+def spelled_exactly(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """As `spelled`, for names where case matters."""
+    value = constant(expr)
+    if not isinstance(value, Unknown):
+        known = names.get(str(value))
+        return Const(known if known else Unknown(f"{value} is not a model that preflight knows"), first_origin(expr))
+    return Op("get", (Const(dict(names)), expr), expr.origin)
+
+
+def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
+    value = constant(name)
+    prefix = Const(f"{library}:")
+    whole: Expr = fold(Op("concat", (prefix, name)), first_origin(name))
+    task = "other" if any(part in record.name for part in (".detection.", ".segmentation.")) else "image-classification"
+    found = [bind("model.target", whole), bind("task", Const(task), DEFAULT_RANK)]
+    classes = record.argument("num_classes")
+    if classes is not None and _dimension(classes):
+        found.append(bind("model.kwargs.num_classes", classes))
+    if isinstance(value, str) and (size := re.search(r"(?:patch\d+|window\d+)_(\d{3})", value)):
+        found.append(bind("train.image_size", Const(int(size.group(1))), DEFAULT_RANK, first_origin(name)))
+    return found
+
+
+def _adaptations(record: CallRecord) -> list[Binding]:
+    """Quantisation, adapters, checkpointing and compilation of a model made elsewhere."""
+    makers = {
+        "BitsAndBytesConfig": _quantization, "LoraConfig": _lora, "prepare_model_for_kbit_training": _kbit,
+        "gradient_checkpointing_enable": _checkpointing, "set_grad_checkpointing": _checkpointing,
+        "compile": _compile, "AveragedModel": _ema, "ModelEma": _ema, "ModelEmaV2": _ema, "ModelEmaV3": _ema,
+        "EMAModel": _ema, "set_per_process_memory_fraction": _fraction,
+    }  # fmt: skip
+    maker = makers.get(record.method)
+    return maker(record) if maker is not None else []
+
+
+def _conditional(record: CallRecord, expr: Expr, otherwise: Expr) -> Expr:
+    """The value where the call's path conditions hold (they may depend on parameters)."""
+    for condition in reversed(record.conditions):
+        if isinstance(constant(condition), Unknown) and not isinstance(condition, Const):
+            expr = when(condition, expr, otherwise)
+    return expr
+
+
+def _quantization(record: CallRecord) -> list[Binding]:
+    """bitsandbytes' defaults: 4-bit values are fp4, computed in float32, constants not quantised again."""
+    four, eight = record.argument("load_in_4bit", 1), record.argument("load_in_8bit", 0)
+    kind = record.argument("bnb_4bit_quant_type") or Const("fp4")
+    expr: Expr = when(eight, Const("int8"), Const("none")) if eight is not None else Const("none")
+    if four is not None:
+        expr = when(four, kind, expr)
+    found = [bind("train.quantization.type", expr, None, first_origin(expr) or record.origin)]
+    double = record.argument("bnb_4bit_use_double_quant")
+    if double is not None:
+        found.append(bind("train.quantization.double_quant", double))
+    dtype = record.argument("bnb_4bit_compute_dtype")
+    if dtype is not None and constant(dtype) is not None:
+        found.append(bind("train.quantization.compute_dtype", spelled(dtype, DTYPES)))
+    return [*found, bind("train.quantization.upcast_rest", Const(False), DEFAULT_RANK)]
+
+
+def _kbit(record: CallRecord) -> list[Binding]:
+    """peft.prepare_model_for_kbit_training: casts the rest to float32, and checkpoints unless told not to."""
+    checkpointing = record.argument("use_gradient_checkpointing", 1) or Const(True, record.origin)
+    return [
+        bind("train.quantization.upcast_rest", Const(True, record.origin)),
+        bind("train.gradient_checkpointing", checkpointing),
+    ]
+
+
+def _lora(record: CallRecord) -> list[Binding]:
+    """peft.LoraConfig; r is 8 and dropout 0 unless given, adapters are kept in float32."""
+    found = [bind("train.peft.method", Const("lora", record.origin), None, record.origin)]
+    for name, field in (
+        ("r", "train.peft.r"),
+        ("target_modules", "train.peft.targets"),
+        ("lora_dropout", "train.peft.dropout"),
+    ):
+        expr = record.argument(name)
+        if expr is not None and constant(expr) is not None:
+            found.append(bind(field, expr))
+    options = {key: constant(record.argument(key)) for key in ("use_dora", "use_rslora", "modules_to_save", "bias")}
+    given = {
+        key: value for key, value in options.items() if not isinstance(value, Unknown) and value not in (None, False)
+    }
+    return [*found, *([bind("train.peft.options", Const(given))] if given else [])]
+
+
+def _checkpointing(record: CallRecord) -> list[Binding]:
+    enabled = record.argument("enable", 0) if record.method == "set_grad_checkpointing" else None
+    expr = enabled or Const(True, record.origin)
+    return [bind("train.gradient_checkpointing", _conditional(record, expr, Const(None)), None, record.origin)]
+
+
+def _compile(record: CallRecord) -> list[Binding]:
+    if record.name != "torch.compile" and not words(record.name) & {"model", "net"}:
+        return []
+    return [bind("train.compile", _conditional(record, Const(True, record.origin), Const(None)), None, record.origin)]
+
+
+def _ema(record: CallRecord) -> list[Binding]:
+    return [bind("train.copies.ema", Const(1), None, record.origin)]
+
+
+def _fraction(record: CallRecord) -> list[Binding]:
+    return [bind("train.allocator.per_process_fraction", record.args[0])] if record.args else []
+
+
+def batch_norm(bindings: Sequence[Binding], records: Sequence[CallRecord]) -> list[Fact]:
+    """Whether the model normalises over the batch: a known convolutional target, or BatchNorm layers of its own."""
+    for record in records:
+        if record.name.startswith("torch.nn.") and record.method in (
+            "BatchNorm1d",
+            "BatchNorm2d",
+            "BatchNorm3d",
+            "SyncBatchNorm",
+        ):
+            return [Fact("batch_norm", True, record.origin)]
+    for binding in bindings:
+        target = constant(binding.expr)
+        if binding.field == "model.target" and isinstance(target, str):
+            name = target.partition(":")[2]
+            if name.startswith(tuple(table()["with_batch_norm"])):
+                return [Fact("batch_norm", True, binding.origin)]
+    return []
+
+
+def kinds_of(value: object) -> tuple[str, ...]:
+    """What an object may have been made by, qualified."""
+    if value is None:
+        return ()
+    return tuple(one.made_by for one in alternatives(value) if isinstance(one, Instance))  # type: ignore[arg-type]

@@ -1,0 +1,148 @@
+"""autocast, Accelerate, Fabric and Lightning -> train.precision, train.weights_dtype, train.grad_accum, parallel.*."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from preflight.dialects.reading import Binding
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, when
+from preflight.libraries.spellings import DTYPES, PRECISIONS, spelled
+from preflight.libraries.surroundings import evaluates, words
+from preflight.python.objects import Instance, alternatives
+from preflight.python.records import CallRecord
+from preflight.values import Const, Expr, Op
+
+_TRAINERS = ("Trainer", "Fabric")
+_LIGHTNING = ("lightning", "pytorch_lightning")
+STRATEGIES: Mapping[str, str] = {
+    "ddp": "ddp", "ddp_spawn": "ddp", "ddp_notebook": "ddp", "ddp_fork": "ddp",
+    "ddp_find_unused_parameters_true": "ddp", "ddp_find_unused_parameters_false": "ddp", "fsdp": "fsdp",
+    "deepspeed_stage_1": "zero1", "deepspeed_stage_2": "zero2", "deepspeed_stage_3": "zero3", "deepspeed": "zero2",
+    "deepspeed_stage_2_offload": "zero2", "deepspeed_stage_3_offload": "zero3",
+    "ddpstrategy": "ddp", "fsdpstrategy": "fsdp", "none": "none",
+}  # fmt: skip
+"""Lightning's registered strategies; a bare "deepspeed" is stage 2."""
+
+
+def is_lightning_trainer(record: CallRecord) -> bool:
+    """Whether the call makes Lightning's Trainer or Fabric."""
+    return record.method in _TRAINERS and record.name.startswith(_LIGHTNING)
+
+
+def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
+    """train.precision where the training forward runs under autocast; `base` is what the weights are otherwise."""
+    found: list[Binding] = []
+    for record in records:
+        if record.method != "autocast" or evaluates(record):
+            continue
+        kind = record.argument("device_type", None if ".cuda." in record.name or ".cpu." in record.name else 0)
+        if ".cpu." in record.name or (kind is not None and constant(kind) in ("cpu", "mps", "xla")):
+            continue
+        if record.receiver is not None and "Accelerator" in record.receiver:
+            continue
+        found.append(bind("train.precision", _autocast(record, base)))
+    return found
+
+
+def _autocast(record: CallRecord, base: Expr | None) -> Expr:
+    """torch.autocast(device_type, dtype=None, enabled=True); torch.cuda.amp.autocast(enabled=True, dtype=float16)."""
+    old = record.name.endswith("cuda.amp.autocast")
+    dtype, enabled = record.argument("dtype", 1), record.argument("enabled", 0 if old else 2)
+    if dtype is None or constant(dtype) is None:
+        mixed: Expr = Const("fp16-mixed", record.origin)  # torch.get_autocast_dtype("cuda")
+    else:
+        mixed = spelled(dtype, PRECISIONS)
+    if enabled is None:
+        return mixed
+    return when(enabled, mixed, base or Const("fp32", first_origin(enabled)))
+
+
+def weights_dtype(records: Sequence[CallRecord]) -> Expr | None:
+    """What the model's weights are converted to by hand: model.half(), .bfloat16(), .to(dtype), set_default_dtype."""
+    found: Expr | None = None
+    for record in records:
+        if record.method in ("half", "bfloat16") and _is_model(record):
+            found = Const(DTYPES[record.method], record.origin)
+        elif record.method == "to" and _is_model(record):
+            for expr in (*record.args, *record.kwargs.values()):
+                if str(constant(expr)).lower() in DTYPES:
+                    found = spelled(expr, DTYPES)
+        elif record.name == "torch.set_default_dtype" and record.args:
+            found = spelled(record.args[0], DTYPES)
+    return found
+
+
+def _is_model(record: CallRecord) -> bool:
+    """Whether a method is called on a model: an object of a Module class, or a name that says so."""
+    if record.receiver_object is not None:
+        for one in alternatives(record.receiver_object):
+            if isinstance(one, Instance):
+                bases = one.cls.external_bases if one.cls is not None else ()
+                return any(base.endswith("Module") for base in bases) or "from_pretrained" in one.made_by or (
+                    one.cls is None and bool(words(one.made_by.rpartition(".")[2]) & {"model", "net", "unet", "create"})
+                )  # fmt: skip
+    return bool(words(record.name.rpartition(".")[0]) & {"model", "net", "network", "unet", "encoder", "backbone"})
+
+
+def accelerate_bindings(records: Sequence[CallRecord]) -> list[Binding]:
+    """Accelerator(mixed_precision=..., gradient_accumulation_steps=...)."""
+    found: list[Binding] = []
+    for record in records:
+        if record.name not in ("accelerate.Accelerator", "accelerate.accelerator.Accelerator"):
+            continue
+        mixed = record.argument("mixed_precision", 2)
+        if mixed is not None and constant(mixed) is not None:
+            found.append(bind("train.precision", spelled(mixed, PRECISIONS)))
+        steps = record.argument("gradient_accumulation_steps", 3)
+        found.append(bind("train.grad_accum", steps or Const(1), None if steps else DEFAULT_RANK))
+    return found
+
+
+def lightning_bindings(records: Sequence[CallRecord]) -> list[Binding]:
+    """Lightning's Trainer and Fabric calls."""
+    return [b for r in records if is_lightning_trainer(r) for b in lightning_arguments(r.kwargs)]
+
+
+def lightning_arguments(values: Mapping[str, Expr]) -> list[Binding]:
+    """Arguments of Lightning's Trainer, from a call or a config: `devices` is per node, a list names devices."""
+    found: list[Binding] = []
+    precision = values.get("precision")
+    found.append(
+        bind("train.precision", Const("fp32"), DEFAULT_RANK)
+        if precision is None or constant(precision) is None
+        else bind("train.precision", spelled(precision, PRECISIONS))
+    )
+    if (steps := values.get("accumulate_grad_batches")) is not None:
+        found.append(bind("train.grad_accum", steps))
+    if (nodes := values.get("num_nodes")) is not None:
+        found.append(bind("parallel.nodes", nodes))
+    found += _devices(values.get("devices"))
+    strategy = values.get("strategy")
+    if strategy is not None and str(constant(strategy)) != "auto":
+        found.append(bind("parallel.strategy", spelled(strategy, STRATEGIES)))
+        if str(constant(strategy)).endswith("offload"):
+            found.append(bind("parallel.offload", Const("optimizer", first_origin(strategy))))
+    every = values.get("val_check_interval")
+    if every is not None:
+        found.append(bind("data.validation_overlaps", fold(Op("!=", (every, Const(1.0))), first_origin(every))))
+    return found
+
+
+def _devices(devices: Expr | None) -> list[Binding]:
+    """How many: 2 and "2" count, [0, 1] and "0,1" list, -1 and "auto" take what is there."""
+    if devices is None:
+        return []
+    value = constant(devices)
+    if isinstance(value, tuple):
+        devices = Const(len(value), first_origin(devices))
+    elif isinstance(value, str):
+        text = value.strip()
+        if "," in text:
+            devices = Const(len([part for part in text.split(",") if part.strip()]), first_origin(devices))
+        elif text.isdigit():
+            devices = Const(int(text), first_origin(devices))
+        else:
+            return []
+    elif isinstance(value, int) and value < 1:
+        return []
+    return [bind("parallel.gpus_per_node", devices), bind("parallel.ranks_per_node", devices)]
