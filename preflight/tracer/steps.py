@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -84,14 +86,7 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
     observer = Observer(tape)
     mode = Cuda(dtype, setup.get("attention", "sdpa"), observer)
     if setup.get("checkpointing"):
-        again = Cuda(dtype, setup.get("attention", "sdpa"), observer)
-
-        def contexts() -> tuple[Any, Any]:
-            import contextlib
-
-            return contextlib.nullcontext(), again.again()
-
-        models.enable_checkpointing(model, contexts)
+        models.enable_checkpointing(model, lambda: (contextlib.nullcontext(), _recompute(tape, mode.again())))
     extra = {"return_loss": True} if request["model"].get("task") == "contrastive" else {}
     outputs: list[int] = []
     _mark_accumulation(model, tape)
@@ -119,6 +114,17 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
         for parameter in model.parameters():
             parameter.grad = None
     return gradients, outputs
+
+
+@contextlib.contextmanager
+def _recompute(tape: Tape, mode: Cuda) -> Iterator[None]:
+    """Recomputation stops early by an exception, which leaves modules without their exit hooks: put them right."""
+    depth = len(tape.modules)
+    try:
+        with mode:
+            yield
+    finally:
+        del tape.modules[depth:]
 
 
 def _mark_accumulation(model: Any, tape: Tape) -> None:

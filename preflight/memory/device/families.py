@@ -38,6 +38,8 @@ class Family:
     padded: bool = True
     """Whether batches may carry a padding mask."""
     attentions: tuple[str, ...] = ("sdpa", "eager")
+    lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
+    """Where peft puts adapters when nothing is said (peft.utils.constants), or what its users say for this family."""
 
     @property
     def basis(self) -> Basis:
@@ -252,21 +254,23 @@ FAMILIES: dict[str, Family] = {
         _decoder("mistral", False),
         _decoder("qwen2", True),
         _decoder("gemma2", True, attentions=("eager",)),
-        _decoder("phi3", False),
+        _decoder("phi3", False, lora_targets=("qkv_proj",)),
         Family("gpt2", ("causal-lm",), _ENCODER, _gpt2_config, _gpt2_dims, {"h": "L"},
-               {"tie_word_embeddings": True, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}),
-        Family("bert", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS),
-        Family("roberta", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS),
-        Family("xlm-roberta", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS),
+               {"tie_word_embeddings": True, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}, lora_targets=("c_attn",)),
+        Family("bert", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS,
+               lora_targets=("query", "value")),
+        Family("roberta", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS,
+               lora_targets=("query", "value")),
+        Family("xlm-roberta", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS,
+               lora_targets=("query", "value")),
         Family("distilbert", _ENCODER_TASKS, _ENCODER, _distilbert_config, _distilbert_dims, {"layer": "L"},
-               {"dropout": 0.1, "attention_dropout": 0.1}),
+               {"dropout": 0.1, "attention_dropout": 0.1}, lora_targets=("q_lin", "v_lin")),
         Family("deberta-v2", _ENCODER_TASKS, {**_ENCODER, "B": _var("B")}, _deberta_config, _deberta_dims,
-               {"layer": "L"}, _DROPOUTS, attentions=("eager",)),
+               {"layer": "L"}, _DROPOUTS, attentions=("eager",), lora_targets=("query_proj", "value_proj")),
         Family("t5", ("seq2seq-lm",),
                {**_B_S, "t": _var("t"), "V": _var("V"), "f": _var("f"), "d": _var("e", 8), "h": _var("u"), "a": _var("g")},
                _t5_config, _t5_dims, {"encoder.block": "L", "decoder.block": "Ld"},
-               {"feed_forward_proj": "relu", "tie_word_embeddings": True, "dropout_rate": 0.1}, ("s", "t"),
-               attentions=("eager",)),
+               {"feed_forward_proj": "relu", "tie_word_embeddings": True, "dropout_rate": 0.1}, ("s", "t"), lora_targets=("q", "v")),
         Family("vit", ("image-classification",),
                {**_IMAGE, "f": _var("f"), "d": _var("e", 8), "a": _var("g"), "V": _var("V")},
                _vit_config, _vit_dims, {"layer": "L", "layers": "L"},

@@ -75,7 +75,7 @@ def split(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Item]:
         if length:
             where = blocks[at].where
             assert where is not None
-            items.append(Item(where[1], blocks[at : at + length]))
+            items.append(Item(where[1], _complete(blocks[at : at + length], stacks[where[1]])))
             at += length
             continue
         if items and items[-1].stack is None:
@@ -118,14 +118,35 @@ def _belongs(before: Where, here: Where, after: Where) -> bool:
 
 
 def _pass_length(blocks: list[Block], at: int, stacks: dict[str, int]) -> int:
-    """How many blocks from `at` on make a whole pass; 0 if none."""
+    """How many blocks from `at` on make a pass; 0 if none. One layer at either end may have nothing in it."""
     where = blocks[at].where
     if where is None:
         return 0
-    layers = stacks[where[1]]
-    run = []
-    for block in blocks[at : at + layers]:
+    run: list[int] = []
+    for block in blocks[at:]:
         if block.where is None or block.where[:2] != where[:2]:
             break
-        run.append(block.where[2])
-    return layers if run in (list(range(layers)), list(range(layers - 1, -1, -1))) else 0
+        layer = block.where[2]
+        step = run[1] - run[0] if len(run) > 1 else layer - run[-1] if run else 1
+        if run and (layer - run[-1] != step or abs(step) != 1):
+            break
+        run.append(layer)
+    whole = len(run) >= 4 and min(run) <= 1 and max(run) >= stacks[where[1]] - 2
+    return len(run) if whole else 0
+
+
+def _complete(blocks: list[Block], layers: int) -> list[Block]:
+    """The blocks of a pass with empty ones for the layers at its ends that have nothing in them."""
+    wheres = [block.where for block in blocks]
+    assert wheres[0] is not None
+    assert wheres[-1] is not None
+    phase, stack, first = wheres[0]
+    last = wheres[-1][2]
+    down = last < first
+    before = range(layers - 1, first, -1) if down else range(first)
+    after = range(last - 1, -1, -1) if down else range(last + 1, layers)
+    return [
+        *(Block((phase, stack, n), []) for n in before),
+        *blocks,
+        *(Block((phase, stack, n), []) for n in after),
+    ]

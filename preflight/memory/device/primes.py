@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from preflight.memory.device.sizes import ROUNDINGS, Monomial, Size, number, round_up
 
-PRIMES = tuple(n for n in range(11, 700) if all(n % p for p in range(2, int(n**0.5) + 1)))
+PRIMES = tuple(n for n in range(11, 2000) if all(n % p for p in range(2, int(n**0.5) + 1)))
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,12 @@ class Reader:
             at = [self._at(monomial, p) for p in self.points]
             for coefficient in sorted(coefficients | {Fraction(n) for n in (1, 2, 4, 8, 16)}, reverse=True):
                 rest = tuple(v - coefficient * a for v, a in zip(values, at, strict=True))
-                if any(r <= 0 for r in rest):
+                sign = -1 if all(r < 0 for r in rest) else 1  # (t - 1) positions: a term taken away
+                if any(sign * r <= 0 for r in rest):
                     continue
-                term = self._monomial(rest)
+                term = self._monomial([sign * r for r in rest])
                 if term is not None:
-                    return ((number(coefficient), monomial), (number(term[0]), term[1]))
+                    return ((number(coefficient), monomial), (number(sign * term[0]), term[1]))
         return self._triple(values) if depth > 1 else None
 
     def _triple(self, values: tuple[int, ...]) -> Size | None:

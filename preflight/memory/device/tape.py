@@ -187,10 +187,7 @@ def _homes(items: Sequence[Item]) -> dict[int, tuple[int, int, int]]:
 
 def _tokens(item: Item, number: int, events: Sequence[object], homes: Mapping[int, tuple[int, int, int]],
             items: Sequence[Item], table: Mapping[object, int]) -> tuple[Token, ...]:  # fmt: skip
-    layer = 0
-    for block in item.blocks:
-        if block.events is events and block.where is not None and item.stack is not None:
-            layer = block.where[2]
+    layer = next((b.where[2] for b in item.blocks if b.events is events and b.where is not None), 0)
     tokens = []
     for event in events:
         if not event.dies and event.mark != "+":  # type: ignore[attr-defined]

@@ -1,0 +1,214 @@
+"""Making a symbolic tape of a family: four small traces, sizes read as formulas, layers folded.
+
+Three probes of six layers with different primes give the formulas; a fourth, deeper one with other primes again is not
+looked at until the tape is made, and must then come out to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from preflight.memory.device import layers
+from preflight.memory.device.families import PATCH_SIDES, Family
+from preflight.memory.device.primes import PRIMES, Point, Reader
+from preflight.memory.device.sizes import Size
+from preflight.memory.device.tape import NotRegular, Tape, build, expand
+
+Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
+PROBE_LAYERS = 6
+CHECK_LAYERS = 8
+PROBES = 3
+"""With two, a sum of two terms can agree by accident."""
+
+# Where each base variable's primes are taken from: lengths stay below positions, heads small, the rest apart.
+_RANGES = {"b": (11, 60), "s": (61, 125), "t": (37, 100), "P": (127, 250), "k": (11, 60), "g": (11, 80), "G": (11, 90),
+           "e": (11, 90), "E": (11, 90), "r": (11, 90), "p": (11, 90)}  # fmt: skip
+
+
+class CannotMake(ValueError):
+    """No law can be made of these traces; the message says why."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A model's parameters as formulas: (elements, bytes per element, trainable) for those outside stacks and, per
+    stack, for one layer; `buffers` in bytes."""
+
+    outside: tuple[tuple[Size, int, bool], ...]
+    layer: Mapping[str, tuple[tuple[Size, int, bool], ...]]
+    first: Mapping[str, tuple[tuple[Size, int, bool], ...]]
+    """Parameters that only the first layer of a stack has, in addition."""
+
+
+@dataclass(frozen=True)
+class Made:
+    tape: Tape
+    parameters: Parameters
+
+
+def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = ()) -> tuple[Point, dict[str, int]]:
+    """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
+    variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
+    primes: dict[str, int] = {}
+    taken: dict[str, set[int]] = {variable: set() for variable in variables}
+    for number in range(turn + 1):  # a variable must not have one value at two points: a constant would hide in it
+        primes = _primes(variables, number, taken)
+        for variable, prime in primes.items():
+            taken[variable].add(prime)
+    basis = family.basis
+    if extra:
+        basis = type(basis)({**basis.named, **{x: (1, {x: 1}) for x in extra}}, basis.lengths)
+    point = basis.point(primes)
+    dims = dict(point.dims) | {depth_name: depth + i for i, depth_name in enumerate(sorted(set(family.depths.values())))}
+    if "q" in primes:
+        dims["i"] = primes["q"] * dims["p"]
+    return point, dims
+
+
+def _primes(variables: Sequence[str], turn: int, taken: Mapping[str, set[int]]) -> dict[str, int]:
+    primes = {}
+    if "q" in variables:
+        side = list(PATCH_SIDES)[turn]
+        primes = {"q": side, "m": PATCH_SIDES[side]}
+    for index, variable in enumerate(v for v in variables if v not in primes):
+        low, high = _RANGES.get(variable, (200 + 40 * index, 2000))
+        free = (p for p in PRIMES if p >= low and p not in primes.values() and p not in taken[variable])
+        primes[variable] = next(free)
+        if primes[variable] > high:
+            raise CannotMake(f"too few primes for {variable}")
+    return primes
+
+
+def make(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any], run: Runner) -> Made:
+    """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
+    extra = ("r",) if setup.get("peft") else ()
+    probes = [probe(family, turn, PROBE_LAYERS, extra) for turn in range(PROBES)]
+    probes.append(probe(family, PROBES, CHECK_LAYERS, extra))
+    requests = [_request(family, task, kind, setup, structure, dims) for _, dims in probes]
+    *folded, check = run(requests)
+    basis = family.basis
+    if extra:
+        basis = type(basis)({**basis.named, "r": (1, {"r": 1})}, basis.lengths)
+    made = fold(family.depths, Reader(basis, [p for p, _ in probes[:-1]]), folded)
+    _verify(made, check, probes[-1][1])
+    return made
+
+
+def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any],
+             dims: Mapping[str, int]) -> dict[str, Any]:  # fmt: skip
+    setup = dict(setup)
+    if setup.get("peft"):
+        setup["peft"] = {**setup["peft"], "r": dims["r"]}
+    config = family.config(dims)
+    for key, value in structure.items():
+        head, _, tail = key.partition(".")
+        if tail:
+            config.setdefault(head, {})[tail] = value
+        else:
+            config[key] = value
+    point = {key: dims[key] for key in ("b", "s", "t", "i") if key in dims}
+    return {"model": {"architecture": family.name, "task": task, "config": config}, "setup": setup, "point": point,
+            "kind": kind}  # fmt: skip
+
+
+def fold(depths: Mapping[str, str], reader: Reader, traces: Sequence[Mapping[str, Any]]) -> Made:
+    """Fold traces of one model at several points (equal depth) into a symbolic tape."""
+    first = traces[0]
+    if len({len(t["events"]) for t in traces}) != 1:
+        raise CannotMake("the number of events changes with the dimensions")
+    values = [tuple(t["events"][i][0] for t in traces) for i in range(len(first["events"]))]
+    births = [v for v in values if v[0] >= 0]
+    numels = [tuple(t["parameters"][i][2] for t in traces) for i in range(len(first["parameters"]))]
+    reader.learn([*births, *numels])
+    stacks = layers.find_stacks([name for name, *_ in first["parameters"]])
+    named = {stack: _depth_name(stack, depths) for stack in stacks}
+    stacks = {stack: count for stack, count in stacks.items() if named[stack] is not None}
+    raw, sizes, wheres = _raw_events(first, values, reader)
+    items = layers.split(raw, stacks)
+    try:
+        tape = build(items, {k: v for k, v in named.items() if v is not None}, sizes, wheres, {})
+    except NotRegular as error:
+        raise CannotMake(f"layers differ: {error}") from error
+    return Made(tape, _parameters(first, numels, reader, stacks))
+
+
+def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:
+    for suffix, name in depths.items():
+        if stack == suffix or stack.endswith("." + suffix):
+            return name
+    return None
+
+
+def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: Reader
+                ) -> tuple[list[layers.RawEvent], dict[object, Size], dict[object, str]]:  # fmt: skip
+    gradient_of = {index: int(birth) for birth, index in trace["gradients"].items()}
+    gradients, outputs = set(gradient_of.values()), set(trace["outputs"])
+    added: dict[int, list[int]] = {}
+    for before, parameter in trace["accumulations"]:
+        if parameter in gradient_of:
+            added.setdefault(before, []).append(gradient_of[parameter])
+    sizes: dict[object, Size] = {}
+    wheres: dict[object, str] = {}
+    raw: list[layers.RawEvent] = []
+    for index, (value, tag) in enumerate(trace["events"]):
+        # An accumulation belongs to the place of the gradient's own birth.
+        raw += [layers.RawEvent(b, False, None, trace["events"][b][1], "+") for b in added.get(index, ())]
+        if value < 0:
+            raw.append(layers.RawEvent(-1 - value, True, None, tag))
+            continue
+        size = reader.size(values[index])
+        if size is None:
+            raise CannotMake(f"no formula for the sizes {values[index]} in {tag}")
+        sizes.setdefault(size, size)
+        wheres.setdefault(size, tag.partition(":")[2])
+        raw.append(layers.RawEvent(index, False, size, tag, "g" if index in gradients else "o" if index in outputs else ""))
+    raw += [layers.RawEvent(b, False, None, trace["events"][b][1], "+") for b in added.get(len(trace["events"]), ())]
+    return raw, sizes, wheres
+
+
+def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: Reader, stacks: Mapping[str, int]
+                ) -> Parameters:  # fmt: skip
+    outside: list[tuple[Size, int, bool]] = []
+    by_layer: dict[str, dict[int, list[tuple[Size, int, bool]]]] = {}
+    for (name, nbytes, elements, trainable), values in zip(trace["parameters"], numels, strict=True):
+        size = reader.size(values)
+        if size is None:
+            raise CannotMake(f"no formula for the size of {name}")
+        row = (size, nbytes // elements, bool(trainable))
+        where = layers.place(":" + name, dict(stacks))
+        if where is None:
+            outside.append(row)
+        else:
+            by_layer.setdefault(where[1], {}).setdefault(where[2], []).append(row)
+    layer = {stack: tuple(rows[1]) for stack, rows in by_layer.items()}
+    first: dict[str, tuple[tuple[Size, int, bool], ...]] = {}
+    for stack, rows in by_layer.items():
+        spare = list(rows[0])
+        for row in layer[stack]:
+            if row in spare:
+                spare.remove(row)
+        first[stack] = tuple(spare)
+        if any(rows[n] != rows[1] for n in range(2, len(rows))):
+            raise CannotMake(f"the layers of {stack} have different parameters")
+    return Parameters(tuple(outside), layer, first)
+
+
+def _verify(made: Made, trace: Mapping[str, Any], dims: Mapping[str, int]) -> None:
+    """The tape, extended to the check's depth and dimensions, must be the check's own, event by event."""
+    sizes = made.tape.values(dims)
+    events = [e for e in expand(made.tape, dims) if e[0] != "+"]
+    actual = trace["events"]
+    if len(events) != len(actual):
+        raise CannotMake(f"at {CHECK_LAYERS} layers there are {len(actual)} events, not {len(events)}")
+    births = {}
+    count = 0
+    for index, (value, _) in enumerate(actual):
+        if value >= 0:
+            births[index] = count
+            count += 1
+    for index, ((kind, birth, size, _, _), (value, tag)) in enumerate(zip(events, actual, strict=True)):
+        right = (kind == "b" and sizes[size] == value) if value >= 0 else (kind == "d" and births[-1 - value] == birth)
+        if not right:
+            raise CannotMake(f"event {index} ({tag}) comes out differently at other dimensions")
