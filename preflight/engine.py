@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight import registry, suppress
+from preflight.errors import PreflightError, debug_traceback
 from preflight.estimating import Estimator
 from preflight.files import Batch
 from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
@@ -107,6 +108,8 @@ def analyse(project: Project, asked: Setup) -> Analysis:
     for study in studies:
         try:
             result, case = _judged(study, len(results), project, asked)
+        except PreflightError:
+            raise  # the settings are wrong, not the study
         except Exception as error:
             findings.append(
                 _crash(f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0)))
@@ -152,6 +155,8 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
         options = registry.options_of(rule, case.settings)
         try:
             found = list(rule().check(replace(case, options=options)))
+        except PreflightError:
+            raise
         except Exception as error:
             yield _crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
             continue
@@ -164,8 +169,6 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
 
 def _crash(what: str, error: Exception, origin: Origin | None) -> Finding:
     """A bug of ours as a finding; the traceback is for those who ask for it."""
-    from preflight.errors import debug_traceback
-
     return Finding(
         rule="internal-error",
         severity=Severity.error,

@@ -11,10 +11,11 @@ _BLOCKS = "█▓▒░▞"
 _LETTERS = "#=+:o"
 _STYLES = ("blue", "magenta", "cyan", "green", "yellow")
 _OTHER = Part("other", 0)
+_LONGEST = 56
 
 
-def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int = 56) -> list[str]:
-    """Two lines: the bar with a mark where the capacity ends, and its legend; the five largest parts have own fills.
+def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int) -> list[str]:
+    """The bar with a mark where the capacity ends, and its legend; the five largest parts have fills of their own.
 
     One column is the same number of bytes everywhere, so bars of one report compare only within themselves.
     """
@@ -22,6 +23,7 @@ def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int = 56
     total = sum(part.bytes for part in shown)
     if total <= 0:
         return []
+    room, width = width, max(20, min(width - 2, _LONGEST))
     fills = _BLOCKS if look.unicode else _LETTERS
     scale = max(total, capacity or 0)
     cells: list[str] = []
@@ -33,12 +35,26 @@ def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int = 56
         until = round((done + part.bytes) * width / scale)
         cells += [look.paint(fill, style)] * (until - len(cells))
         done += part.bytes
-        legend.append(f"{look.paint(fill, style)} {part.name.replace('_', '-')} {gib(part.bytes)}")
+        text = f"{part.name.replace('_', '-')} {gib(part.bytes)}"
+        legend.append((f"{look.paint(fill, style)} {text}", len(text) + 2))
     if capacity is not None:
         cells += [" "] * (width - len(cells))
         at = min(round(capacity * width / scale), width)
         cells.insert(at, look.paint("│" if look.unicode else "|", "bold red" if total > capacity else "bold green"))
-    return ["".join(cells).rstrip(), "  ".join(legend)]
+    return ["".join(cells).rstrip(), *_filled(legend, room)]
+
+
+def _filled(entries: Sequence[tuple[str, int]], width: int) -> list[str]:
+    """Entries (text, columns) in lines, two blanks between them, none broken."""
+    lines: list[list[str]] = [[]]
+    used = 0
+    for text, size in entries:
+        if lines[-1] and used + 2 + size > width:
+            lines.append([])
+            used = 0
+        lines[-1].append(text)
+        used += size + 2
+    return ["  ".join(line) for line in lines]
 
 
 def _grouped(parts: Sequence[Part]) -> list[Part]:

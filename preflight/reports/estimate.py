@@ -37,7 +37,12 @@ def render(
         blocks.append(list(_compared(compared, look)))
     if found.unknown:
         blocks.append([f"not known: {', '.join(found.unknown)} (say it with --set FIELD=VALUE, or in the settings)"])
-    return "\n\n".join("\n".join(wrap(line, look.width, "    ") for line in block) for block in blocks if block) + "\n"
+    return "\n\n".join("\n".join(_wrapped(line, look) for line in block) for block in blocks if block) + "\n"
+
+
+def _wrapped(line: str, look: Look) -> str:
+    """Sentences are broken at the look's width; rows of tables and bars are as wide as they are."""
+    return line if line.startswith("  ") or "\x1b" in line else wrap(line, look.width, "    ")
 
 
 def heading(job: Job) -> str:
@@ -66,7 +71,7 @@ def _device(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -> Itera
         *(_tier(name, interval, what) for name, interval, what in rows),
     ]
     parts = [Part(name, size) for name, size in found.breakdown.items()]
-    yield bar(parts, found.capacity, look)
+    yield [f"  {line}" for line in bar(parts, found.capacity, look, look.width - 2)]
     yield list(_phases(found, look))
     yield list(_verdict_lines(found, gpu, smallest, look))
 
@@ -112,7 +117,8 @@ def _host(found: Estimates, look: Look) -> Iterator[str]:
     limit = f", {gib(host.limit)} available ({host.limited_by})" if host.limit is not None else ""
     verdict = f": {_verdict(host.verdict, look)}" if host.limit is not None else ""
     yield f"host memory per node: {gib(need.expected)} ({gib(need.low)} to {gib(need.high)}){limit}{verdict}"
-    yield from bar([Part(name, size) for name, size in host.breakdown.items()], host.limit, look)
+    parts = [Part(name, size) for name, size in host.breakdown.items()]
+    yield from (f"  {line}" for line in bar(parts, host.limit, look, look.width - 2))
     yield from (f"note: {note}" for note in host.notes)
 
 

@@ -29,18 +29,21 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     box = next((one.box for one in result.space.boxes if one.worst is worst), None)
     bounds = box.fields if box is not None else {}
     rows = [(name, *_row(outcome, report, name, worst.job, bounds.get(name))) for name in fields()]
+    lacking = set(worst.estimates.unknown)
+    rows = [(name, "unknown", "nothing says it") if name in lacking and value == "-" else (name, value, source)
+            for name, value, source in rows]  # fmt: skip
     wide = max(len(name) for name, _, _ in rows)
     most = min(max(len(value) for _, value, _ in rows), 32)
     for name, value, source in rows:
-        style = "bold cyan" if value == "unknown" else "dim" if source.endswith("default") else "bold"
+        style = "bold cyan" if value == "unknown" else "dim" if source.endswith(("default", "not set")) else "bold"
         yield f"  {name:<{wide}}  {look.paint(f'{value:<{most}}', style)}  {source}".rstrip()
 
 
 def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | None) -> tuple[str, str]:
     """Value and source of a field."""
     value = job.get(name)
-    if bound is None:
-        return _text(value), "preflight's default" if value is not None else "stated nowhere"
+    if bound is None or (bound.default and bound.origin is None and value is None):
+        return ("-", "not set") if value is None else (_text(value), "preflight's default")
     places = [_place(outcome, report, bound.origin)] if bound.origin is not None else []
     source = places[0] if places else bound.source
     if bound.losers:

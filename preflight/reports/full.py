@@ -94,8 +94,8 @@ def _evidence(finding: Finding, look: Look, gutter: int) -> Iterator[str]:
         text = f"{gib(expected)} expected ({gib(low)} to {gib(high)})"
         limit = f", {gib(finding.capacity)} available" if finding.capacity is not None else ""
         yield from _note(what, text + limit, look, gutter)
-    for line in bar(finding.parts, finding.capacity, look, max(20, min(56, look.width - gutter - 8))):
-        yield f"{' ' * (gutter + 3)}{wrap(line, look.width - gutter - 3, ' ' * (gutter + 3)) if ' ' in line else line}"
+    for line in bar(finding.parts, finding.capacity, look, look.width - gutter - 3):
+        yield f"{' ' * (gutter + 3)}{line}"
 
 
 def _fix(finding: Finding, look: Look, gutter: int) -> Iterator[str]:
