@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight.findings import Change, Proposal, Safety
 from preflight.rule import Case
-from preflight.study.verdicts import BoxVerdict, SafeBox
+from preflight.study.verdicts import BoxVerdict, ModelVerdict, SafeBox
 from preflight.values import Axis, Choices, Origin, Range, Value
 from preflight_rules import loaders, remedies
 from preflight_rules.common import assignment_text, describe, gib, values_text
@@ -76,9 +76,22 @@ def kept_text(verdict: BoxVerdict, safe: SafeBox) -> str:
     return f"{safe.combinations:,} combinations are safe{branch}: {'; '.join(words)}"
 
 
+def model_text(verdict: BoxVerdict, model: ModelVerdict) -> str:
+    """One model's share: "gpt2: 480 of 546 combinations fit; all with batch in 8, 16; length 128 to 512"."""
+    counts = model.counts
+    total = counts.fits + counts.unsafe + counts.unknown
+    words = f"{model.value}: {counts.fits:,} of {total:,} combinations fit"
+    if model.safe is None or not counts.unsafe:
+        return words
+    domains = {axis.name: axis.domain for axis in verdict.box.axes}
+    kept = [f"{name} in {values_text(model.safe.keep[name], domains.get(name))}" for name in model.safe.dropped]
+    return f"{words}; all do with {'; '.join(kept)}" if kept else words
+
+
 def safe_notes(case: Case) -> tuple[str, ...]:
-    """The largest safe sub-space of every box, in words."""
-    notes = [kept_text(verdict, verdict.safe) for verdict in case.space.boxes if verdict.safe is not None]
+    """The largest safe sub-space of every box, in words, and of every model where an axis chooses it."""
+    notes = [model_text(verdict, model) for verdict in case.space.boxes for model in verdict.by_model]
+    notes += [kept_text(verdict, verdict.safe) for verdict in case.space.boxes if verdict.safe is not None]
     for verdict in case.space.boxes:
         if verdict.counts.unsafe and verdict.safe is None and verdict.box.fixed:
             notes.append(f"nothing fits with {assignment_text(verdict.box.fixed)}")

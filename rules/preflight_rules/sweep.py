@@ -81,11 +81,16 @@ class SpacePartlyUnsafe(Rule):
     summary = "Some combinations of a search do not fit"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        counts = case.space.counts
-        if not several(case) or not counts.unsafe or not counts.fits + counts.unknown:
+        counts, estimate = case.space.counts, binding(case)
+        counted = counts.fits + counts.unknown + counts.unsafe > 0
+        if not several(case) or (not counts.unsafe if counted else estimate is None):
             return
-        severity = Severity.error if counts.exceeds else Severity.warning
-        message = f"{spaces.counts_text(case)}; {spaces.worst_text(case)}"
+        if counted and not counts.fits + counts.unknown:
+            return
+        exceeds = counts.exceeds if counted else estimate is not None and estimate.verdict == "exceeds"
+        severity = Severity.error if exceeds else Severity.warning
+        said = spaces.counts_text(case) if counted else "not all of an unbounded number of combinations fit"
+        message = f"{said}; {spaces.worst_text(case)}"
         yield _worst(case, self.name, message, _places(case), severity)
 
 

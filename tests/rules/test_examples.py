@@ -1,4 +1,4 @@
-"""Every example of every rule, through the whole engine: what must trigger, what must not, the exact text after a fix."""
+"""Every example of every rule, through the whole engine: what must trigger, what must not, the text after a fix."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from cases import GIB, Device, case, origin
 
@@ -9,7 +11,7 @@ from preflight.dialects.reading import Problem
 from preflight.findings import Finding, Safety, Severity
 from preflight.rule import Case
 from preflight.settings import Settings
-from preflight.study.verdicts import Counts, SafeBox
+from preflight.study.verdicts import Counts, ModelVerdict, SafeBox
 from preflight.values import Axis, Choices, Const, Range, Ref
 from preflight_rules import config, search, sweep
 
@@ -65,6 +67,12 @@ def test_partly_unsafe_counts_names_and_keeps() -> None:
     assert [(change.field, change.keep) for change in keep.changes] == [("bs", (4, 8))]
 
 
+def test_a_space_without_number_is_judged_by_its_worst() -> None:
+    [finding] = findings(space(Counts(exact=False)))
+    assert (finding.rule, finding.severity) == ("space-partly-unsafe", Severity.error)
+    assert "unbounded number of combinations" in finding.message
+
+
 def test_only_risky_is_a_warning() -> None:
     [finding] = findings(space(Counts(fits=22, at_risk=2)))
     assert finding.severity is Severity.warning
@@ -74,6 +82,22 @@ def test_code_without_branches_is_a_report_only() -> None:
     found = findings(space(Counts(fits=16, exceeds=8), facts={"search": "optuna"}))
     assert [finding.rule for finding in found] == ["space-partly-unsafe", "oom-not-handled"]
     assert not [p for p in found[0].proposals if any(change.keep for change in p.changes)]
+
+
+def test_every_model_has_its_own_safe_part() -> None:
+    one = space(Counts(fits=16, exceeds=8), facts={"search": "wandb", "handles_oom": True})
+    models = (
+        ModelVerdict("model", "small", Counts(fits=12), SafeBox({"bs": (4, 8, 32)}, 12)),
+        ModelVerdict("model", "large", Counts(fits=4, exceeds=8), SafeBox({"bs": (4,)}, 4, {"bs": (8, 32)})),
+        ModelVerdict("model", "giant", Counts(exceeds=12)),
+    )
+    boxes = tuple(replace(verdict, by_model=models) for verdict in one.space.boxes)
+    [finding] = findings(replace(one, space=replace(one.space, boxes=boxes)))
+    assert finding.notes[:3] == (
+        "small: 12 of 12 combinations fit",
+        "large: 4 of 12 combinations fit; all do with bs in 4",
+        "giant: 0 of 12 combinations fit",
+    )
 
 
 def test_all_unsafe() -> None:
