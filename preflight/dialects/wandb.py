@@ -14,7 +14,7 @@ from preflight.dialects.reading import Call, Fact, Link, Problem, Reading, Setti
 from preflight.dialects.wandb_command import commands
 from preflight.documents.base import DocumentError, Source
 from preflight.documents.yaml import YamlDocument, parse_yaml
-from preflight.libraries.wandb_grammar import METHODS, Complaint, Space, kind_of, read_space
+from preflight.libraries.wandb_grammar import METHODS, Complaint, OriginOf, Space, kind_of, read_space
 from preflight.project import Project
 from preflight.values import Origin, Route, Span, Value
 
@@ -83,7 +83,7 @@ def _document(source: Source, project: Project) -> YamlDocument:
     return known
 
 
-def _origin_of(document: YamlDocument):  # type: ignore[no-untyped-def]
+def _origin_of(document: YamlDocument) -> OriginOf:
     def origin_of(route: Route) -> Origin | None:
         try:
             return document.origin(route)

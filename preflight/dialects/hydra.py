@@ -1,0 +1,373 @@
+"""Hydra: a tree of configurations composed as the application would, every value with the line that wrote it.
+
+Overrides come from the words of whoever launches the program. Sweeps (`-m`, `hydra.sweeper.params`) are axes; a sweep
+over a group is one composition per option. Nothing of the application is imported: `_target_` is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from preflight.dialects.hydra_find import Application, application, config_folder, resolved
+from preflight.dialects.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
+from preflight.documents.base import DocumentError, Source
+from preflight.project import Project
+from preflight.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Span, Value, unknown
+
+if TYPE_CHECKING:
+    from preflight.dialects.hydra_compose import Composition
+    from preflight.dialects.hydra_interpolation import Resolver
+    from preflight.dialects.hydra_overrides import CommandLine, Given
+    from preflight.dialects.hydra_repository import Repository
+    from preflight.dialects.hydra_tree import Path
+
+NAME = "hydra"
+MAX_COMPOSITIONS = 24
+"""Combinations of group options that are composed; each is a box of the search space."""
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """A primary configuration, or a file of a group that one with a program (or a root) uses."""
+    return source.path.endswith(".yaml") and application(source.path, project) is not None
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """The composed configuration: for the words it is launched with, or for its defaults when nobody launches it."""
+    if call is not None:
+        folder, name = config_folder(source.path, project)
+        return _read(source.path, Application(folder, name), call, project)
+    found = application(source.path, project)
+    if found is None:
+        folder, name = config_folder(source.path, project)
+        found = Application(folder, name)
+    reading = _read(source.path, found, None, project)
+    if not found.programs:
+        return reading
+    # the program's own link composes the same tree again, with its branches
+    links = tuple(Link("program", path, _chosen(source.path, found, project)) for path in found.programs)
+    return replace(reading, branches=(), links=links)
+
+
+def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]:
+    """The override that selects a group's file which the primary configuration does not select by itself."""
+    if found.option is None:
+        return ()
+    group, option = found.option
+    from preflight.dialects.hydra_compose import compose
+    from preflight.dialects.hydra_repository import Repository
+
+    plain = compose(Repository(project, (found.folder,)), found.name, ())
+    if path in plain.files:
+        return ()
+    origin = Origin(path, Span(0, 0), None, (), False)
+    known = any(choice.split("@")[0] == group for choice in plain.choices)
+    return (Word(f"{group}=", Const(option, origin), origin, "" if known else "+"),)
+
+
+@dataclass
+class _Plan:
+    """What is composed: overrides that hold everywhere, swept values as axes, swept groups as choices."""
+
+    fixed: list[Given] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)
+    groups: list[tuple[Given, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def _read(path: str, found: Application, call: Call | None, project: Project) -> Reading:
+    from preflight.dialects.hydra_overrides import command_line
+    from preflight.dialects.hydra_repository import Repository
+
+    words = call.words if call is not None else _chosen(path, found, project)
+    line = command_line(words)
+    folder, name = _place(found, line, call)
+    folders = [folder, *(one for one in line.config_dirs if project.is_dir(one))]
+    folders += _search_path(folder, name, line, project)
+    repository = Repository(project, tuple(dict.fromkeys(folders)))
+    if repository.file(name) is None:
+        return Reading(path, NAME, problems=tuple(_no_primary(path, name, repository)))
+    plan = _Plan(problems=list(line.problems))
+    multirun = line.multirun or (call is not None and call.launch.multirun)
+    _sort(line.overrides, repository, plan, multirun, call)
+    base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
+    if _sweeping(base[0], multirun, call):
+        _sweeper(base[0], repository, plan)
+        base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
+    return _reading(path, plan, repository, name, base, call)
+
+
+def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[str, str]:
+    """Folder and name, as flags on the command line may change them."""
+    folder = found.folder
+    if line.config_path is not None and call is not None:
+        folder = resolved(call.caller, line.config_path) or folder
+    return folder, line.config_name or found.name
+
+
+def _search_path(folder: str, name: str, line: CommandLine, project: Project) -> Iterator[str]:
+    """Folders of the project that the primary configuration's `hydra.searchpath` adds (relative to the root, where
+    programs are started)."""
+    from preflight.dialects.hydra_repository import parsed
+    from preflight.project import UnreadableFile
+
+    path = f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
+    try:
+        top = parsed(path, project).value()
+    except (DocumentError, UnreadableFile):
+        return
+    hydra = top.get("hydra") if isinstance(top, dict) else None
+    listed: object = hydra.get("searchpath") if isinstance(hydra, dict) else None
+    for given in line.overrides:
+        if given.key == "hydra.searchpath" and given.override is not None:
+            listed = given.override.value()
+    for entry in listed if isinstance(listed, (list, tuple)) else ():
+        if isinstance(entry, str) and not entry.startswith("pkg://"):
+            inside = entry.removeprefix("file://")
+            if not PurePosixPath(inside).is_absolute() and project.is_dir(inside):
+                yield PurePosixPath(inside).as_posix()
+
+
+def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Problem]:
+    for message, origin in repository.broken.values():
+        yield Problem("invalid-config", message, origin)
+    if not repository.broken:
+        said = f"the configuration {name}.yaml is not among the project's files"
+        yield Problem("config-gap", said, Origin(path, Span(0, 0), None, (), False), "info")
+
+
+# --- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+def _sort(
+    overrides: Sequence[Given], repository: Repository, plan: _Plan, multirun: bool, call: Call | None,
+    optuna: bool = False,
+) -> None:  # fmt: skip
+    """Sorts overrides into what is fixed, swept values, and swept groups; the last one for a key counts."""
+    from preflight.dialects.hydra_overrides import domain
+
+    for given in overrides:
+        group = repository.group_exists(given.key)
+        options = repository.get_group_options(given.key) if group else []
+        if not given.sweeps:
+            if given.expr is not None and group and not isinstance(given.expr, Const):
+                _outer_group(given, options, plan)
+            else:
+                plan.fixed.append(given)
+            continue
+        found = domain(given, options, inclusive=optuna)
+        if found is None or given.origin is None:
+            continue
+        if not multirun and call is not None and given.value_origin is not None:
+            said = f"{given.key} has several values; Hydra wants --multirun for them"
+            plan.problems.append(Problem("invalid-config", said, given.origin))
+        axis = Axis(given.key, found, given.value_origin)
+        if group and isinstance(found, Choices):
+            names = tuple(str(value) for value in found.values)
+            if names:
+                plan.groups.append((given, Ref(axis.name, given.value_origin), names, axis))
+            continue
+        plan.axes = [one for one in plan.axes if one.name != axis.name] + [axis]
+        plan.fixed.append(replace(given, override=None, expr=Ref(axis.name, given.value_origin)))
+
+
+def _outer_group(given: Given, options: Sequence[str], plan: _Plan) -> None:
+    """A group whose option an outer sweep chooses: every option of the group may come."""
+    refs = list(_references(given.expr))
+    if len(refs) == 1 and isinstance(given.expr, Ref) and options:
+        plan.groups.append((given, refs[0], tuple(options), None))
+    elif given.origin is not None:
+        said = f"which option of {given.key} is taken cannot be told"
+        plan.problems.append(Problem("config-gap", said, given.origin, "info"))
+
+
+def _references(expr: Expr | None) -> Iterator[Ref]:
+    if isinstance(expr, Ref):
+        yield expr
+    elif isinstance(expr, Op):
+        for operand in expr.operands:
+            yield from _references(operand)
+
+
+def _sweeping(found: Composition, multirun: bool, call: Call | None) -> bool:
+    """Whether the sweeper's own parameters count: in a multirun, and where nobody says how the program is launched."""
+    from preflight.dialects.hydra_tree import Leaf, select
+
+    mode = select(found.root, ("hydra", "mode"))
+    if isinstance(mode, Leaf) and str(mode.value).upper() == "MULTIRUN":
+        return True
+    return multirun or call is None or not call.words
+
+
+def _sweeper(found: Composition, repository: Repository, plan: _Plan) -> None:
+    """Axes of `hydra.sweeper.params` and Optuna's `search_space`; what the command line sets is not swept."""
+    from preflight.dialects.hydra_launcher import search_space, sweeper, sweeper_params
+    from preflight.dialects.hydra_overrides import Given
+
+    taken = {given.key for given in plan.fixed} | {given.key for given, _, _, _ in plan.groups}
+    params = [given for given in sweeper_params(found, plan.problems) if given.key not in taken]
+    _sort(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")
+    for key, domain, origin in search_space(found):
+        if key not in taken:
+            plan.axes.append(Axis(key, domain, origin))
+            plan.fixed.append(Given(key, origin, None, Ref(key, origin), origin))
+
+
+# --- compositions and what they say ----------------------------------------------------------------------------------
+
+
+def _composed(
+    plan: _Plan, repository: Repository, name: str, options: Sequence[str]
+) -> tuple[Composition, dict[str, Value]]:
+    """The composition for one option of every swept group, and what it holds fixed."""
+    from preflight.dialects.hydra_compose import compose
+    from preflight.dialects.hydra_overrides import parse_override
+
+    overrides, fixed = list(plan.fixed), dict[str, Value]()
+    for (given, ref, _, _), option in zip(plan.groups, options, strict=True):
+        package = f"@{given.package}" if given.package else ""
+        chosen = parse_override(f"{given.sign}{given.key}{package}={option}", None, given.value_origin, [])
+        if chosen is not None:
+            overrides.append(replace(chosen, origin=given.origin))
+        fixed[ref.name] = option
+    return compose(repository, name, overrides), fixed
+
+
+def _settings(found: Composition, call: Call | None) -> tuple[dict[str, Setting], Resolver]:
+    """Every value below the top, without Hydra's own, by dotted key."""
+    from preflight.dialects.hydra_interpolation import Resolver
+    from preflight.dialects.hydra_tree import leaves
+
+    environment = call.launch.environment if call is not None else {}
+    resolver = Resolver(found.root, found.choices, environment)
+    settings: dict[str, Setting] = {}
+    for path, item in leaves(found.root):
+        if path and path[0] != "hydra":
+            for at, expr in _expanded(item, path, resolver):
+                key = ".".join(at)
+                settings[key] = Setting(key, expr, item.rank)
+    return settings, resolver
+
+
+def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Path, Expr]]:
+    """A value; where it only refers to a table, that table's values below its own key."""
+    from preflight.dialects.hydra_tree import Leaf, Listing
+
+    if isinstance(item, (Leaf, Listing)):
+        expr = resolver.item(item, path)
+        yield path, expr
+        if isinstance(expr, Const) and isinstance(expr.value, dict):
+            for key, value in expr.value.items():
+                yield (*path, key), Const(value, expr.origin)
+        elif isinstance(expr, Op) and expr.operator == "dict":
+            for name, value in zip(expr.operands[::2], expr.operands[1::2], strict=True):
+                if isinstance(name, Const):
+                    yield (*path, str(name.value)), value
+
+
+def _reading(
+    path: str, plan: _Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
+    call: Call | None,
+) -> Reading:  # fmt: skip
+    from preflight.dialects import hydra_launcher
+
+    combinations = list(_combinations([options for _, _, options, _ in plan.groups]))
+    boxes = [base] + [_composed(plan, repository, name, options) for options in combinations[1:MAX_COMPOSITIONS]]
+    read = [(fixed, _settings(found, call)) for found, fixed in boxes]
+    first, resolver = base[0], read[0][1][1]
+    problems = [*plan.problems, *_too_many(plan, len(combinations))]
+    for found, _ in boxes:
+        problems += found.problems
+    problems += _loops(first, resolver)
+    problems += hydra_launcher.schema_problems(first, resolver)
+    multirun = _sweeping(first, call is not None and (call.launch.multirun or _says_multirun(call)), call)
+    request: Request | None = hydra_launcher.request(first, resolver) if multirun else None
+    trials: Binding | None = hydra_launcher.trials(first, resolver) if multirun else None
+    axes = tuple(plan.axes) + tuple(axis for _, _, _, axis in plan.groups if axis is not None)
+    files = dict.fromkeys(file for found, _ in boxes for file in found.files)
+    return Reading(
+        path, NAME,
+        settings=tuple(_merged(plan, read)),
+        axes=axes,
+        branches=tuple(_branches(plan, read)),
+        bindings=(trials,) if trials is not None else (),
+        facts=(Fact("search", "hydra", axes[0].origin),) if axes else (),
+        request=request,
+        problems=tuple({_identity(problem): problem for problem in problems}.values()),
+        reads=tuple(file for file in files if file != path),
+    )  # fmt: skip
+
+
+def _says_multirun(call: Call) -> bool:
+    from preflight.dialects.hydra_overrides import command_line
+
+    return command_line(call.words).multirun
+
+
+def _identity(problem: Problem) -> tuple[str, str, Span]:
+    return problem.message, problem.origin.path, problem.origin.span
+
+
+def _combinations(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    from itertools import islice, product
+
+    yield from islice(product(*groups), 10 * MAX_COMPOSITIONS)
+
+
+def _too_many(plan: _Plan, count: int) -> Iterator[Problem]:
+    if count > MAX_COMPOSITIONS:
+        origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
+        if origin is not None:
+            said = (
+                f"more than {MAX_COMPOSITIONS} combinations of groups are swept: the first {MAX_COMPOSITIONS} are read"
+            )
+            yield Problem("config-gap", said, origin, "info")
+
+
+def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
+    from preflight.dialects.hydra_tree import select
+
+    for path, chain in resolver.loops.items():
+        item = select(found.root, path)
+        if item is not None and item.origin is not None:
+            said = "interpolations go round in a circle: " + " -> ".join(".".join(one) for one in chain[:6])
+            yield Problem("invalid-config", said, item.origin)
+
+
+_Read = tuple[dict[str, Value], tuple[dict[str, Setting], "Resolver"]]
+
+
+def _merged(plan: _Plan, read: Sequence[_Read]) -> Iterator[Setting]:
+    """Settings of all compositions at once: what differs depends on the swept groups."""
+    keys = dict.fromkeys(key for _, (settings, _) in read for key in settings)
+    for key in keys:
+        found = [(fixed, settings.get(key)) for fixed, (settings, _) in read]
+        if all(setting == found[0][1] for _, setting in found):
+            yield found[0][1]  # type: ignore[misc]  # a key comes from one of them, so equal ones are no None
+            continue
+        expr: Expr = unknown(f"{key} is not set for every option that is swept")
+        for fixed, setting in reversed(found):
+            value = setting.expr if setting is not None else unknown(f"{key} is not set here")
+            expr = Op("if", (_condition(plan, fixed), value, expr))
+        yield Setting(key, expr, max(setting.rank for _, setting in found if setting is not None))
+
+
+def _condition(plan: _Plan, fixed: dict[str, Value]) -> Expr:
+    tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in plan.groups]
+    return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
+
+
+_MARK = "\0"
+"""Starts the name of a caller's axis (preflight.study.scope); a branch holds it by its own name."""
+
+
+def _branches(plan: _Plan, read: Sequence[_Read]) -> Iterator[Branch]:
+    """One box per composition of swept groups, with the settings that are its own."""
+    if not plan.groups:
+        return
+    common = {key for key in read[0][1][0] if all(s.get(key) == read[0][1][0][key] for _, (s, _) in read)}
+    for fixed, (settings, _) in read:
+        own = tuple(setting for key, setting in settings.items() if key not in common)
+        yield Branch({name.lstrip(_MARK): value for name, value in fixed.items()}, (), own)
