@@ -1,0 +1,259 @@
+"""What edits changed in a study beside what they were meant to: fields, axes, settings, the request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from preflight.dialects.reading import Request
+from preflight.documents.base import Edit
+from preflight.documents.cut import same
+from preflight.findings import Change, Safety
+from preflight.study.model import Bound, Box, Study
+from preflight.study.normalise import Invalid, normal
+from preflight.values import (
+    Axis,
+    Choices,
+    Const,
+    Domain,
+    Expr,
+    Op,
+    Origin,
+    Range,
+    Ref,
+    Unknown,
+    Value,
+    evaluate,
+    origins,
+)
+
+HARMLESS = ("validation.", "data.", "machine.", "train.batch_size", "train.grad_accum")
+"""Fields that a safe fix may carry along when they are computed from the value that it edits (Ultralytics validates
+with twice the batch): how evaluation and loading are cut up is no part of the run that the optimiser sees, nor is the
+memory asked for; batch and accumulation are weighed by the rule that proposes them."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What edits are meant to do."""
+
+    changes: tuple[Change, ...]
+    edits: tuple[Edit, ...]
+    safety: Safety
+
+    @property
+    def named(self) -> frozenset[str]:
+        return frozenset(change.field for change in self.changes)
+
+    def touches(self, places: Iterable[Origin | None]) -> bool:
+        """Whether one of the places (or one that a value passed through) is edited."""
+        return any(
+            place is not None and (any(_touches(edit, place) for edit in self.edits) or self.touches(place.via))
+            for place in places
+        )
+
+
+def _touches(edit: Edit, place: Origin) -> bool:
+    return edit.path == place.path and edit.span.start <= place.span.end and place.span.start <= edit.span.end
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that changed beside the intent. `harmless`: it only follows the edited value, and takes safety away."""
+
+    name: str
+    harmless: bool = False
+
+
+def differences(before: Study, after: Study, intent: Intent) -> Iterator[Difference]:
+    """What is not as it was, and not as it was meant to be."""
+    if before.paths != after.paths or before.program != after.program:
+        yield Difference("the files that belong together")
+    yield from _requests(before.request, after.request, intent)
+    later = {_key(box): box for box in after.boxes}
+    for box in before.boxes:
+        match = later.pop(_key(box), None)
+        if match is None:
+            if not _dropped(box, intent):
+                yield Difference("a branch of the search")
+            continue
+        yield from _boxes(box, match, intent)
+    if later:
+        yield Difference("a branch of the search")
+
+
+def _key(box: Box) -> str:
+    return repr(sorted(box.fixed.items()))
+
+
+def _dropped(box: Box, intent: Intent) -> bool:
+    """Whether a branch was meant to go: one of its fixed values is not kept."""
+    return any(
+        change.keep is not None and change.field in box.fixed and box.fixed[change.field] not in change.keep
+        for change in intent.changes
+    )
+
+
+def _boxes(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
+    yield from _axes(before.axes, after.axes, intent)
+    for name in sorted(before.fields.keys() | after.fields.keys()):
+        old, new = before.fields.get(name), after.fields.get(name)
+        if old is not None and new is not None and same_expr(old.expr, new.expr):
+            continue
+        if name in intent.named:
+            if new is None or not _as_meant(name, new, intent):
+                yield Difference(name)
+        elif not _follows(old, new, intent):
+            yield Difference(name)
+        elif intent.safety is Safety.safe and not name.startswith(HARMLESS):
+            yield Difference(name, harmless=True)
+    yield from _settings(before, after, intent)
+
+
+def _as_meant(name: str, bound: Bound, intent: Intent) -> bool:
+    """Whether a named field has the value that was asked for (an axis is compared as such)."""
+    for change in intent.changes:
+        if change.field == name and change.keep is None:
+            return _worth(bound) is None or same(_worth(bound), change.value)
+    return True
+
+
+def _worth(bound: Bound) -> Value:
+    """A field's value in the Job's own spelling; None where it is not known or none."""
+    try:
+        value = normal(bound.field, evaluate(bound.expr), bound.setting)
+    except Invalid:
+        return None
+    return None if isinstance(value, Unknown) else value
+
+
+def _follows(old: Bound | None, new: Bound | None, intent: Intent) -> bool:
+    """Whether a field is computed from what was edited."""
+    if old is None:
+        return new is not None and not intent.changes
+    return intent.touches([*origins(old.expr), old.origin])
+
+
+def _axes(before: Sequence[Axis], after: Sequence[Axis], intent: Intent) -> Iterator[Difference]:
+    later = {axis.name: axis for axis in after}
+    for axis in before:
+        match = later.pop(axis.name, None)
+        if match is None:
+            yield Difference(axis.name)
+            continue
+        if _same_domain(axis.domain, match.domain):
+            continue
+        meant = [change for change in intent.changes if change.field == axis.name or change.field in axis.fields]
+        if (not meant and (intent.changes or not intent.touches(_places(axis)))) or any(
+            change.keep is not None and not _keeps(match.domain, change.keep) for change in meant
+        ):
+            yield Difference(axis.name)
+    yield from (Difference(name) for name in later)
+
+
+def _places(axis: Axis) -> list[Origin | None]:
+    domain = axis.domain
+    places = [axis.origin]
+    if isinstance(domain, Choices):
+        places += domain.origins
+    elif isinstance(domain, Range):
+        places += [domain.low_origin, domain.high_origin]
+    return places
+
+
+def _keeps(domain: Domain, keep: tuple[Value, ...]) -> bool:
+    if isinstance(domain, Choices):
+        return len(domain.values) == len(keep) and all(same(x, y) for x, y in zip(domain.values, keep, strict=True))
+    if isinstance(domain, Range) and keep:
+        return bool(domain.low == keep[0] and domain.high == keep[-1])
+    return False
+
+
+def _same_domain(one: Domain, other: Domain) -> bool:
+    if isinstance(one, Choices) and isinstance(other, Choices):
+        return same(one.values, other.values)
+    if isinstance(one, Range) and isinstance(other, Range):
+        return replace(one, low_origin=None, high_origin=None) == replace(other, low_origin=None, high_origin=None)
+    return one == other
+
+
+def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
+    """Settings of the project's own that no Job field shows. One that is written elsewhere and only follows the edited
+    value (`warmup: ${batch_size}`) does no harm to an unsafe fix, but a fix that changes it is not safe."""
+    named = [before.fields[name].expr for name in intent.named if name in before.fields]
+    for name in sorted(before.constants.keys() | after.constants.keys()):
+        old, new = before.constants.get(name), after.constants.get(name)
+        if old is None or new is None:
+            if intent.changes and old is not None:
+                yield Difference(name)
+            continue
+        if same_expr(old, new):
+            continue
+        if not intent.touches(origins(old)):
+            yield Difference(name)
+        elif (
+            intent.safety is Safety.safe and _written_elsewhere(name, old) and not any(same_expr(old, e) for e in named)
+        ):
+            yield Difference(name, harmless=True)
+
+
+def _written_elsewhere(name: str, expr: Expr) -> bool:
+    """Whether a number's own text stands under another key than its name says."""
+    if not isinstance(evaluate(expr), (int, float)):
+        return False
+    place = next(origins(expr), None)
+    if place is None or place.route is None:
+        return False
+    return name.rsplit(".", 1)[-1].replace("-", "_") not in [str(step).replace("-", "_") for step in place.route]
+
+
+def _requests(before: Request | None, after: Request | None, intent: Intent) -> Iterator[Difference]:
+    if before is None or after is None:
+        if before is not after:
+            yield Difference("the request")
+        return
+    for item in fields(Request):
+        if item.name in ("origins", "insert_at", "directives"):
+            continue
+        old, new = getattr(before, item.name), getattr(after, item.name)
+        name = f"request.{item.name}"
+        if old == new:
+            continue
+        if name in intent.named:
+            wanted = [change.value for change in intent.changes if change.field == name]
+            if not any(same(new, value) or _covers(new, value) for value in wanted):
+                yield Difference(name)
+        elif intent.changes or not intent.touches([before.origins.get(item.name)]):
+            yield Difference(name)
+
+
+def _covers(found: Value, wanted: Value) -> bool:
+    """SLURM counts memory in whole units: a request may be rounded up, by a hundredth at most."""
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not isinstance(wanted, (int, float)):
+        return False
+    return wanted <= found <= wanted * 1.01
+
+
+def same_expr(one: Expr, other: Expr) -> bool:
+    """Equality of expressions wherever they are written."""
+    if isinstance(one, Const) and isinstance(other, Const):
+        return _same_constant(one.value, other.value)
+    if isinstance(one, Ref) and isinstance(other, Ref):
+        return one.name == other.name
+    if isinstance(one, Op) and isinstance(other, Op):
+        return (
+            one.operator == other.operator
+            and len(one.operands) == len(other.operands)
+            and all(same_expr(x, y) for x, y in zip(one.operands, other.operands, strict=True))
+        )
+    return False
+
+
+def _same_constant(one: Value, other: Value) -> bool:
+    if isinstance(one, Unknown) or isinstance(other, Unknown):
+        return isinstance(one, Unknown) and isinstance(other, Unknown)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same_constant(one[key], other[key]) for key in one)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(_same_constant(x, y) for x, y in zip(one, other, strict=True))
+    return type(one) is type(other) and same(one, other)

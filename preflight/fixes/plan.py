@@ -1,0 +1,47 @@
+"""Proposals to edits: only where each change has one provable way back to what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from preflight.documents.base import Edit, EditConflict, splice
+from preflight.project import Project, UnreadableFile
+
+if TYPE_CHECKING:
+    from preflight.findings import Proposal
+    from preflight.study.model import Study
+
+
+def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edit, ...] | None:
+    """The edits that carry a proposal out; None where one of its changes has no way back, where they contradict each
+    other or where nothing would change. `study` is None for a finding that belongs to none: it can only bring edits of
+    its own."""
+    edits = proposal.edits
+    if proposal.changes:
+        if study is None:
+            return None
+        from preflight.study.route_back import all_edits
+
+        found = all_edits(proposal.changes, study, project)
+        if found is None:
+            return None
+        edits = tuple(dict.fromkeys((*edits, *found)))
+    return edits if edited(project, edits) else None
+
+
+def edited(project: Project, edits: Iterable[Edit]) -> dict[str, str] | None:
+    """New texts of the files that edits change; None where edits overlap or a file cannot be read."""
+    by_path: dict[str, list[Edit]] = {}
+    for edit in edits:
+        by_path.setdefault(edit.path, []).append(edit)
+    texts = {}
+    for path, own in by_path.items():
+        try:
+            old = project.source(path).text
+            new = splice(old, own)
+        except (EditConflict, UnreadableFile):
+            return None
+        if new != old:
+            texts[path] = new
+    return texts

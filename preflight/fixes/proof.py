@@ -1,0 +1,110 @@
+"""A fix is proved before it is offered: applied to a copy in memory, read and judged again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from preflight.documents.base import Edit
+from preflight.findings import Finding, Fix, Proposal, Safety
+from preflight.fixes.compare import Difference, Intent, differences
+from preflight.fixes.plan import edited, plan
+from preflight.fixes.routes import only_meant
+from preflight.project import Project
+
+if TYPE_CHECKING:
+    from preflight.study.model import Study
+
+
+class Judged(Protocol):
+    """A study that was judged."""
+
+    @property
+    def study(self) -> Study: ...
+
+
+class Read(Protocol):
+    """What a check found: studies in a fixed order, and findings that name theirs by index."""
+
+    @property
+    def project(self) -> Project: ...
+    @property
+    def studies(self) -> Sequence[Judged]: ...
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+
+
+Again = Callable[[Project], Read]
+
+_Key = tuple[str, "int | None", tuple[str, ...], str]
+
+
+class Prover:
+    """Proves proposals against one state of the project; what two of them have in common is checked once."""
+
+    def __init__(self, found: Read, again: Again) -> None:
+        self.found, self.again = found, again
+        self._checked: dict[frozenset[tuple[str, str]], Read] = {}
+        self._before = Counter(_key(finding) for finding in found.findings)
+
+    def fixed(self, finding: Finding) -> Finding:
+        """The finding with the first proposal that is proved as its fix; as it is where none is."""
+        for proposal in finding.proposals:
+            fix = self.proved(finding, proposal)
+            if fix is not None:
+                return replace(finding, fix=fix)
+        return finding
+
+    def proved(self, finding: Finding, proposal: Proposal) -> Fix | None:
+        """The proposal as a fix: the finding is gone, nothing as bad is new, and no other setting changed."""
+        study = None if finding.study is None else self.found.studies[finding.study].study
+        edits = plan(proposal, study, self.found.project)
+        texts = edited(self.found.project, edits) if edits else None
+        if not edits or not texts or not self._texts_hold(edits):
+            return None
+        after = self._after(texts)
+        if not self._gone(finding, after):
+            return None
+        found = self._differences(after, Intent(proposal.changes, edits, proposal.safety))
+        if found is None or not all(difference.harmless for difference in found):
+            return None
+        if found:
+            names = ", ".join(sorted({difference.name for difference in found}))
+            return Fix(proposal.title, Safety.unsafe, edits, f"{names} follows the edited value")
+        return Fix(proposal.title, proposal.safety, edits, proposal.reason)
+
+    def _texts_hold(self, edits: Sequence[Edit]) -> bool:
+        by_path: dict[str, list[Edit]] = {}
+        for edit in edits:
+            by_path.setdefault(edit.path, []).append(edit)
+        return all(only_meant(self.found.project.source(path), own) for path, own in by_path.items())
+
+    def _after(self, texts: Mapping[str, str]) -> Read:
+        key = frozenset(texts.items())
+        if key not in self._checked:
+            self._checked[key] = self.again(self.found.project.with_overlay(texts))
+        return self._checked[key]
+
+    def _gone(self, finding: Finding, after: Read) -> bool:
+        """Whether there is one less of the finding, and no other that is as severe and was not there."""
+        now = Counter(_key(other) for other in after.findings)
+        if now[_key(finding)] >= self._before[_key(finding)]:
+            return False
+        severe = {_key(other) for other in after.findings if other.severity.rank >= finding.severity.rank}
+        return all(now[key] <= self._before[key] for key in severe)
+
+    def _differences(self, after: Read, intent: Intent) -> list[Difference] | None:
+        """What else changed, in every study that reads an edited file; None where the studies are not the same ones."""
+        if len(after.studies) != len(self.found.studies):
+            return None
+        found: list[Difference] = []
+        for old, new in zip(self.found.studies, after.studies, strict=True):
+            found += differences(old.study, new.study, intent)
+        return found
+
+
+def _key(finding: Finding) -> _Key:
+    """What makes a finding the same one after an edit moved it."""
+    return finding.rule, finding.study, finding.settings, finding.origin.path if finding.origin is not None else ""

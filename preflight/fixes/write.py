@@ -1,0 +1,76 @@
+"""Files are written whole or not at all: a temporary file beside the old one, synced, then renamed over it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from preflight.errors import PreflightError
+from preflight.project import Project, UnreadableFile
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class NotWritten(PreflightError):
+    """A file was left as it was; the message says which and why."""
+
+
+def write_text(project: Project, path: str, text: str) -> None:
+    """Replaces the text of a file that `project` has read. Its mode, its byte-order mark and the link that it may be
+    reached by stay; at every moment the file is the old one or the new one.
+
+    Raises NotWritten where the file changed since it was read, or cannot be written.
+    """
+    full = (project.root / path).resolve()
+    if not full.is_relative_to(project.root):
+        raise NotWritten(f"{path} was not written: it lies outside the project")
+    try:
+        source = project.source(path)
+        old = (_BOM if source.bom else b"") + source.text.encode("utf-8")
+        _replace(full, old, (_BOM if source.bom else b"") + text.encode("utf-8"))
+    except UnreadableFile as error:
+        raise NotWritten(f"{path} was not written: {error}") from error
+    except OSError as error:
+        raise NotWritten(f"{path} was not written: {error.strerror or error}") from error
+    except _Changed:
+        raise NotWritten(f"{path} was not written: it changed while it was being checked") from None
+
+
+class _Changed(Exception):
+    """The file on disk is not what was read."""
+
+
+def _replace(full: Path, old: bytes, new: bytes) -> None:
+    status = full.stat()
+    if not os.access(full, os.W_OK):
+        raise PermissionError(13, "the file is read-only")
+    handle, name = tempfile.mkstemp(prefix=f".{full.name}.", suffix=".tmp", dir=full.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(new)
+            file.flush()
+            os.fchmod(file.fileno(), status.st_mode & 0o7777)
+            os.fsync(file.fileno())
+        if full.read_bytes() != old:
+            raise _Changed
+        os.replace(temporary, full)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync(full.parent)
+
+
+def _sync(directory: Path) -> None:
+    """Makes the rename itself last; some file systems cannot, and need not."""
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
