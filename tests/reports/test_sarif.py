@@ -1,0 +1,107 @@
+"""SARIF 2.1.0: the objects we write, as the standard defines them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+from outcomes import finding, outcome
+
+from preflight.findings import Fix, Safety, Severity
+from preflight.reports import render
+from preflight.reports.style import Look
+from preflight.values import Origin, Span
+
+TEXT = {"type": "string", "minLength": 1}
+POSITIVE = {"type": "integer", "minimum": 1}
+
+
+def record(required: str, **properties: object) -> dict[str, object]:
+    return {"type": "object", "additionalProperties": False, "required": required.split(), "properties": properties}
+
+
+def rows(item: object, least: int = 0) -> dict[str, object]:
+    return {"type": "array", "items": item, "minItems": least}
+
+
+# Property names, types and required ones of the sections of the standard that are named beside each.
+MESSAGE = record("text", text=TEXT)  # 3.11
+ARTIFACT = record("uri", uri={"type": "string", "pattern": r"^[^\s\\:]+$"}, uriBaseId=TEXT)  # 3.4
+REGION = record("startLine", startLine=POSITIVE, startColumn=POSITIVE, endLine=POSITIVE, endColumn=POSITIVE)  # 3.30
+PHYSICAL = record("artifactLocation", artifactLocation=ARTIFACT, region=REGION)  # 3.29
+LOGICAL = rows(record("fullyQualifiedName", fullyQualifiedName=TEXT, kind=TEXT))  # 3.33
+LOCATION = record("", id=POSITIVE, physicalLocation=PHYSICAL, logicalLocations=LOGICAL, message=MESSAGE)  # 3.28
+REPLACEMENT = record("deletedRegion", deletedRegion=REGION, insertedContent=record("text", text={"type": "string"}))
+CHANGE = record("artifactLocation replacements", artifactLocation=ARTIFACT, replacements=rows(REPLACEMENT, 1))  # 3.56
+FIX = record("artifactChanges", description=MESSAGE, artifactChanges=rows(CHANGE, 1))  # 3.55
+RESULT = record(  # 3.27
+    "message",
+    ruleId=TEXT,
+    ruleIndex={"type": "integer", "minimum": 0},
+    level={"enum": ["none", "note", "warning", "error"]},
+    message=MESSAGE,
+    locations=rows(LOCATION),
+    relatedLocations=rows(LOCATION),
+    fixes=rows(FIX),
+    partialFingerprints={"type": "object", "additionalProperties": TEXT},
+    properties={"type": "object"},
+)
+RULE = record("id", id=TEXT, name=TEXT, shortDescription=MESSAGE, help=MESSAGE)  # 3.49
+DRIVER = record("name", name=TEXT, semanticVersion=TEXT, rules=rows(RULE))  # 3.19
+RUN = record(  # 3.14
+    "tool",
+    tool=record("driver", driver=DRIVER),
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+    originalUriBaseIds={"type": "object", "additionalProperties": record("", uri=TEXT, description=MESSAGE)},
+    results=rows(RESULT),
+)
+SCHEMA = record("version runs", **{"$schema": TEXT, "version": {"const": "2.1.0"}, "runs": rows(RUN)})  # 3.13
+
+
+def document(tmp_path: Path, *findings: object) -> dict:
+    data = json.loads(render("sarif", outcome(tmp_path, findings), Look()))
+    jsonschema.validate(data, SCHEMA)
+    return data
+
+
+def test_no_findings_is_a_run_with_empty_results(tmp_path: Path) -> None:
+    [run] = document(tmp_path)["runs"]
+    assert run["results"] == []
+
+
+def test_result(tmp_path: Path) -> None:
+    [run] = document(tmp_path, finding())["runs"]
+    [result] = run["results"]
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "gpu-memory-exceeded"
+    assert result["level"] == "error"
+    place = result["locations"][0]["physicalLocation"]
+    assert place["region"] == {"startLine": 4, "startColumn": 21, "endLine": 4, "endColumn": 23}
+    related = result["relatedLocations"][0]["physicalLocation"]
+    assert related["artifactLocation"]["uri"] == "conf%20dir/train.py"
+    assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "parameters.batch_size.values.2"
+
+
+def test_fix_says_that_it_is_unsafe(tmp_path: Path) -> None:
+    safe = finding(fix=Fix("write 32", Safety.safe, finding().fix.edits))
+    [run] = document(tmp_path, finding(), safe)["runs"]
+    first, second = (result["fixes"][0] for result in run["results"])
+    assert "unsafe" in first["description"]["text"]
+    assert second["description"]["text"] == "write 32"
+    assert first["artifactChanges"][0]["replacements"][0]["insertedContent"] == {"text": "16"}
+
+
+def test_fingerprint_survives_moved_lines_and_tells_repetitions_apart(tmp_path: Path) -> None:
+    def prints(*findings: object) -> list[str]:
+        [run] = document(tmp_path, *findings)["runs"]
+        return [result["partialFingerprints"]["preflight/v1"] for result in run["results"]]
+
+    moved = finding(origin=Origin("sweep.yaml", Span(0, 7), finding().origin.route), message="another figure")
+    other = finding(rule="gpu-memory-tight", severity=Severity.warning)
+    assert prints(finding()) == prints(moved)
+    assert len(set(prints(finding(), finding(), other))) == 3
+
+
+def test_finding_without_a_place_has_no_location(tmp_path: Path) -> None:
+    [run] = document(tmp_path, finding(origin=None, related=(), fix=None))["runs"]
+    assert "locations" not in run["results"][0]

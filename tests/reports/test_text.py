@@ -1,0 +1,214 @@
+"""What people see: the evidence is in the text, hostile text is not sent to the terminal, colours obey."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from outcomes import GIB, device, finding, host, outcome, span, study
+
+from preflight.documents.base import Source
+from preflight.findings import Part
+from preflight.machines.model import Gpu
+from preflight.memory.estimate import Estimates
+from preflight.reports import automatic, render
+from preflight.reports.bar import bar
+from preflight.reports.snippet import snippet
+from preflight.reports.style import Look, clean, columns, gib, look_for, plural, wrap
+from preflight.reports.summary import studies_line
+from preflight.values import Origin, Span
+
+PLAIN = Look(width=100)
+
+
+def test_full_finding(tmp_path: Path) -> None:
+    assert render("full", outcome(tmp_path, (finding(),)), PLAIN) == (
+        "error[gpu-memory-exceeded]: needs 40 GiB of 24 GiB\n"
+        " --> sweep.yaml:4:21\n"
+        "  |\n"
+        "4 |     values: [8, 16, 64]  # as in the paper\n"
+        "  |                     ^^ too large\n"
+        " ::: conf dir/train.py:1:39\n"
+        "  |\n"
+        "1 | loader = DataLoader(data, num_workers=16)\n"
+        "  |                                       -- the workers\n"
+        "  |\n"
+        "  = GPU memory: 40 GiB expected (38 GiB to 42 GiB), 24 GiB available\n"
+        "    █▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓\n"
+        "    █ weights 1 GiB  ▓ activations 39 GiB\n"
+        "  = note: gpt2, batch 64 x 1024\n"
+        "  = help: use a smaller batch\n"
+        "  = fix: write 16; `--unsafe-fixes` writes it (not the same run: the batch changes)\n"
+        "\n"
+        "Found 1 error (1 with --unsafe-fixes; --diff shows them)\n"
+        "1 study, 3 combinations, worst 40.0 of 24.0 GiB: exceeds, host 8.0 of 32.0 GiB: fits\n"
+    )
+
+
+def test_ascii_look_has_only_ascii(tmp_path: Path) -> None:
+    assert render("full", outcome(tmp_path, (finding(),)), Look(unicode=False)).isascii()
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_lines_keep_to_the_width(tmp_path: Path, width: int) -> None:
+    long = finding(message="word " * 60, notes=("note " * 60,), help=("help " * 60,))
+    lines = render("full", outcome(tmp_path, (long,), ()), Look(width=width)).splitlines()
+    assert max(len(line) for line in lines[:-2]) <= width
+
+
+def test_colours_do_not_change_the_words(tmp_path: Path) -> None:
+    plain = render("full", outcome(tmp_path, (finding(),)), PLAIN)
+    coloured = render("full", outcome(tmp_path, (finding(),)), Look(colour=True, width=100))
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+
+
+def test_concise_is_one_line_per_finding(tmp_path: Path) -> None:
+    text = render("concise", outcome(tmp_path, (finding(), finding(fix=None, origin=None))), PLAIN)
+    first, second, *_ = text.splitlines()
+    assert first == "sweep.yaml:4:21: error[gpu-memory-exceeded] needs 40 GiB of 24 GiB [*]"
+    assert second == "error[gpu-memory-exceeded] needs 40 GiB of 24 GiB"
+
+
+def test_github_annotation_escapes_what_the_runner_would_read(tmp_path: Path) -> None:
+    odd = finding(message="100% of a, b: c", notes=(), help=("then\r\nthis",))
+    first = render("github", outcome(tmp_path, (odd,)), PLAIN).splitlines()[0]
+    assert first == (
+        "::error file=sweep.yaml,line=4,endLine=4,col=21,endColumn=23,title=preflight%3A gpu-memory-exceeded::"
+        "100%25 of a, b: c%0Athen\\x0d this"
+    )
+
+
+@pytest.mark.parametrize(
+    ("estimates", "gpu", "words"),
+    [
+        (Estimates(device(8 * GIB), None), None, "worst 8.0 of 24.0 GiB: fits"),
+        (Estimates(device(8 * GIB, None), None), None, "worst needs 8 GiB of GPU memory (no GPU is stated"),
+        (Estimates(None, host(8 * GIB, None)), None, "host needs 8 GiB per node (no limit is stated)"),
+        (Estimates(None, None, ("train.seq_len",)), None, "need unknown (train.seq_len not known"),
+    ],
+)
+def test_summary_of_studies(tmp_path: Path, estimates: Estimates, gpu: Gpu | None, words: str) -> None:
+    assert words in studies_line(outcome(tmp_path, (), (study(estimates, gpu),)), PLAIN)
+
+
+def test_smallest_gpu_is_named(tmp_path: Path) -> None:
+    small = Gpu("RTX 4080", 16 * GIB, (0, 0, 0), (0, 0, 0), (8, 9))
+    line = studies_line(outcome(tmp_path, (), (study(Estimates(device(8 * GIB, None), None), smallest=small),)), PLAIN)
+    assert "the smallest GPU that fits is RTX 4080" in line
+
+
+def test_clean_and_unrecognised_do_not_look_alike(tmp_path: Path) -> None:
+    nothing = studies_line(outcome(tmp_path, (), (), files=(), unrecognised=("a.yaml", "b.yaml", "c.yaml")), PLAIN)
+    assert nothing.startswith("nothing recognised in 3 files")
+    idle = studies_line(outcome(tmp_path, (), ()), PLAIN)
+    assert idle == "1 file read, nothing in it trains a model"
+
+
+def test_control_characters_of_a_file_are_shown_not_sent(tmp_path: Path) -> None:
+    text = "name: \x1b[31mred\x1b[0m\u202e\n"
+    report = outcome(tmp_path, (finding(origin=Origin("evil.yaml", Span(6, 9)), related=(), message="\x1b]0;x\x07"),))
+    (tmp_path / "evil.yaml").write_text(text)
+    shown = render("full", report, PLAIN)
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "\\x1b[31mred" in shown
+
+
+def test_span_beyond_the_text_is_no_crash(tmp_path: Path) -> None:
+    gone = finding(
+        origin=Origin("sweep.yaml", Span(10_000, 10_010)), related=((Origin("none.yaml", Span(3, 4)), "gone"),)
+    )
+    shown = render("full", outcome(tmp_path, (gone,)), PLAIN)
+    assert "::: none.yaml\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "under"),
+    [
+        ("a: 10\n", "10", "   ^^ here"),
+        ("\ta: 10\n", "10", "       ^^ here"),
+        ("日本: 10\n", "10", "      ^^ here"),
+        ("a:\n  b: 1\n", "a:\n  b", "^^ here"),
+        ("a: ''\n", "''", "   ^^ here"),
+    ],
+)
+def test_caret_stands_under_the_span(text: str, part: str, under: str) -> None:
+    lines = snippet(Source("x", text), span(text, part), "here", "^", "bold", PLAIN, 1)
+    assert lines[1] == "  | " + under
+
+
+def test_long_line_is_cut_around_the_span() -> None:
+    text = "x: [" + "1, " * 200 + "64, " + "2, " * 200 + "]\n"
+    lines = snippet(Source("x", text), span(text, "64"), "", "^", "bold", Look(width=60), 1)
+    assert all(columns(line) <= 60 for line in lines)
+    at = lines[1].index("^")
+    assert lines[0][at : at + 2] == "64"
+
+
+def test_bar_is_to_scale_and_marks_the_capacity() -> None:
+    line, _ = bar((Part("weights", 10 * GIB), Part("activations", 10 * GIB)), 40 * GIB, Look(unicode=False), 42)
+    assert line == "#" * 10 + "=" * 10 + " " * 20 + "|"
+
+
+def test_bar_keeps_the_five_largest_parts() -> None:
+    parts = tuple(Part(f"p{size}", size * GIB) for size in range(1, 9))
+    legend = " ".join(bar(parts, None, PLAIN, 90)[1:])
+    assert [f"p{size}" in legend for size in range(1, 9)] == [False] * 3 + [True] * 5
+    assert "other 6 GiB" in legend
+
+
+def test_bar_of_nothing_is_nothing() -> None:
+    assert bar((), 1, PLAIN, 60) == []
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "env", "colour"),
+    [
+        (io.StringIO(), {}, False),
+        (io.StringIO(), {"FORCE_COLOR": "0"}, False),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": ""}, True),
+        (io.StringIO(), {"FORCE_COLOR": "1"}, True),
+    ],
+)
+def test_colours_obey_the_environment(stream: io.StringIO, env: dict[str, str], colour: bool) -> None:
+    assert look_for(stream, env).colour is colour
+
+
+def test_auto_is_github_within_actions_only() -> None:
+    assert automatic({"GITHUB_ACTIONS": "true"}) == "github"
+    assert automatic({"CI": "true"}) == "full"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (512, "512 bytes"),
+        (2048, "2 KiB"),
+        (1_153_434, "1.1 MiB"),
+        (GIB, "1 GiB"),
+        (8 * 10**9, "7.45 GiB"),
+    ],
+)
+def test_sizes_are_binary(size: int, text: str) -> None:
+    assert gib(size) == text
+
+
+def test_words() -> None:
+    assert [plural(1, "study"), plural(2, "study"), plural(0, "file")] == ["1 study", "2 studies", "0 files"]
+    assert wrap("one two three four five", 20, "  ") == "one two three four\n  five"
+    assert clean("a\tb\nc") == "a    b c"
