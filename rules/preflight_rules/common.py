@@ -10,6 +10,7 @@ from preflight.findings import Confidence, Finding, Part, Proposal, Safety, Seve
 from preflight.job import Job
 from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
 from preflight.rule import Case
+from preflight.study.invert import solutions
 from preflight.study.model import Box
 from preflight.study.normalise import Invalid, normal
 from preflight.values import (
@@ -26,6 +27,7 @@ from preflight.values import (
     evaluate,
     names,
     origins,
+    substitute,
 )
 
 T = TypeVar("T")
@@ -166,17 +168,23 @@ def changed(case: Case, changes: Mapping[str, object]) -> Job:
     """
     box = worst_box(case)
     places: dict[Origin, Const] = {}
+    single = _constants(box)
     for name, value in changes.items():
-        leaf = _leaf(box.fields[name].expr) if name in box.fields else None
-        if leaf is not None and leaf.origin is not None:
-            places[leaf.origin] = Const(value, leaf.origin)  # type: ignore[arg-type]
+        bound = box.fields.get(name)
+        if bound is None:
+            continue
+        expr = substitute(bound.expr, single)
+        for literal, wanted in next(solutions(expr, value), ()):  # type: ignore[arg-type]
+            if literal.origin is not None:
+                places[literal.origin] = Const(wanted, literal.origin)
     env: dict[str, Expr] = {name: Const(value) for name, value in {**box.fixed, **case.worst.assignment}.items()}
     derived: dict[str, object] = {}
     for name, bound in box.fields.items():
-        if name in changes or not any(origin in places for origin in origins(bound.expr)):
+        expr = substitute(bound.expr, single)
+        if name in changes or not any(origin in places for origin in origins(expr)):
             continue
         try:
-            value = normal(name, evaluate(_replace(bound.expr, places), env), bound.setting)
+            value = normal(name, evaluate(_replace(expr, places), env), bound.setting)
         except Invalid:
             continue
         if not isinstance(value, Unknown):
@@ -184,11 +192,13 @@ def changed(case: Case, changes: Mapping[str, object]) -> Job:
     return with_fields(case.job, {**derived, **changes})
 
 
-def _leaf(expr: Expr) -> Const | None:
-    """The one literal that `expr` passes on (through int() and the like), None where it computes."""
-    while isinstance(expr, Op) and len(expr.operands) == 1 and expr.operator in ("int", "float", "bool", "str"):
-        expr = expr.operands[0]
-    return expr if isinstance(expr, Const) else None
+def _constants(box: Box) -> dict[str, Expr]:
+    """Axes with one value, which are settings like any other: `values: [64]`."""
+    found: dict[str, Expr] = {}
+    for axis in box.axes:
+        if isinstance(axis.domain, Choices) and len(axis.domain.values) == 1:
+            found[axis.name] = Const(axis.domain.values[0], axis.domain.origins[0] if axis.domain.origins else None)
+    return found
 
 
 def _replace(expr: Expr, places: Mapping[Origin, Const]) -> Expr:
@@ -220,9 +230,12 @@ def _varies(axis: Axis) -> bool:
 
 
 def written(case: Case, field: str) -> bool:
-    """Whether a field has a place whose text is its value and nothing else, with no axis of a search behind it."""
+    """Whether a literal in the files makes the field's value, with no axis of a search behind it."""
     bound = case.bound(field)
-    return bound is not None and bound.origin is not None and bound.origin.editable and not axes_of(case, field)
+    if bound is None or axes_of(case, field):
+        return False
+    expr = substitute(bound.expr, _constants(worst_box(case)))
+    return next(solutions(expr, case.job.get(field)), None) is not None  # type: ignore[arg-type]
 
 
 def settable(case: Case, field: str) -> bool:

@@ -11,6 +11,7 @@ from preflight.rule import Case, Rule
 from preflight.study.model import Box
 from preflight.study.verdicts import BoxVerdict
 from preflight.values import Axis, Choices, Const, Origin, Range, Value, evaluate, names
+from preflight_rules import config_examples
 from preflight_rules.common import (
     describe,
     from_problems,
@@ -40,6 +41,7 @@ class InvalidConfig(Rule):
 
     name = "invalid-config"
     summary = "A file says something that its own tool does not accept"
+    examples = config_examples.INVALID
 
     def check(self, case: Case) -> Iterator[Finding]:
         yield from from_problems(case, self.name)
@@ -58,6 +60,7 @@ class LengthExceedsPositions(Rule):
 
     name = "length-exceeds-positions"
     summary = "Sequences are longer than the model's positions"
+    examples = config_examples.POSITIONS
 
     def check(self, case: Case) -> Iterator[Finding]:
         seen: set[Origin | None] = set()
@@ -163,6 +166,7 @@ class BatchSizeMismatch(Rule):
 
     name = "batch-size-mismatch"
     summary = "The stated batch is not micro-batch x accumulation x ranks"
+    examples = config_examples.MISMATCH
 
     def check(self, case: Case) -> Iterator[Finding]:
         yield from from_problems(case, self.name)
@@ -214,6 +218,7 @@ class FitsOnlyIf(Rule):
 
     name = "fits-only-if"
     summary = "A setting is unknown: what it may be at most"
+    examples = config_examples.UNKNOWN
 
     def check(self, case: Case) -> Iterator[Finding]:
         if case.estimates.device is not None or several(case):

@@ -10,7 +10,7 @@ from preflight.findings import Confidence, Finding, Proposal, Severity
 from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.values import Origin
-from preflight_rules import remedies
+from preflight_rules import gpu_examples, remedies
 from preflight_rules.common import (
     bounds,
     describe,
@@ -119,6 +119,7 @@ class GpuMemoryExceeded(Rule):
 
     name = "gpu-memory-exceeded"
     summary = "The job needs more memory than its GPU can give"
+    examples = gpu_examples.EXCEEDED
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
@@ -139,6 +140,7 @@ class GpuMemoryTight(Rule):
 
     name = "gpu-memory-tight"
     summary = "The job may or may not fit its GPU"
+    examples = gpu_examples.TIGHT
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
@@ -165,6 +167,7 @@ class StatesExceedGpu(Rule):
 
     name = "states-exceed-gpu"
     summary = "Weights, gradients and optimizer states alone exceed the GPU"
+    examples = gpu_examples.STATES
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
@@ -229,6 +232,7 @@ class LogitsExceedGpu(Rule):
     name = "logits-exceed-gpu"
     summary = "One tensor of logits is what fills the GPU"
     options = LogitsOptions
+    examples = gpu_examples.LOGITS
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
@@ -281,6 +285,7 @@ class EvalUnbatched(Rule):
 
     name = "eval-unbatched"
     summary = "The whole evaluation set is evaluated in one batch"
+    examples = gpu_examples.EVALUATION
 
     def check(self, case: Case) -> Iterator[Finding]:
         if case.fact("eval_unbatched") is not True:

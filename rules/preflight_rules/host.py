@@ -10,7 +10,7 @@ from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Se
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.values import Origin
-from preflight_rules import loaders
+from preflight_rules import host_examples, loaders
 from preflight_rules.common import (
     bounds,
     count,
@@ -115,6 +115,7 @@ class HostMemoryExceeded(Rule):
 
     name = "host-memory-exceeded"
     summary = "The job needs more host memory than it may use on a node"
+    examples = host_examples.EXCEEDED
 
     def check(self, case: Case) -> Iterator[Finding]:
         host = _too_much(case)
@@ -158,6 +159,7 @@ class ValidationMemorySpike(Rule):
     name = "validation-memory-spike"
     summary = "Training fits, and the validation loaders push the node over its memory"
     options = SpikeOptions
+    examples = host_examples.SPIKE
 
     def check(self, case: Case) -> Iterator[Finding]:
         host = _too_much(case)
@@ -211,6 +213,7 @@ class WorkersExceedCpus(Rule):
 
     name = "workers-exceed-cpus"
     summary = "More DataLoader workers than processors"
+    examples = host_examples.CPUS
 
     def check(self, case: Case) -> Iterator[Finding]:
         workers, ranks = case.job.data.workers, case.job.parallel.ranks_per_node or 1

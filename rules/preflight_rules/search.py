@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight.findings import Confidence, Finding, Severity
 from preflight.rule import Case, Rule
-from preflight_rules import spaces
+from preflight_rules import spaces, sweep_examples
 from preflight_rules.common import device_of, gib
 
 HANDLERS = {
@@ -34,6 +34,7 @@ class OomNotHandled(Rule):
 
     name = "oom-not-handled"
     summary = "A search may run out of memory and nothing catches it"
+    examples = sweep_examples.HANDLING
 
     def check(self, case: Case) -> Iterator[Finding]:
         search, device = case.fact("search"), device_of(case)

@@ -8,7 +8,7 @@ from preflight.findings import Confidence, Finding, Severity
 from preflight.memory.estimate import DeviceEstimate, HostEstimate
 from preflight.rule import Case, Rule
 from preflight.values import Origin
-from preflight_rules import constraints, spaces
+from preflight_rules import constraints, spaces, sweep_examples
 from preflight_rules.common import bounds, from_problems, gib, parts_of, several, severity_of, values_text
 from preflight_rules.gpu import FIELDS, evidence
 
@@ -79,6 +79,7 @@ class SpacePartlyUnsafe(Rule):
 
     name = "space-partly-unsafe"
     summary = "Some combinations of a search do not fit"
+    examples = sweep_examples.PARTLY
 
     def check(self, case: Case) -> Iterator[Finding]:
         counts, estimate = case.space.counts, binding(case)
@@ -105,6 +106,7 @@ class SpaceAllUnsafe(Rule):
 
     name = "space-all-unsafe"
     summary = "No combination of a search fits"
+    examples = sweep_examples.ALL
 
     def check(self, case: Case) -> Iterator[Finding]:
         counts = case.space.counts
@@ -140,6 +142,7 @@ class NumberReadAsString(Rule):
 
     name = "number-read-as-string"
     summary = "A number that its reader takes for text"
+    examples = sweep_examples.NUMBER
 
     def check(self, case: Case) -> Iterator[Finding]:
         yield from from_problems(case, self.name)
@@ -157,6 +160,7 @@ class ConstraintViolated(Rule):
 
     name = "constraint-violated"
     summary = "A stated invariant does not hold"
+    examples = sweep_examples.CONSTRAINT
 
     def check(self, case: Case) -> Iterator[Finding]:
         yield from from_problems(case, self.name)
