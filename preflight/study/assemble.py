@@ -45,11 +45,10 @@ class Gathered:
 
     def add(self, binding: Binding, scope: Scope, source: str, rank: int | None = None, setting: str = "") -> None:
         expr = scope.resolve(binding.expr)
-        origin = next(origins(expr), None) or binding.origin
         found = self.candidates.setdefault(binding.field, [])
         found.append(
-            Candidate(binding.rank if rank is None else rank, len(found), expr, origin, source, setting)
-        )  # fmt: skip
+            Candidate(binding.rank if rank is None else rank, len(found), expr, binding.origin, source, setting)
+        )
 
 
 def assemble(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> Study:
@@ -81,6 +80,8 @@ def assemble(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> 
         launch=shown,
         group=next((step.link.group for step in chain[1:2] if step.link is not None), 0),
         program=leaf.path if leaf.path.endswith(".py") else None,
+        readings=tuple(readings),
+        links=tuple(step.link for step in chain if step.link is not None),
     )
 
 
@@ -225,7 +226,9 @@ def _winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) -
     An unknown of the lowest rank ("something is passed, nobody can say what") rules a library's default out. Where the
     winner names something that is set nowhere, a setting whose name suggests the field is the better witness.
     """
-    ordered = sorted(candidates, key=lambda one: (one.rank, one.order), reverse=True)
+    here = [replace(one, expr=fixed(one.expr, held)) for one in candidates]
+    here = [replace(one, origin=next(origins(one.expr), None) or one.origin) for one in here]
+    ordered = sorted(here, key=lambda one: (one.rank, one.order), reverse=True)
     if any(one.rank < 0 for one in ordered):
         ordered = [one for one in ordered if one.rank != 1]
     stated = [one for one in ordered if not (isinstance(one.expr, Const) and one.expr.value is None)]
@@ -237,7 +240,7 @@ def _winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) -
     if _nowhere(best.expr):
         best = next((one for one in stated if one.rank == 0 and not _nowhere(one.expr)), best)
     losers = tuple(dict.fromkeys(o.origin for o in stated if o is not best and o.origin not in (None, best.origin)))
-    expr = unmark(fixed(best.expr, held))
+    expr = unmark(best.expr)
     source = best.source if best.rank != 1 else f"default of the library, as {best.source} uses it"
     return Bound(
         name, expr, best.origin, tuple(o for o in losers if o is not None), best.rank == 1, source, best.setting

@@ -44,7 +44,21 @@ class Launchers:
     def chains_to(self, path: str) -> list[Chain]:
         """The launches that a file is part of: its own where nobody starts it."""
         found = [chain for root in self._roots(path, frozenset()) for chain in self._own(root) if _has(chain, path)]
-        return found or [chain for chain in self._own(path) if _trains(chain)]
+        if found:
+            return found
+        own = [chain for chain in self._own(path) if _trains(chain)]
+        return [again for chain in own for again in self._from_program(chain, path)]
+
+    def _from_program(self, chain: Chain, path: str) -> list[Chain]:
+        """A configuration starts nothing: the launches of the program that compose it, where there are some.
+
+        A file of a group that no launch chooses is read with the program all the same, as the launch that would.
+        """
+        if len(chain) < 2 or chain[0].reading.dialect != "hydra":
+            return [chain]
+        program = chain[1].reading.path
+        started = [one for one in self.chains_to(program) if _has(one, path)]
+        return started or [chain]
 
     def _own(self, path: str) -> list[Chain]:
         if path not in self._chains:

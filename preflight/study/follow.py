@@ -118,7 +118,8 @@ class Follower:
                 given[parameter.name] = settings[parameter.name]
             elif parameter.kind not in ("wandb", "hydra"):
                 given.pop(parameter.name, None)  # argv alone speaks to it
-        given.update(bound.values)
+        composed = {name for config in configs for name in config.scope.local}
+        given.update({name: expr for name, expr in bound.values.items() if name not in composed})
         axes = frozenset(axis.name for axis in _axes(reading))
         return Step(reading, link, Scope(axes, given, local), launch, configs)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from preflight.dialects.reading import Fact, Launch, Problem, Request
+from preflight.dialects.reading import Fact, Launch, Link, Problem, Reading, Request
 from preflight.values import Axis, Expr, Origin, Value
 
 
@@ -79,6 +79,10 @@ class Study:
     concurrent_with: tuple[int, ...] = ()
     """Indices of studies that run on the same machine at the same time."""
     program: str | None = None
+    readings: tuple[Reading, ...] = field(default=(), repr=False)
+    """What was read, the file that starts everything first."""
+    links: tuple[Link, ...] = field(default=(), repr=False)
+    """The links that were followed, outermost first."""
 
     @property
     def combinations(self) -> int | None:

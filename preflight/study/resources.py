@@ -1,53 +1,71 @@
-"""What the launch and SLURM's request say about processes, nodes and memory, as bindings of the lowest rank but one."""
+"""What the launch and SLURM's request say about processes, nodes and memory, as bindings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from preflight.dialects.reading import Binding, Launch, Request
-from preflight.values import Const, Expr, Op, Origin, Unknown, Value
+from preflight.values import Const, Expr, Op, Unknown
 
 RANK = 2
+"""As what is read from the program's text: a Trainer(num_nodes=4) that stands after it wins."""
+
+_SOURCES = {
+    "nodes": ("nodes", "tasks", "tasks_per_node"),
+    "tasks_per_node": ("tasks_per_node", "tasks"),
+    "gpus_per_node": ("gpus_per_node", "gpus", "gpus_per_task"),
+    "memory_limit": ("memory", "memory_per_cpu", "memory_per_gpu"),
+}
+"""Fields of an allocation and the options of the request that they come from, the most direct first."""
 
 
 def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding, str]]:
-    """Bindings of parallel.* and machine.*, each with where it comes from in words."""
-    nodes = launch.nodes or _const(request, "nodes")
+    """Bindings of parallel.* and machine.memory_limit, each with where it comes from in words."""
+    asked = _allocation(request) if request is not None else {}
+    nodes = launch.nodes if launch.nodes is not None else asked.get("nodes")
     ranks = launch.ranks_per_node
     if ranks is None and launch.total_ranks is not None:
         ranks = launch.total_ranks if nodes is None else Op("//", (launch.total_ranks, nodes))
-    if ranks is None and request is not None and launch.launcher == "srun":
-        ranks = _tasks_per_node(request, nodes)
-    gpus = _const(request, "gpus_per_node")
-    if gpus is None and request is not None and isinstance(request.gpus, int) and nodes is not None:
-        gpus = Op("//", (Const(request.gpus, request.origins.get("gpus")), nodes))
-    if gpus is None:
-        gpus = ranks
+    if ranks is None and launch.launcher == "srun":
+        ranks = asked.get("tasks_per_node")
+    gpus = asked.get("gpus_per_node")
     named = {
-        "parallel.nodes": nodes, "parallel.ranks_per_node": ranks, "parallel.gpus_per_node": gpus,
-        "parallel.trials_per_gpu": launch.trials_per_gpu,
-    }  # fmt: skip
-    for name, expr in named.items():
+        "parallel.nodes": (nodes, "the launch" if launch.nodes is not None else "the request"),
+        "parallel.ranks_per_node": (ranks, "the launch"),
+        "parallel.gpus_per_node": (gpus if gpus is not None else ranks, "the request" if gpus else "the launch"),
+        "parallel.trials_per_gpu": (launch.trials_per_gpu, "the launch"),
+        "machine.memory_limit": (asked.get("memory_limit"), "the request"),
+    }
+    for name, (expr, source) in named.items():
         if expr is not None:
-            yield Binding(name, expr, RANK), "the launch"
-    memory = _const(request, "memory")
-    if memory is not None and not (isinstance(memory, Const) and memory.value == 0):
-        yield Binding("machine.memory_limit", memory, RANK), "the request"
+            yield Binding(name, expr, RANK), source
+    yield from _allocator(launch)
 
 
-def _const(request: Request | None, name: str) -> Expr | None:
-    if request is None:
-        return None
-    value: Value = getattr(request, name)
-    origin: Origin | None = request.origins.get(name)
-    return None if value is None else Const(value, origin)
+def _allocation(request: Request) -> dict[str, Expr]:
+    """What the request leads to on any cluster; what depends on the cluster is left out (the machine fills it in)."""
+    from preflight.study.request import resolve
+
+    found = resolve(request, None)
+    exprs: dict[str, Expr] = {}
+    for name, sources in _SOURCES.items():
+        value = getattr(found, name)
+        source = next((one for one in sources if getattr(request, one) is not None), None)
+        if value is not None:
+            exprs[name] = Const(value, request.origins.get(source) if source is not None else None)
+        elif source is not None and isinstance(getattr(request, source), Unknown):
+            exprs[name] = Const(getattr(request, source), request.origins.get(source))
+    return exprs
 
 
-def _tasks_per_node(request: Request, nodes: Expr | None) -> Expr | None:
-    per_node = _const(request, "tasks_per_node")
-    if per_node is not None:
-        return per_node
-    tasks = _const(request, "tasks")
-    if tasks is None or isinstance(request.tasks, Unknown):
-        return tasks
-    return tasks if nodes is None else Op("//", (tasks, nodes))
+def _allocator(launch: Launch) -> Iterator[tuple[Binding, str]]:
+    """PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF since 2.9): `key:value` pairs joined by commas."""
+    for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        expr = launch.environment.get(variable)
+        if not isinstance(expr, Const) or not isinstance(expr.value, str):
+            continue
+        for pair in expr.value.split(","):
+            key, _, text = pair.partition(":")
+            if key.strip() in ("expandable_segments", "max_split_size_mb", "garbage_collection_threshold"):
+                origin = expr.origin
+                yield Binding(f"train.allocator.{key.strip()}", Const(text.strip(), origin), RANK), "the environment"

@@ -106,8 +106,7 @@ class _Search:
         Without a good box in hand nothing is cut off; on a frontier of equal products (batch x length) that is costly.
         """
         corner = low
-        for moves in ([range(len(low))], *([at] for at in range(len(low)))):
-            lines = list(moves[0]) if isinstance(moves[0], range) else [int(moves[0])]
+        for lines in (tuple(range(len(low))), *((at,) for at in range(len(low)))):
             good, bad = 0, 1025
             while bad - good > 1 and self.grid.evaluations < self.budget:
                 part = (good + bad) // 2

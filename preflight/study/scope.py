@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from preflight.values import Const, Expr, Op, Ref, Unknown, unknown
+from preflight.values import Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
 
 MARK = "\0"
 """Starts the name of an axis on its way from the file that declares it to the study."""
@@ -88,8 +88,19 @@ def fixed(expr: Expr, values: Mapping[str, Const]) -> Expr:
     if isinstance(expr, Ref):
         return values.get(expr.name[len(MARK) :], expr) if expr.name.startswith(MARK) else expr
     if isinstance(expr, Op):
-        return Op(expr.operator, tuple(fixed(operand, values) for operand in expr.operands), expr.origin)
+        found = Op(expr.operator, tuple(fixed(operand, values) for operand in expr.operands), expr.origin)
+        return _decided(found) if expr.operator == "if" else found
     return expr
+
+
+def _decided(expr: Op) -> Expr:
+    """The branch that a condition takes, where nothing is left to be known about it."""
+    if any(True for _ in names(expr.operands[0])):
+        return expr
+    test = evaluate(expr.operands[0])
+    if isinstance(test, Unknown):
+        return expr
+    return expr.operands[1] if test else expr.operands[2]
 
 
 def references(exprs: Iterable[Expr], local: Mapping[str, Expr]) -> Iterator[str]:
