@@ -198,11 +198,16 @@ class Evaluator:
         where they have no default.
         """
         from preflight.python.calls import instantiate, invoke
+        from preflight.python.expressions import class_attribute
 
         if isinstance(function, FunctionValue):
             return invoke(self, function, tuple(args), dict(kwargs or {}))
         if isinstance(function, ClassValue):
             return instantiate(self, function, tuple(args), dict(kwargs or {}), None)
+        if isinstance(function, Instance) and function.cls is not None:
+            method = class_attribute(function.cls, "__call__")
+            if isinstance(method, FunctionValue):
+                return invoke(self, replace(method, self_value=function), tuple(args), dict(kwargs or {}))
         return unknown("what it calls is not known")
 
     # --- values -------------------------------------------------------------------------------------------------
@@ -217,7 +222,8 @@ class Evaluator:
         """An expression's value under `assume`; what it depended on is noted in `decided_by`."""
         if isinstance(expr, Const):
             return expr.value
-        self.decided_by.update(names(expr))
+        if not _has_unknown(expr):  # else no value of its names would decide it
+            self.decided_by.update(names(expr))
         return evaluate(expr, self.lookup_environment())
 
     def truth(self, value: Abstract) -> bool | None:
@@ -368,6 +374,12 @@ def _within(operand: Expr, origin: Origin) -> bool:
         and origin.span.start <= operand.origin.span.start
         and operand.origin.span.end <= origin.span.end
     )
+
+
+def _has_unknown(expr: Expr) -> bool:
+    if isinstance(expr, Op):
+        return any(_has_unknown(operand) for operand in expr.operands)
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
 
 
 def _plain(key: Key) -> Value:

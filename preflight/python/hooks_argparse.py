@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Parameter
+from preflight.dialects.reading import Parameter, Word, word
 from preflight.python.objects import (
     Abstract,
     Container,
@@ -176,9 +176,9 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     found = state.everything()
     if isinstance(words, Container) and not words.open:
-        from preflight.python.arguments import bind_words, plain_words
+        from preflight.study.bind import bind_words
 
-        given = bind_words(plain_words(words), tuple(found.values()))
+        given = bind_words(tuple(found.values()), plain_words(words))
         items.update({name: given.get(name, parameter.default) for name, parameter in found.items()})
     else:
         for name, parameter in found.items():
@@ -192,6 +192,18 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if isinstance(namespace, Container):
         spread(namespace, items)
     return Container("namespace", items, record.origin, type_name="argparse.Namespace")
+
+
+def plain_words(words: Container) -> list[Word]:
+    """The items of a list in the program's text, as argv words."""
+    made: list[Word] = []
+    for item in words.items.values():
+        expr = to_expr(item)
+        if isinstance(expr, Const) and isinstance(expr.value, str):
+            made.append(word(expr.value, expr.origin))
+        else:
+            made.append(Word("", expr))
+    return made
 
 
 def parse_known(record: CallRecord, ev: Evaluator) -> Abstract | None:
