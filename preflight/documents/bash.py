@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tree_sitter import Parser
 
 __all__ = [
-    "Assignment", "BashDocument", "Block", "Command", "Heredoc", "apply_defaults", "parse_bash", "parse_heredoc", "reparse",
-    "split_words",
+    "Assignment", "BashDocument", "Block", "Command", "Heredoc", "apply_defaults", "parse_bash", "parse_heredoc",
+    "reparse", "split_words",
 ]  # fmt: skip
 
 MAX_CHARACTERS = 4 * 2**20

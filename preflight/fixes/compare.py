@@ -191,10 +191,12 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
             continue
         if not intent.touches(origins(old)):
             yield Difference(name)
-        elif (
-            intent.safety is Safety.safe and _written_elsewhere(name, old) and not any(same_expr(old, e) for e in named)
-        ):
+        elif intent.safety is Safety.safe and _written_elsewhere(name, old) and not _among(old, named):
             yield Difference(name, harmless=True)
+
+
+def _among(expr: Expr, others: Iterable[Expr]) -> bool:
+    return any(same_expr(expr, other) for other in others)
 
 
 def _written_elsewhere(name: str, expr: Expr) -> bool:
