@@ -47,7 +47,11 @@ class _Given:
 
 
 def _origin(path: str, directive: Directive) -> Origin:
-    return Origin(path, directive.value_span or directive.span, editable=directive.value_span is not None)
+    """The place of a directive's value; what holds more than the value ("gpu:a100:4") is not to be edited."""
+    whole = (
+        directive.name in ("gres", "gpus", "gpus-per-node", "gpus-per-task") and not (directive.value or "").isdigit()
+    )
+    return Origin(path, directive.value_span or directive.span, editable=directive.value_span is not None and not whole)
 
 
 def read_request(source: Source, directives: tuple[Directive, ...]) -> tuple[Request, tuple[Problem, ...]]:
