@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.dialects.reading import Binding, Fact, Link, Problem
-from preflight.libraries.common import DEFAULT_RANK, bind, constant
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, settled, under
 from preflight.libraries.evaluation import evaluation
 from preflight.libraries.handwritten import handwritten_bindings
 from preflight.libraries.lengths import length_bindings
@@ -23,11 +23,19 @@ from preflight.libraries.precision import (
     lightning_bindings,
     weights_dtype,
 )
-from preflight.libraries.trainer import ARGUMENT_CLASSES, FP32, NO, Use, training_arguments
+from preflight.libraries.trainer import (
+    ARGUMENT_CLASSES,
+    FP32,
+    NO,
+    Use,
+    from_command_line,
+    parameters,
+    training_arguments,
+)
 from preflight.libraries.ultralytics import is_training, ultralytics_bindings
 from preflight.project import Project
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr
+from preflight.values import Const, Expr, Ref
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer")
 
@@ -62,7 +70,7 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
         {binding.field for binding in first.bindings if binding.rank != DEFAULT_RANK},
         {f.name for f in first.facts},
     )
-    others = [binding for binding in everything.bindings if binding.field not in fields]
+    others = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
     return CallFacts(
         (*others, *first.bindings),
         (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),
@@ -105,7 +113,7 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None) ->
     facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts,
              *batch_norm(models, calls), *yolo_facts]  # fmt: skip
     facts = _consistent(facts, task)
-    return CallFacts(tuple(bindings), tuple(facts), (), tuple(_links(calls)), _trains(calls))
+    return CallFacts(tuple(settled(bindings)), tuple(facts), (), tuple(_links(calls)), _trains(calls))
 
 
 def _last(bindings: Sequence[Binding], field: str) -> Expr | None:
@@ -144,8 +152,13 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, version: str | N
         flavour = ARGUMENT_CLASSES.get(record.method)
         if flavour is not None and record.name.startswith(("transformers", "trl", "sentence_transformers")):
             values: Mapping[str, Expr] = record.kwargs
+            if from_command_line(record):
+                values = {
+                    **{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)},
+                    **values,
+                }
             bindings = training_arguments(values, flavour, use, version)
-            found += [b for b in bindings if record.complete or b.rank != DEFAULT_RANK]
+            found += under(record.conditions, [b for b in bindings if record.complete or b.rank != DEFAULT_RANK])
     return found
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from preflight.dialects.reading import Binding
-from preflight.values import Const, Expr, Op, Origin, Unknown, Value, evaluate, names, origins
+from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, Value, evaluate, names, origins, substitute
 
 UNKNOWN_RANK = -1
 """A call whose argument cannot be followed: an alias by name is better than it, it is better than a default."""
 DEFAULT_RANK = 1
 TEXT_RANK = 2
 LITERAL_RANK = 3
+_OTHERWISE = "\0otherwise"
+"""Stands for "what the field would be without this call" until `settled` puts it in."""
 
 
 def is_constant(expr: Expr) -> bool:
@@ -82,3 +85,45 @@ def defaults_at(entries: list[dict[str, object]], version: str | None) -> Mappin
         if version_of(str(entry["from"])) <= version_of(version) and isinstance(defaults, dict):
             merged.update(defaults)
     return merged
+
+
+def under(conditions: Sequence[Expr], bindings: Iterable[Binding]) -> Iterator[Binding]:
+    """Bindings of a call that is made only where its path conditions hold.
+
+    Conditions on the program's parameters are kept; those on what only running tells (a step counter, the environment)
+    are taken to hold.
+    """
+    deciding = [condition for condition in conditions if _decides(condition)]
+    for binding in bindings:
+        expr = binding.expr
+        for condition in reversed(deciding):
+            expr = Op("if", (condition, expr, Ref(_OTHERWISE)), expr.origin)
+        yield replace(binding, expr=expr) if deciding else binding
+
+
+def _decides(condition: Expr) -> bool:
+    return not is_constant(condition) and not any(_is_unknown_part(part) for part in _parts(condition))
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    if isinstance(expr, Op):
+        for operand in expr.operands:
+            yield from _parts(operand)
+
+
+def _is_unknown_part(expr: Expr) -> bool:
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def settled(bindings: Sequence[Binding]) -> list[Binding]:
+    """Bindings of one program with every "otherwise" filled in: by the one that would win without the call."""
+    found: list[Binding] = []
+    for field in dict.fromkeys(binding.field for binding in bindings):
+        winner: Expr = Const(None)
+        for binding in sorted((b for b in bindings if b.field == field), key=lambda b: b.rank):
+            if _OTHERWISE in names(binding.expr):
+                binding = replace(binding, expr=substitute(binding.expr, {_OTHERWISE: winner}))
+            winner = binding.expr
+            found.append(binding)
+    return found

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import DEFAULT_RANK, bind, constant
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, under
 from preflight.libraries.surroundings import role_of, targets
 from preflight.project import Project
 from preflight.python.records import CallRecord
@@ -47,8 +47,11 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
         by_role["train"] = shuffled[:1] or unnamed[:1]
         unnamed = [record for record in unnamed if record not in by_role["train"]]
     validating = by_role["validation"] or unnamed or by_role["test"]
-    found = [binding for record in by_role["train"] for binding in _bindings(record, "train")]
-    return found + [binding for record in validating for binding in _bindings(record, "validation")]
+    found: list[Binding] = []
+    for role, chosen in (("train", by_role["train"]), ("validation", validating)):
+        for record in chosen:
+            found += under(record.conditions, _bindings(record, role))
+    return found
 
 
 def _role(record: CallRecord, project: Project) -> str:

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from preflight.dialects.reading import Binding, Fact
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, when
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, under, when
 from preflight.libraries.spellings import DTYPES, spelled
 from preflight.libraries.surroundings import targets, words
 from preflight.project import Project
@@ -68,14 +68,14 @@ def model_bindings(records: Sequence[CallRecord], project: Project) -> list[Bind
     for record in records:
         bindings = _hub_model(record, project) or _named_model(record)
         if not bindings:
-            found += _adaptations(record)
+            found += under(record.conditions, _adaptations(record))
             continue
         aside = words(" ".join(targets(record, project)))
         copied = next((field for field, said in _COPIES.items() if aside & said), None)
         if copied is not None:
-            found.append(bind(copied, Const(1), None, record.origin))
+            found += under(record.conditions, [bind(copied, Const(1), None, record.origin)])
         elif not aside & _ASIDE:
-            found += bindings
+            found += under(record.conditions, bindings)
     return found
 
 
@@ -194,14 +194,6 @@ def _adaptations(record: CallRecord) -> list[Binding]:
     return maker(record) if maker is not None else []
 
 
-def _conditional(record: CallRecord, expr: Expr, otherwise: Expr) -> Expr:
-    """The value where the call's path conditions hold (they may depend on parameters)."""
-    for condition in reversed(record.conditions):
-        if isinstance(constant(condition), Unknown) and not isinstance(condition, Const):
-            expr = when(condition, expr, otherwise)
-    return expr
-
-
 def _quantization(record: CallRecord) -> list[Binding]:
     """bitsandbytes' defaults: 4-bit values are fp4, computed in float32, constants not quantised again."""
     four, eight = record.argument("load_in_4bit", 1), record.argument("load_in_8bit", 0)
@@ -249,13 +241,13 @@ def _lora(record: CallRecord) -> list[Binding]:
 def _checkpointing(record: CallRecord) -> list[Binding]:
     enabled = record.argument("enable", 0) if record.method == "set_grad_checkpointing" else None
     expr = enabled or Const(True, record.origin)
-    return [bind("train.gradient_checkpointing", _conditional(record, expr, Const(None)), None, record.origin)]
+    return [bind("train.gradient_checkpointing", expr, None, record.origin)]
 
 
 def _compile(record: CallRecord) -> list[Binding]:
     if record.name != "torch.compile" and not words(record.name) & {"model", "net"}:
         return []
-    return [bind("train.compile", _conditional(record, Const(True, record.origin), Const(None)), None, record.origin)]
+    return [bind("train.compile", Const(True, record.origin), None, record.origin)]
 
 
 def _ema(record: CallRecord) -> list[Binding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, fold, when
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, fold, under, when
 from preflight.libraries.spellings import IMPLEMENTATIONS, OPTIMIZERS
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Op
@@ -39,7 +39,7 @@ def is_optimizer(record: CallRecord) -> bool:
 
 def optimizer_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     """Bindings of every optimizer made (the last wins)."""
-    return [binding for record in records if is_optimizer(record) for binding in _bindings(record)]
+    return [b for record in records if is_optimizer(record) for b in under(record.conditions, _bindings(record))]
 
 
 def _bindings(record: CallRecord) -> list[Binding]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import bind, constant, is_constant, is_unknown, when
+from preflight.libraries.common import bind, constant, is_unknown, under
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Value
 
@@ -24,10 +24,8 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
         if record.method in _WRAPPERS and "." in record.name:
             if any(is_unknown(condition) for condition in record.conditions):
                 continue  # what launches the program decides
-            expr: Expr = Const(_WRAPPERS[record.method], record.origin)
-            for condition in reversed(record.conditions):
-                expr = expr if is_constant(condition) else when(condition, expr, Const(None))
-            found.append(bind("parallel.strategy", expr, 2, record.origin))
+            expr = Const(_WRAPPERS[record.method], record.origin)
+            found += under(record.conditions, [bind("parallel.strategy", expr, 2, record.origin)])
         elif record.name == "deepspeed.initialize":
             config = record.argument("config") or record.argument("config_params")
             value = constant(config) if config is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, when
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, under, when
 from preflight.libraries.spellings import DTYPES, PRECISIONS, spelled
 from preflight.libraries.surroundings import evaluates, words
 from preflight.python.objects import Instance, alternatives
@@ -40,7 +40,7 @@ def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[B
             continue
         if record.receiver is not None and "Accelerator" in record.receiver:
             continue
-        found.append(bind("train.precision", _autocast(record, base)))
+        found += under(record.conditions, [bind("train.precision", _autocast(record, base))])
     return found
 
 
@@ -100,7 +100,7 @@ def accelerate_bindings(records: Sequence[CallRecord]) -> list[Binding]:
 
 def lightning_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     """Lightning's Trainer and Fabric calls."""
-    return [b for r in records if is_lightning_trainer(r) for b in lightning_arguments(r.kwargs)]
+    return [b for r in records if is_lightning_trainer(r) for b in under(r.conditions, lightning_arguments(r.kwargs))]
 
 
 def lightning_arguments(values: Mapping[str, Expr]) -> list[Binding]:

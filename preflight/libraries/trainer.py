@@ -6,6 +6,7 @@ The same function reads keyword arguments of a Python call, a JSON or YAML file 
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.dialects.reading import Binding
+from preflight.dialects.reading import Binding, Parameter
 from preflight.libraries.common import (
     DEFAULT_RANK,
     bind,
@@ -26,7 +27,8 @@ from preflight.libraries.common import (
     when,
 )
 from preflight.libraries.spellings import IMPLEMENTATIONS, OPTIMIZERS, spelled
-from preflight.values import Const, Expr, Op, Scalar, Unknown, names
+from preflight.python.records import CallRecord
+from preflight.values import Const, Expr, Op, Scalar, Unknown
 
 NO = Const(False)
 FP32 = Const("fp32")
@@ -36,6 +38,10 @@ ARGUMENT_CLASSES: Mapping[str, str] = {
     "ORPOConfig": "orpo", "CPOConfig": "cpo",
 }  # fmt: skip
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""
+
+_NULLABLE = frozenset({"gradient_checkpointing", "tf32", "bf16", "activation_checkpointing"})
+"""Flags of type Optional[bool]."""
+_TEXTS = frozenset({"deepspeed", "fsdp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +237,20 @@ def _trl(args: _Arguments, flavour: str, use: Use) -> list[Binding]:
     return found
 
 
-def reads_anything(values: Mapping[str, Expr]) -> bool:
-    """Whether at least one argument is still to be filled in from outside."""
-    return any(True for expr in values.values() for _ in names(expr))
+def from_command_line(record: CallRecord) -> bool:
+    """Whether the arguments object is made by `HfArgumentParser`, which gives every field a flag."""
+    return isinstance(record.node, ast.Call) and "parse" in ast.unparse(record.node.func).rpartition(".")[2]
+
+
+def parameters(flavour: str = "transformers", version: str | None = None) -> list[Parameter]:
+    """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
+    found = []
+    for name, default in _Arguments({}, flavour, version).defaults.items():
+        value = default if isinstance(default, (bool, int, float, str)) else None
+        if name in _TEXTS or isinstance(value, str):
+            kind = "str"
+        else:
+            kind = "bool" if isinstance(value, bool) or name in _NULLABLE else "int"
+        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
+        found.append(Parameter(name, Const(value), flags, "dataclass", kind))
+    return found

@@ -53,13 +53,14 @@ def ultralytics_bindings(records: Sequence[CallRecord], project: Project) -> tup
 
 def _model(record: CallRecord) -> list[Binding]:
     """`YOLO("yolov8n.pt")`: the architecture is in the file's name."""
-    name = record.argument("model", 0)
-    value = constant(name) if name is not None else "yolo11n.pt"
-    if not isinstance(value, str):
-        return [bind("model.target", unknown("the name of the weights is set elsewhere", record.origin))]
-    stem = value.rpartition("/")[2].removesuffix(".pt").removesuffix(".yaml").removesuffix(".yml")
-    origin = first_origin(name) or record.origin
-    return [bind("model.target", Const(f"ultralytics:{stem}", origin)), bind("task", Const("other"), DEFAULT_RANK)]
+    name = record.argument("model", 0) or Const("yolo11n.pt")
+    value, origin = constant(name), first_origin(name) or record.origin
+    if isinstance(value, str):
+        stem = value.rpartition("/")[2].removesuffix(".pt").removesuffix(".yaml").removesuffix(".yml")
+        target: Expr = Const(f"ultralytics:{stem}", origin)
+    else:
+        target = fold(Op("concat", (Const("ultralytics:"), Op("replace", (name, Const(".pt"), Const(""))))), origin)
+    return [bind("model.target", target), bind("task", Const("other"), DEFAULT_RANK)]
 
 
 def _argument(record: CallRecord, name: str) -> tuple[Expr, int | None]:

@@ -1,0 +1,173 @@
+"""Program: a Python script that trains, read from its syntax tree and never run.
+
+The evaluator follows the script from its entry and records what it calls; `preflight.libraries` says what those calls
+mean for a job. Here: what of a program is a parameter, a fact, a link or a search space.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.dialects.program_find import recognises
+from preflight.dialects.reading import Call, Fact, Link, Parameter, Reading, Word
+from preflight.documents.base import DocumentError, Source
+from preflight.project import Project
+from preflight.values import Axis, Const, Expr, Span
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+
+NAME = "program"
+
+__all__ = ["NAME", "read", "recognises"]
+
+_DATA_FILES = (".yaml", ".yml", ".json", ".toml")
+_CONFIG_SUFFIXES = (".yaml", ".yml")
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
+    from preflight.dialects.program_sweep import sweep_of
+    from preflight.libraries.calls import read_calls
+
+    _check_syntax(source)
+    evaluator = _evaluated(source, call, project)
+    said = read_calls(evaluator.calls, project)
+    parameters = (*evaluator.parameters.values(), *_library_parameters(evaluator))
+    axes, settings, problems = sweep_of(evaluator)
+    links = [*said.links, *_hydra(source, evaluator, call, project), *_flagged_configs(parameters, call, project)]
+    facts = [*said.facts, *_facts(evaluator, parameters, axes)]
+    defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
+    fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
+    return Reading(
+        source.path, NAME, (*defaults, *fixed), said.bindings, axes=axes, links=tuple(links), facts=tuple(facts),
+        problems=(*said.problems, *problems), reads=tuple(path for path in evaluator.reads if path != source.path),
+        trains=said.trains,
+    )  # fmt: skip
+
+
+def _check_syntax(source: Source) -> None:
+    try:
+        ast.parse(source.text)
+    except SyntaxError as error:
+        at = source.offset(min(error.lineno or 1, source.line_count), 1) + max(0, (error.offset or 1) - 1)
+        at = min(at, len(source.text))
+        raise DocumentError(f"it is not valid Python: {error.msg}", Span(at, min(at + 1, len(source.text)))) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise DocumentError("it is not Python that can be parsed (too deep or too large)", Span(0, 0)) from error
+
+
+def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator:
+    """The program interpreted; a second time where the command line names a data file that it reads."""
+    from preflight.python.evaluator import Evaluator
+
+    evaluator = Evaluator(project)
+    evaluator.run(source.path)
+    files = {
+        name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
+        if isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
+    }  # fmt: skip
+    defaults = {
+        name: parameter.default for name, parameter in evaluator.parameters.items()
+        if isinstance(parameter.default, Const) and str(parameter.default.value).endswith(_DATA_FILES)
+    }  # fmt: skip
+    if files or defaults:
+        evaluator = Evaluator(project, assume={**defaults, **files})
+        evaluator.run(source.path)
+    return evaluator
+
+
+def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
+    """Values that the words give to flags spelled out in full: `--config=a.yaml` and `--config a.yaml`."""
+    flags = {flag: p.name for p in parameters for flag in p.flags}
+    found: dict[str, Expr] = {}
+    for word, following in zip(words, [*words[1:], Word("")], strict=True):
+        name = flags.get(word.prefix.rstrip("="))
+        if name is None:
+            continue
+        value = word.value if word.value is not None else following.value if not following.prefix else None
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
+    """Flags of arguments classes that belong to a library (`HfArgumentParser((..., TrainingArguments))`)."""
+    from preflight.libraries.trainer import ARGUMENT_CLASSES, from_command_line, parameters
+
+    found: dict[str, Parameter] = {}
+    for record in evaluator.calls:
+        flavour = ARGUMENT_CLASSES.get(record.method)
+        if flavour is not None and from_command_line(record):
+            found |= {p.name: p for p in parameters(flavour) if p.name not in evaluator.parameters}
+    return list(found.values())
+
+
+def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
+    from preflight.libraries.loops import handled_oom
+
+    for attempt in evaluator.tries:
+        for names, handler in attempt.handlers:
+            if handled_oom(names, ast.unparse(handler)):
+                yield Fact("handles_oom", True)
+                break
+    if parameters or evaluator.state.get("hydra.main") is not None:
+        yield Fact("reads_config", True)
+    if axes:
+        yield Fact("search", "wandb")
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
+
+
+def _hydra(source: Source, evaluator: Evaluator, call: Call | None, project: Project) -> Iterator[Link]:
+    """`@hydra.main(config_path=..., config_name=...)`: the composed configuration, with the program's own overrides."""
+    from preflight.python.records import CallRecord
+
+    record = evaluator.state.get("hydra.main") or evaluator.state.get("hydra.compose")
+    if not isinstance(record, CallRecord):
+        return
+    path, name = record.argument("config_path", 0), record.argument("config_name", 1)
+    folder = path.value if isinstance(path, Const) and isinstance(path.value, str) else "."
+    stem = name.value if isinstance(name, Const) and isinstance(name.value, str) else "config"
+    words = list(call.words) if call else []
+    folder, stem, rest = _hydra_flags(folder, stem, words)
+    base = posixpath.normpath(posixpath.join(posixpath.dirname(record.path or source.path), folder))
+    for suffix in ("", *_CONFIG_SUFFIXES):
+        target = posixpath.normpath(posixpath.join(base, stem + suffix))
+        if target.endswith(_CONFIG_SUFFIXES) and project.exists(target):
+            yield Link("config", target, tuple(rest), call.settings if call else {}, origin=record.origin)
+            return
+
+
+def _hydra_flags(folder: str, stem: str, words: list[Word]) -> tuple[str, str, list[Word]]:
+    """`--config-name`, `--config-path` (`-cn`, `-cp`) on the command line win over the decorator."""
+    rest: list[Word] = []
+    skip = False
+    for index, word in enumerate(words):
+        if skip:
+            skip = False
+            continue
+        flag = word.prefix.rstrip("=")
+        if flag not in ("--config-name", "-cn", "--config-path", "-cp"):
+            rest.append(word)
+            continue
+        value = word.value
+        if value is None and index + 1 < len(words):
+            value, skip = words[index + 1].value, True
+        if isinstance(value, Const) and isinstance(value.value, str):
+            folder, stem = (value.value, stem) if flag in ("--config-path", "-cp") else (folder, value.value)
+    return folder, stem, rest
+
+
+def _flagged_configs(parameters: Sequence[Parameter], call: Call | None, project: Project) -> Iterator[Link]:
+    """A DeepSpeed file named on the command line (`--deepspeed ds.json`)."""
+    if call is None:
+        return
+    for name, value in given(parameters, call.words).items():
+        target = value.value if isinstance(value, Const) else None
+        if "deepspeed" in name and isinstance(target, str) and target.endswith(".json") and project.exists(target):
+            yield Link("config", posixpath.normpath(target), origin=value.origin)
