@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -45,9 +45,17 @@ class Setup:
     rules: tuple[type[Rule], ...]
     enabled: frozenset[str]
 
+    estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
+    """What was estimated stays known when the files are read again."""
+
     @property
     def paths(self) -> tuple[str, ...]:
         return (*self.named, *self.walked)
+
+    def only(self, paths: Collection[str]) -> Setup:
+        """The same question about some of the paths."""
+        named, walked = ([path for path in group if path in paths] for group in (self.named, self.walked))
+        return replace(self, named=tuple(named), walked=tuple(walked))
 
 
 @dataclass(frozen=True)
@@ -129,7 +137,7 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
 
     target = choose(study, asked.said)
     study = placed(study, target)
-    estimator = Estimator(target.gpu)
+    estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu))
     space = judge(study, estimator.full, *estimator.sides(), constraints=project.settings.constraints)
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
     result = StudyResult(study, space, target.gpu, target.cluster, target.node, least)
@@ -226,7 +234,30 @@ def _proved(found: Analysis, asked: Setup) -> list[Finding]:
     from preflight.fixes import prove
 
     findings = [_promoted(finding, found.project.settings) for finding in found.findings]
-    return list(prove(findings, found, lambda project: analyse(project, asked)))
+    return list(prove(findings, found, lambda project: again(found, project, asked)))
+
+
+def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
+    """The analysis of a project in which some texts differ: only studies that read one of them are made anew."""
+    changed = {path for path, text in project.overlay.items() if found.project.overlay.get(path) != text}
+    concerned = [i for i, result in enumerate(found.studies) if changed & set(result.study.paths)]
+    near = changed.union(*(found.studies[index].study.paths for index in concerned))
+    part = analyse(project, asked.only(near))
+    if len(part.studies) != len(concerned):
+        return analyse(project, asked)
+    studies = list(found.studies)
+    for index, result in zip(concerned, part.studies, strict=True):
+        studies[index] = result
+    kept = [one for one in found.findings if _elsewhere(one, set(concerned), near)]
+    moved = [one if one.study is None else replace(one, study=concerned[one.study]) for one in part.findings]
+    skipped = (*(one for one in found.skipped if one.path not in near), *part.skipped)
+    return Analysis(project, tuple(studies), (*kept, *moved), skipped)
+
+
+def _elsewhere(finding: Finding, concerned: set[int], near: set[str]) -> bool:
+    if finding.study is not None:
+        return finding.study not in concerned
+    return finding.origin is None or finding.origin.path not in near
 
 
 def _promoted(finding: Finding, settings: Settings) -> Finding:
