@@ -1,0 +1,78 @@
+"""The hooks: which files they are handed, and that pre-commit itself can install and run them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from identify.identify import tags_from_path
+
+ROOT = Path(__file__).parents[1]
+HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", "pyproject.toml", "data.json", "model.pt", "notes.txt", "yaml", "a.yaml.bak", "x.pyc", "job.shx",
+     "poetry.lock", "Makefile", "slurm/README"],
+)  # fmt: skip
+def test_names_that_must_not_match(hook: str, name: str) -> None:
+    assert re.search(HOOKS[hook]["files"], name) is None
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize(
+    "name",
+    ["sweep.yaml", "conf/model/gpt2.yml", "job.sbatch", "submit.slurm", "scripts/train.sh", "train.py", "a.b.yaml",
+     "run.sl", "run.job", "run.bash"],
+)  # fmt: skip
+def test_names_that_must_match(hook: str, name: str) -> None:
+    assert re.search(HOOKS[hook]["files"], name)
+
+
+@pytest.mark.parametrize("name", ["job.sbatch", "job.slurm", "job.sh", "sweep.yaml", "train.py"])
+def test_every_file_of_ours_has_the_type_that_is_asked_for(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("#!/bin/bash\n#SBATCH --mem=1G\n")
+    assert all(set(hook["types"]) <= tags_from_path(str(tmp_path / name)) for hook in HOOKS.values())
+
+
+def test_hooks_differ_in_writing_alone() -> None:
+    plain, fixing = dict(HOOKS["preflight"]), dict(HOOKS["preflight-fix"])
+    assert fixing["entry"] == plain["entry"] + " --fix"
+    for hook in (plain, fixing):
+        assert hook["require_serial"] is True
+        assert hook["language"] == "python"
+    assert {key: plain[key] for key in ("types", "files")} == {key: fixing[key] for key in ("types", "files")}
+
+
+def test_action_runs_no_text_of_a_workflow_as_a_command() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    scripts = [step["run"] for step in action["runs"]["steps"] if "run" in step]
+    assert any("sarif=" in script for script in scripts)
+    assert not any("${{" in script for script in scripts)
+
+
+@pytest.mark.slow
+def test_try_repo_runs_both_hooks(tmp_path: Path) -> None:
+    """pre-commit clones the repository, installs it and hands it files; two of them are none of ours."""
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    (tmp_path / "deploy.yaml").write_text("kind: Service\nspec: {ports: [80]}\n")
+    (tmp_path / "notes.md").write_text("# notes\n")
+    git("add", ".")
+    for hook in HOOKS:
+        done = subprocess.run(
+            [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), hook, "--all-files", "--verbose"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Passed" in done.stdout
+        assert "Service" not in done.stdout
