@@ -60,6 +60,8 @@ def _at(text: str, offset: int) -> Span:
 
 def _document_error(error: yaml.YAMLError, text: str) -> DocumentError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if "end of stream" in str(getattr(error, "problem", "")):  # what was left open says more than where the file ends
+        mark = getattr(error, "context_mark", None) or mark
     if mark is not None:
         words = " ".join(
             str(part) for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part
@@ -152,7 +154,8 @@ class _Composer:
             start = end = outer + len(self.text[outer:end].rstrip())
         node = Node("scalar", start, end, outer, style, text=event.value)
         if event.tag in (None, "!"):
-            tag = plain_tag(event.value, self.version) if event.implicit[0] else "str"
+            forced = event.tag == "!" and self.version == "1.2"  # PyYAML resolves these as if `!` were not there
+            tag = plain_tag(event.value, self.version) if event.implicit[0] and not forced else "str"
         else:
             tag = short_tag(event.tag)
         try:

@@ -21,12 +21,13 @@ def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edi
     if proposal.changes:
         if study is None:
             return None
-        from preflight.study.route_back import all_edits
+        from preflight.study.route_back import edits_in
 
-        found = all_edits(proposal.changes, study, project)
-        if found is None:
-            return None
-        edits = tuple(dict.fromkeys((*edits, *found)))
+        for change in proposal.changes:
+            found = edits_in(change, study, project)
+            if found is None:
+                return None
+            edits = tuple(dict.fromkeys((*edits, *found)))
     return edits if edited(project, edits) else None
 
 
