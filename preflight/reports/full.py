@@ -26,7 +26,7 @@ def render(outcome: Outcome, look: Look) -> str:
 def _finding(outcome: Outcome, report: Report, finding: Finding, look: Look) -> Iterator[str]:
     style = COLOURS[finding.severity]
     head = f"{finding.severity.value}[{finding.rule}]"
-    message = wrap(clean(finding.message), look.width - len(head) - 2, "  ")
+    message = wrap(clean(finding.message), look.width, "  ", len(head) + 2)
     yield f"{look.paint(head, style)}: {look.paint(message, 'bold')}"
     gutter = _gutter(report, finding)
     if finding.origin is not None:
@@ -82,7 +82,7 @@ def _spot(
 def _note(kind: str, text: str, look: Look, gutter: int) -> Iterator[str]:
     lead = " " * (gutter + 1)
     indent = lead + "  " + " " * (len(kind) + 2)
-    body = wrap(clean(text), look.width - len(indent), indent)
+    body = wrap(clean(text), look.width, indent, len(indent))
     yield f"{lead}{look.paint('=', 'bold blue')} {look.paint(kind, 'bold')}: {body}"
 
 

@@ -72,11 +72,15 @@ def columns(text: str) -> int:
     )
 
 
-def wrap(text: str, width: int, indent: str) -> str:
-    """`text` broken at spaces; following lines start with `indent`. A word longer than a line stays whole."""
+def wrap(text: str, width: int, indent: str, used: int = 0) -> str:
+    """`text` broken at spaces into lines of `width` columns, `used` of them already taken on the first.
+
+    Following lines start with `indent`. A word longer than a line stays whole.
+    """
     lines, line = [], ""
     for word in text.split(" "):
-        if line and columns(line) + 1 + columns(word) > max(width, 20):
+        room = width - (len(indent) if lines else used)
+        if line and columns(line) + 1 + columns(word) > max(room, 20):
             lines.append(line)
             line = word
         else:

@@ -210,5 +210,5 @@ def test_sizes_are_binary(size: int, text: str) -> None:
 
 def test_words() -> None:
     assert [plural(1, "study"), plural(2, "study"), plural(0, "file")] == ["1 study", "2 studies", "0 files"]
-    assert wrap("one two three four five", 20, "  ") == "one two three four\n  five"
+    assert wrap("one two three four five six seven", 24, "  ", 4) == "one two three four\n  five six seven"
     assert clean("a\tb\nc") == "a    b c"
