@@ -114,10 +114,14 @@ def _facts(readings: Iterable[Reading], chain: Chain) -> dict[str, Fact]:
 
 
 def _branches(readings: Iterable[Reading]) -> list[Branch]:
-    """The boxes of a chain: branches of one file, or their product where several files have some (rare)."""
+    """The boxes of a chain: branches of one file, or their product where several files have some (rare).
+
+    Branches that only set values make no boxes: the reading's own settings say the same as conditions on the axis that
+    chooses among them (a Hydra group), and one box can be narrowed as a whole.
+    """
     boxes = [Branch()]
     for reading in readings:
-        if reading.branches:
+        if any(branch.axes or branch.bindings for branch in reading.branches):
             boxes = [_joined(box, branch) for box in boxes for branch in reading.branches]
     return boxes
 
@@ -151,6 +155,7 @@ def _box(
         bounds[name] = bound
         if problem is not None:
             problems.append(problem)
+    _same_vocabulary(bounds)
     bounds = {**{name: bound for name, bound in table_defaults().items() if name not in bounds}, **bounds}
     constants = {name: unmark(fixed(expr, held)) for name, expr in gathered.constants.items()}
     axes = _axes(chain, branch, bounds)
@@ -160,6 +165,13 @@ def _box(
             place = next((places[axis] for axis in names(bound.expr) if places.get(axis) is not None), None)
             bounds[name] = bound if place is None else replace(bound, origin=place)
     return Box(bounds, axes, dict(branch.fixed), constants), problems
+
+
+def _same_vocabulary(bounds: dict[str, Bound]) -> None:
+    """A model described by its dimensions has the vocabulary that is trained on, under both names."""
+    described = bounds.get("model.config.vocab_size")
+    if described is not None and "train.vocab_size" not in bounds:
+        bounds["train.vocab_size"] = replace(described, field="train.vocab_size")
 
 
 def _consumed(chain: Chain, branch: Branch) -> frozenset[str]:
@@ -176,7 +188,7 @@ def _gather(step: Step, branch: Branch, consumed: frozenset[str], gathered: Gath
     """One step's bindings, settings by name, and the bindings that their names suggest."""
     parts: list[tuple[Reading, Scope]] = [(config.reading, config.scope) for config in step.configs]
     for reading, scope in [*parts, (step.reading, step.scope)]:
-        own = branch if reading.branches else None
+        own = branch if any(one.axes or one.bindings for one in reading.branches) else None
         seen = branch_scope(scope, own) if own is not None else scope
         bindings = (*reading.bindings, *(own.bindings if own is not None else ()))
         _by_name(step, reading, seen, consumed, gathered)

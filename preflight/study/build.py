@@ -34,6 +34,7 @@ def build(
     kept = _longest(chains.values())
     studies = [assemble(chain, project, overrides or {}) for chain in kept]
     used = {path for study in studies for path in study.paths}
+    skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
     return _concurrent(kept, studies), left
 
@@ -57,6 +58,19 @@ def _why_not(path: str, follower: Follower) -> Skipped:
     if reading is None:
         return follower.skipped.get(path, Skipped(path, "unrecognised", "no dialect recognises it"))
     return Skipped(path, "no-training", f"{reading.dialect}: nothing in it trains a model", reading.problems)
+
+
+def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:
+    """Files that a launch leads to and that cannot be read: what the study lacks is their fault."""
+    found = {}
+    for chain in chains:
+        for step in chain:
+            for reading in step.readings:
+                for link in reading.links:
+                    one = follower.skipped.get(link.target)
+                    if one is not None and one.kind in ("malformed", "crashed"):
+                        found[link.target] = one
+    return found
 
 
 def _concurrent(chains: list[Chain], studies: list[Study]) -> tuple[Study, ...]:

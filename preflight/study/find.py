@@ -73,7 +73,8 @@ class Launchers:
         for candidate in self._candidates(path):
             if candidate in seen or candidate == path:
                 continue
-            if any(_has(chain, path) and _trains(chain) for chain in self._own(candidate)):
+            started = (chain for chain in self._own(candidate) if chain[0].reading.dialect != "hydra")
+            if any(_has(chain, path) and _trains(chain) for chain in started):
                 further = self._roots(candidate, seen | {path})
                 roots.update(dict.fromkeys(further or [candidate]))
         return list(roots)
@@ -144,5 +145,5 @@ def _has(chain: Chain, path: str) -> bool:
 
 
 def _trains(chain: Chain) -> bool:
-    """Whether a chain is a study: something in it trains, or SLURM was asked for something."""
-    return any(reading.trains or reading.request is not None for step in chain for reading in step.readings)
+    """Whether a chain is a study: something in it trains, or asks for what training needs."""
+    return any(reading.trains for step in chain for reading in step.readings)

@@ -128,7 +128,8 @@ class Follower:
             if link.kind != "config" or not link.target or link.target == reading.path:
                 continue
             words = link.words or (call.words if call else ())
-            inner = Call(reading.path, words, {**(call.settings if call else {}), **link.settings}, Launch())
+            settings = {**(call.settings if call else {}), **link.settings}
+            inner = Call(reading.path, words, settings, call.launch if call else Launch())
             config = self.read(link.target, inner)
             if config is not None:
                 axes = frozenset(axis.name for axis in _axes(config))
