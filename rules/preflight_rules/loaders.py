@@ -118,6 +118,11 @@ def title(job: Job, changes: Changes) -> str:
 def node_limit(case: Case) -> int | None:
     """The memory that a job may be given on its node, None where nobody said what node it is."""
     known = [case.node.memory if case.node is not None else None, case.job.machine.node_memory]
+    request = case.study.request
+    asked = request.partition if request is not None else None
+    for partition in case.cluster.partitions if case.cluster is not None else ():
+        if partition.name == asked or (asked is None and partition.default):
+            known.append(partition.max_memory_per_node)
     limits = [size for size in known if size is not None]
     return min(limits) if limits else None
 
