@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight import registry, suppress
+from preflight.dialects.reading import Problem
 from preflight.errors import PreflightError, debug_traceback
 from preflight.estimating import Estimator
 from preflight.files import Batch
@@ -99,7 +100,7 @@ def check(project: Project, asked: Setup, prove: bool = True) -> Report:
         studies=found.studies,
         files=tuple(path for path in dict.fromkeys((*asked.paths, *read)) if path in {*read, *idle} and path in given),
         unrecognised=tuple(one.path for one in found.skipped if one.kind in ("unrecognised", "unreadable", "crashed")),
-        refused=tuple(one.path for one in found.skipped if one.kind == "unrecognised" and one.path in asked.named),
+        refused=tuple(_refused(found, asked)),
         suppressed=by_glob + by_comment,
         notes=(*asked.said.notes, *_notes(found, asked)),
     )
@@ -198,7 +199,36 @@ def _of_skipped(skipped: Iterable[Skipped], project: Project, asked: Setup) -> I
             message = f"{one.path} cannot be read: {one.reason}"
             yield Finding("unreadable-file", Severity.error, Confidence.high, message, origin)
         elif one.kind == "no-training" or one.path in asked.named or _sure(one.path, project):
-            yield from (registry.of_problem(problem) for problem in one.problems)
+            problems = one.problems or _malformed(one, project, asked)
+            yield from (registry.of_problem(problem) for problem in problems)
+
+
+def _refused(found: Analysis, asked: Setup) -> Iterator[str]:
+    """Named files that no dialect recognises and that have no finding that says why."""
+    told = {finding.origin.path for finding in found.findings if finding.origin is not None}
+    for one in found.skipped:
+        if one.kind == "unrecognised" and one.path in asked.named and one.path not in told:
+            yield one.path
+
+
+def _malformed(one: Skipped, project: Project, asked: Setup) -> tuple[Problem, ...]:
+    """Why nobody recognises a file that was named: often it only cannot be parsed."""
+    if one.kind != "unrecognised" or one.path not in asked.named:
+        return ()
+    from preflight.documents.base import DocumentError
+
+    try:
+        if one.path.endswith(".py"):
+            from preflight.documents.python import parse_python
+
+            parse_python(project.source(one.path))
+        elif one.path.lower().endswith((".yaml", ".yml")):
+            from preflight.documents.yaml import parse_yaml
+
+            parse_yaml(project.source(one.path))
+    except DocumentError as error:
+        return (Problem("invalid-config", error.message, Origin(one.path, error.span)),)
+    return ()
 
 
 def _sure(path: str, project: Project) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from difflib import unified_diff
 from pathlib import PurePosixPath
 
 from preflight.rule import Example, Rule
@@ -53,12 +54,19 @@ def _example(example: Example) -> Iterator[str]:
         shown = ", ".join(f"`{name} = {value!r}`" for name, value in example.options.items())
         yield from (f"With {shown} in the settings.", "")
     if example.fixed:
-        changed = {name: text for name, text in example.fixed.items() if example.files.get(name) != text}
-        yield from (f"After `{'--unsafe-fixes' if example.unsafe else '--fix'}`:", "")
-        yield from _files(changed)
+        yield from (f"`{'--unsafe-fixes' if example.unsafe else '--fix'}` writes:", "", "```diff")
+        for name, text in example.fixed.items():
+            yield from _diff(name, example.files.get(name, ""), text)
+        yield from ("```", "")
 
 
 def _files(files: Mapping[str, str]) -> Iterator[str]:
     for name, text in files.items():
         language = _LANGUAGES.get(PurePosixPath(name).suffix, "text")
-        yield from (f"`{name}`", "", f"```{language}", text.rstrip("\n"), "```", "")
+        yield from (f"`{name}`", "", f"```{language}", text.strip("\n"), "```", "")
+
+
+def _diff(name: str, old: str, new: str) -> Iterator[str]:
+    """What changed in a file, two lines around it."""
+    lines = unified_diff(old.strip("\n").split("\n"), new.strip("\n").split("\n"), name, name, n=2, lineterm="")
+    yield from (line.rstrip() for line in lines)
