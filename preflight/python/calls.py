@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.python.expressions import class_attribute, evaluate
+from preflight.python.expressions import class_attribute, evaluate, is_class_method
 from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
     Abstract,
@@ -276,7 +276,7 @@ def invoke(
                 kwargs = {key: value for key, value in given.items.items() if isinstance(key, str)}
     args, kwargs = (*function.bound_args, *args), {**function.bound_kwargs, **kwargs}
     if function.self_value is not None and not _is_static(function):
-        args = (function.owner if _is_class_method(function) and function.owner else function.self_value, *args)
+        args = (_first_argument(function, function.self_value), *args)
     if ev.stack.count(id(function.node)) >= MAX_RECURSION or len(ev.stack) > 40:
         return unknown("it calls itself")
     frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
@@ -344,12 +344,15 @@ def _returned(ev: Evaluator, frame: Frame, flow: str) -> Abstract:
     return value
 
 
+def _first_argument(function: FunctionValue, itself: Abstract) -> Abstract:
+    """`self`, or the class for a class method."""
+    if is_class_method(function) and isinstance(itself, Instance) and itself.cls is not None:
+        return itself.cls
+    return itself
+
+
 def _is_static(function: FunctionValue) -> bool:
     return any(isinstance(d, External) and d.name == "staticmethod" for d in function.decorators)
-
-
-def _is_class_method(function: FunctionValue) -> bool:
-    return any(isinstance(d, External) and d.name == "classmethod" for d in function.decorators)
 
 
 def bind_parameters(

@@ -29,6 +29,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord, TryRecord
+from preflight.python.statements import Split
 from preflight.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
 
 STEPS = 50_000
@@ -101,6 +102,8 @@ class Evaluator:
         self.modules: dict[str, ModuleValue] = {}
         self.interpreted: set[int] = set()
         """Ids of the nodes of functions whose body was interpreted."""
+        self.split: Split | None = None
+        """A loop's body that is left early under a condition, on its way to the block it stands in."""
         self._journals: list[list[tuple[dict[Key, Abstract], Key, Abstract]]] = []
         self._sizes: dict[int, int] = {}
         self._kept: list[object] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins as python_builtins
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.hooks_config import VALUES
@@ -118,6 +119,8 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
         return _instance_attribute(ev, value, name, node, frame)
     if isinstance(value, ClassValue):
         found = class_attribute(value, name)
+        if isinstance(found, FunctionValue) and is_class_method(found):
+            return replace(found, self_value=value)
         return found if found is not None else Attribute(value, name, frame.module.origin(node))
     if isinstance(value, Container) and value.kind == "namespace":
         if name in value.items:
@@ -157,8 +160,6 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
 
 def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.expr, frame: Frame) -> Abstract:
     """A function of a class as seen through an object: a method, or a property's value."""
-    from dataclasses import replace
-
     kinds = {d.name for d in function.decorators if isinstance(d, External)}
     if "staticmethod" in kinds:
         return function
@@ -174,6 +175,10 @@ def class_attribute(cls: ClassValue, name: str) -> Abstract | None:
         if name in one.attributes:
             return one.attributes[name]
     return None
+
+
+def is_class_method(function: FunctionValue) -> bool:
+    return any(isinstance(d, External) and d.name == "classmethod" for d in function.decorators)
 
 
 CONFIG_METHODS = frozenset(

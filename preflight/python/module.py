@@ -88,6 +88,16 @@ def resolve_import(name: str, level: int, importer: Module, project: Project) ->
     Looked for as Python would when the importer is started as a script (its own directory), from the project's root
     and from `src/`. A package without `__init__.py` (a namespace) has no file and is None.
     """
+    known = project.parsed.setdefault(("python-imports", importer.path), {})
+    if not isinstance(known, dict):
+        return None
+    if (name, level) not in known:
+        known[(name, level)] = _resolve(name, level, importer, project)
+    found = known[(name, level)]
+    return found if isinstance(found, str) else None
+
+
+def _resolve(name: str, level: int, importer: Module, project: Project) -> str | None:
     parts = [part for part in name.split(".") if part]
     here = PurePosixPath(importer.path).parent
     if level:

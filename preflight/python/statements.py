@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.python.expressions import assign, evaluate, load
@@ -21,7 +22,7 @@ from preflight.python.records import TryRecord
 from preflight.values import Const, Expr, Op, unknown
 
 if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
+    from preflight.python.evaluator import Changes, Evaluator
 
 CHANGING = unknown("it changes in a loop")
 UNROLL = 64
@@ -32,11 +33,41 @@ UNROLL_STEPS = 2_000
 
 def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> str:
     """Interpret a block."""
-    for statement in body:
+    for index, statement in enumerate(body):
         flow = _execute(ev, statement, frame)
+        if flow == "split" and ev.split is not None:
+            return _rest(ev, ev.split, body[index + 1 :], frame)
         if flow != "next":
             return flow
     return "next"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A condition by which a loop's body is left early, or not: what is left behind then, and the side that stays."""
+
+    condition: Expr
+    stays_if: Expr
+    left: Changes
+    leaves_then: bool
+    stay: Callable[[], str]
+
+
+def _rest(ev: Evaluator, split: Split, body: Sequence[ast.stmt], frame: Frame) -> str:
+    """The rest of a block after `if condition: continue`: it belongs to the other side."""
+    ev.split = None
+
+    def stay() -> str:
+        flow = split.stay()
+        return flow if flow != "next" else execute(ev, body, frame)
+
+    flow, changes = ev.speculate(split.stays_if, stay)
+    if flow in ("return", "raise"):
+        ev.apply(split.left)
+        return "continue"
+    ev.merge(split.condition, split.left if split.leaves_then else changes, changes if split.leaves_then else split.left)
+    ev.conditions.append(split.stays_if)
+    return "next" if flow == "split" else flow
 
 
 def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> str:
@@ -112,12 +143,15 @@ def branch(ev: Evaluator, condition: Expr, then: Callable[[], str], otherwise: C
         ev.conditions.append(negated if left else condition)
         ev.apply(other_changes if left else changes)
         return other_flow if left else flow
-    ev.merge(condition, changes, other_changes)
-    if flow == other_flow:
-        return flow
+    if flow == other_flow or "split" in (flow, other_flow):
+        ev.merge(condition, changes, other_changes)
+        return flow if flow == other_flow and flow != "split" else "next"
     if "next" in (flow, other_flow):  # the rest of the loop's body runs only where it was not left
-        ev.conditions.append(negated if other_flow == "next" else condition)
-        return "next"
+        if other_flow == "next":
+            ev.split = Split(condition, negated, changes, True, otherwise)
+        else:
+            ev.split = Split(condition, condition, other_changes, False, then)
+        return "split"
     return "continue"
 
 
