@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
+from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option
-from preflight.errors import UsageError, suggestion
+from preflight.errors import UsageError
 from preflight.estimating import Estimator
 from preflight.job import Job, build
 from preflight.machines.model import Gpu
@@ -135,12 +136,11 @@ def _flat(data: Mapping[str, Value], prefix: str) -> Iterator[tuple[str, object]
 def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
     from preflight.memory.device import catalogue
 
-    if "/" not in name and name not in catalogue.names() and catalogue.find(name) is None:
-        raise UsageError(
-            f"{name}: there is no such file, and no model is known by that name"
-            f"{suggestion(name, catalogue.names())}; preflight model list shows the known ones"
-        )
-    return _of_values({"model.name": name, **overrides}, gpu, Path.cwd())
+    model = catalogue.find(name)
+    if model is None and "/" not in name:
+        raise UsageError(f"{name}: there is no such file, and {unknown_model(name)}")
+    task = {"task": model.task} if model is not None else {}
+    return _of_values({"model.name": name, **task, **overrides}, gpu, Path.cwd())
 
 
 def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subject:
