@@ -106,10 +106,9 @@ def _take(parameter: Parameter, item: Word, value: Expr | None, queue: list[Word
     if parameter.type == "list":
         items, at = _values(queue, at)
         return Op("tuple", tuple(items), item.origin), at
-    if at < len(queue) and _is_value(queue[at]):
-        following = queue[at].value
-        if following is not None and not (parameter.type == "bool" and not _is_bool(following)):
-            return convert(following, parameter.type), at + 1
+    following = _value(queue[at]) if at < len(queue) else None
+    if following is not None and not (parameter.type == "bool" and not _is_bool(following)):
+        return convert(following, parameter.type), at + 1
     if parameter.type in ("bool", None):  # `--bf16` alone: nargs="?" with const=True
         return Const(True, _presence(item.origin)), at
     return unknown(f"{name} is given no value", item.origin), at
@@ -132,10 +131,11 @@ def _presence(origin: Origin | None) -> Origin | None:
 
 def _values(queue: list[Word], at: int) -> tuple[list[Expr], int]:
     items: list[Expr] = []
-    while at < len(queue) and _is_value(queue[at]):
-        value = queue[at].value
-        if value is not None:
-            items.append(value)
+    while at < len(queue):
+        value = _value(queue[at])
+        if value is None:
+            break
+        items.append(value)
         at += 1
     return items, at
 
@@ -153,10 +153,15 @@ def _positional(positionals: list[Parameter], queue: list[Word], at: int, values
     return at
 
 
-def _is_value(item: Word) -> bool:
-    if item.prefix == "" and item.value is not None:
-        return True
-    return item.prefix.startswith("-") and item.value is None and _is_number(item.prefix)
+def _value(item: Word) -> Expr | None:
+    """What a word is worth as the value of a flag before it; None where it is a flag. A negative number is a value."""
+    if item.prefix == "":
+        return item.value
+    if item.value is None and _is_number(item.prefix):
+        return Const(item.prefix, item.origin)
+    if not item.prefix.startswith("-") and isinstance(item.value, Const):  # `--set key=value`
+        return Const(f"{item.prefix}{item.value.value}", item.origin)
+    return None
 
 
 def _is_number(text: str) -> bool:

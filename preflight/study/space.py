@@ -155,7 +155,7 @@ def _unsafe_values(grid: Grid, cells: Sequence[Index]) -> dict[str, tuple[Value,
             found[line.name] = gone
     for at, line in enumerate(grid.rising):
         first = _first_unsafe(grid, open_cells, zero, at, line.size)
-        if open_cells and first < line.size and line.size - first <= MAX_CELLS:
+        if first < line.size and line.size - first <= MAX_CELLS:
             found[line.name] = tuple(line.value_at(i) for i in range(first, line.size))
     return found
 
