@@ -46,9 +46,10 @@ UNBATCHED = (
     + """
 model.eval()
 with torch.no_grad():
-    logits = model(**tokenizer(validation_texts, padding=True, return_tensors="pt").to("cuda")).logits
+    encoded = tokenizer([row["text"] for row in rows], padding=True, return_tensors="pt").to("cuda")
+    logits = model(**encoded).logits
 """
-).replace("import texts", "import texts, validation_texts")
+).replace("import texts", "import rows, texts")
 
 EXCEEDED = (
     Example(

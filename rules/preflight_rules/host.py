@@ -29,7 +29,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-def levers(case: Case) -> list[tuple[str, Origin]]:
+def leverage(case: Case) -> list[tuple[str, Origin]]:
     """The written settings that host memory hangs on, the one whose halving saves most first.
 
     Fields that are derived from the same text count once.
@@ -48,7 +48,7 @@ def levers(case: Case) -> list[tuple[str, Origin]]:
 
 def places(case: Case) -> tuple[Origin | None, tuple[tuple[Origin, str], ...]]:
     """The setting with most leverage, and the others with their values in words."""
-    found = [(origin, f"{field} = {case.job.get(field)}") for field, origin in levers(case)]
+    found = [(origin, f"{field} = {case.job.get(field)}") for field, origin in leverage(case)]
     request = case.study.request
     if request is not None and "memory" in request.origins:
         found.append((request.origins["memory"], f"--mem gives {gib(_int(request.memory))} per node"))
@@ -64,6 +64,14 @@ def spikes(case: Case, host: HostEstimate) -> bool:
     if host.train_only is None or host.limit is None or case.job.data.validation_overlaps:
         return False
     return host.train_only <= host.limit
+
+
+def asked_for(case: Case, host: HostEstimate) -> bool:
+    """Whether the limit is SLURM's request and the node may have more: then `slurm-memory-too-low` speaks of it."""
+    if case.study.request is None or host.limited_by != "memory_limit" or host.limit is None:
+        return False
+    node = loaders.node_limit(case)
+    return node is None or node > host.limit
 
 
 def _finding(
@@ -119,16 +127,14 @@ class HostMemoryExceeded(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         host = _too_much(case)
-        if host is None or spikes(case, host):
+        if host is None or spikes(case, host) or asked_for(case, host):
             return
         message = (
             f"{describe_loaders(case.job)} need {gib(host.per_node.expected)} of host memory per node "
             f"({gib(host.per_node.low)} to {gib(host.per_node.high)}; {sum_of(host.breakdown)}), and "
             f"{gib(host.limit or 0)} may be used ({limit_words(host)})"
         )
-        raised = loaders.raised_memory(case, host)
-        proposals = (() if raised is None else (raised,)) + loaders.loader_proposals(case)
-        yield _finding(case, host, self.name, message, proposals, "too much for the node's memory")
+        yield _finding(case, host, self.name, message, loaders.loader_proposals(case), "too much for the node's memory")
 
 
 def limit_words(host: HostEstimate) -> str:
@@ -244,8 +250,9 @@ class WorkersExceedCpus(Rule):
 
     def _cpus(self, case: Case, ranks: int) -> int | None:
         request = case.study.request
-        if request is not None and isinstance(request.cpus_per_task, int):
-            return request.cpus_per_task
+        if request is not None:  # what the site gives where nothing is asked for is not known
+            stated = "cpus_per_task" in request.origins
+            return request.cpus_per_task if stated and isinstance(request.cpus_per_task, int) else None
         return None if case.job.machine.cpus is None else case.job.machine.cpus // ranks
 
 

@@ -59,7 +59,7 @@ SPIKE = (
         {"train.py": WITH_VALIDATION},
         fixed={"train.py": WITH_VALIDATION.replace("persistent_workers=True", "persistent_workers=False")},
         says=("training fits with", "validation loaders"),
-        options=options(16),
+        options=options(18),
     ),
     Example(
         "The size of a sample is nowhere: the inequality is solved for it",

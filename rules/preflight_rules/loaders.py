@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.findings import Change, Proposal, Safety
+from preflight.findings import Proposal, Safety
 from preflight.job import Job
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case
@@ -16,6 +16,9 @@ from preflight_rules.common import changed, gib, settable, with_fields, written
 from preflight_rules.remedies import accumulation_hazard, changes_of
 
 Changes = Mapping[str, object]
+
+LARGEST_CUT = 10
+"""Halvings of one setting that are tried: 1,024 workers become one."""
 
 
 def fits(case: Case, changes: Changes, limit: int | None = None) -> bool:
@@ -50,25 +53,47 @@ def same_batch(case: Case, times: int) -> Changes:
 
 
 def candidates(case: Case) -> Iterator[Changes]:
-    """Changes of the loaders that keep the run the same, the gentlest first."""
-    data = case.job.data
-    quiet = quiet_changes(case)
-    if quiet:
-        yield quiet
-    prefetch: Changes = {}
+    """Changes of the loaders that keep the run the same, each with one more setting halved than the one before."""
+    state = dict(quiet_changes(case))
+    if state:
+        yield dict(state)
+    for times in range(1, LARGEST_CUT + 1):
+        for lever in levers(case, times):
+            if any(state.get(field) != value for field, value in lever.items()):
+                state.update(lever)
+                yield dict(state)
+
+
+def levers(case: Case, times: int) -> Iterator[Changes]:
+    """Settings halved so many times, the one whose loss costs least first.
+
+    Validation comes first where it is the peak: it runs once per epoch. Settings derived from another's text are left
+    to follow it.
+    """
+    data, host = case.job.data, case.estimates.host
+    validation = [
+        *_halved(case, "data.validation_workers", data.validation_workers, times, "data.workers"),
+        *_halved(case, "validation.batch_size", case.job.validation.batch_size, times, "train.batch_size"),
+    ]
+    if host is not None and host.peak == "validation":
+        yield from validation
     if data.prefetch is not None and data.prefetch > 1 and written(case, "data.prefetch"):
-        prefetch = {"data.prefetch": 1}
-        yield {**quiet, **prefetch}
-    workers = data.workers or 0
-    for times in range(1, max(workers, case.job.train.batch_size or 1).bit_length()):
-        fewer: Changes = {}
-        if workers > 1 and settable(case, "data.workers"):
-            fewer = {"data.workers": halved(workers, times)}
-        before = same_batch(case, times - 1) if times > 1 else {}
-        batch = same_batch(case, times)
-        for extra in (before, {**quiet, **before}, {**quiet, **prefetch, **before}, batch, {**quiet, **batch}):
-            if fewer or extra:
-                yield {**fewer, **extra}
+        yield {"data.prefetch": halved(data.prefetch, times)}
+    yield from _halved(case, "data.workers", data.workers, times, "")
+    batch = same_batch(case, times)
+    if batch:
+        yield batch
+    if host is not None and host.peak != "validation":
+        yield from validation
+
+
+def _halved(case: Case, field: str, value: int | None, times: int, source: str) -> Iterator[Changes]:
+    """One setting halved, where it is more than 1, written, and not derived from the text of `source`."""
+    if value is None or value < 2 or not settable(case, field):
+        return
+    if source and case.origin(field) is not None and case.origin(field) == case.origin(source):
+        return
+    yield {field: halved(value, times)}
 
 
 def quiet_changes(case: Case) -> Changes:
@@ -82,14 +107,23 @@ def _persists(case: Case) -> bool:
 
 def loader_proposals(case: Case) -> tuple[Proposal, ...]:
     """The gentlest change of the loaders that suffices, then a smaller batch, which is another run."""
-    seen: list[Changes] = []
     for changes in candidates(case):
-        if changes in seen:
-            continue
-        seen.append(changes)
         if fits(case, changes):
-            return (Proposal(title(case.job, changes), changes_of(changes), Safety.safe),)
+            needed = without_idle(case, changes)
+            return (Proposal(title(case.job, needed), changes_of(needed), Safety.safe),)
     return tuple(_smaller_batch(case))
+
+
+def without_idle(case: Case, changes: Changes) -> Changes:
+    """`changes` without those that are not needed, what costs most left out first."""
+    kept = dict(changes)
+    for field in reversed([name for name in changes if name != "train.grad_accum"]):
+        rest = {name: value for name, value in kept.items() if name != field}
+        if field == "train.batch_size":
+            rest.pop("train.grad_accum", None)
+        if rest and fits(case, rest):
+            kept = rest
+    return kept
 
 
 def _smaller_batch(case: Case) -> Iterator[Proposal]:
@@ -128,21 +162,18 @@ def node_limit(case: Case) -> int | None:
 
 
 def raised_memory(case: Case, host: HostEstimate) -> Proposal | None:
-    """`--mem` raised to the need, as far as the node goes, and the loaders quieted beside it."""
-    request, node = case.study.request, node_limit(case)
-    if request is None or not isinstance(request.memory, int) or "memory" not in request.origins or node is None:
+    """SLURM's memory raised to the need, as far as the node is known to go, and the loaders quieted beside it."""
+    from preflight_rules.slurm import memory_change
+
+    found = memory_change(case, host.per_node.high) if node_limit(case) is not None else None
+    if found is None or host.limit is None or found[1] <= host.limit:
         return None
-    wanted = -(-host.per_node.high // 2**30) * 2**30
-    memory = min(wanted, node // 2**30 * 2**30)
-    if memory <= request.memory:
-        return None
-    quiet = quiet_changes(case) or fewer_workers(case)
-    for changes in (quiet, {}):
+    change, memory = found
+    for changes in (quiet_changes(case) or fewer_workers(case), {}):
         if fits(case, changes, memory):
-            words = f"--mem {gib(request.memory)} -> {gib(memory)}" + (
-                f", {title(case.job, changes)}" if changes else ""
-            )
-            return Proposal(words, (Change("request.memory", memory), *changes_of(changes)), Safety.safe)
+            words = f"memory per node {gib(host.limit)} -> {gib(memory)}"
+            words += f", {title(case.job, changes)}" if changes else ""
+            return Proposal(words, (change, *changes_of(changes)), Safety.safe)
     return None
 
 
