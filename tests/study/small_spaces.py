@@ -77,7 +77,8 @@ def _values(domain: Domain) -> list[Value]:
         return list(domain.values)
     assert isinstance(domain, Range)
     size, step = domain.size(), domain.step
-    assert size is not None and step is not None
+    assert size is not None
+    assert step is not None
     return [int(domain.low + step * i) for i in range(size)]
 
 

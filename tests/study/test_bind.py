@@ -30,7 +30,8 @@ def values(line: str, parameters: tuple[Parameter, ...] = ALL) -> dict[str, obje
 
 @pytest.mark.parametrize("line", ["", "--unknown 3", "--batchsize=3", "--", "--b"])
 def test_words_of_nobody_bind_nothing(line: str) -> None:
-    assert "batch_size" not in values(line) and "name" not in values(line)
+    assert "batch_size" not in values(line)
+    assert "name" not in values(line)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,8 @@ def test_an_unquoted_expansion_is_a_flag_of_its_own() -> None:
     bound = bind_words(ALL, [Word("", Const("--batch_size=4", at))])
     value = bound["batch_size"]
     assert evaluate(value) == 4
-    assert isinstance(value, Op) and value.origin == Origin("run.sh", Span(18, 20))
+    assert isinstance(value, Op)
+    assert value.origin == Origin("run.sh", Span(18, 20))
 
 
 def test_keyed_words_bind_config_parameters() -> None:

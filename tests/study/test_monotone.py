@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +78,7 @@ def test_a_direction_is_never_wrong(expr: Expr, y: int) -> None:
     values = [evaluate(expr, {"x": Const(x), "y": Const(y)}) for x in range(1, 65)]
     if way is None or any(isinstance(value, Unknown) for value in values):
         return
-    pairs = list(zip(values, values[1:], strict=False))
+    pairs = list(itertools.pairwise(values))
     assert all(a <= b for a, b in pairs) if way >= 0 else all(a >= b for a, b in pairs)  # type: ignore[operator]
     assert way != 0 or len(set(map(repr, values))) == 1
 

@@ -33,14 +33,17 @@ def small(**changes: object) -> Box:
 def test_axes_that_feed_nothing_are_not_counted() -> None:
     found = judge(study(small()), full(10**9), device(10**9))
     assert found.combinations == 32
-    assert found.counts.fits == 32 and found.counts.exact
-    assert found.boxes[0].safe is None and found.boxes[0].unsafe_values == {}
+    assert found.counts.fits == 32
+    assert found.counts.exact
+    assert found.boxes[0].safe is None
+    assert found.boxes[0].unsafe_values == {}
 
 
 def test_the_worst_combination() -> None:
     found = judge(study(small()), full(40_000), device(40_000))
     assert found.worst.assignment == {"batch": 64, "length": 512, "model": "large"}
-    assert found.worst.job.train.batch_size == 64 and found.worst.job.model.name == "large"
+    assert found.worst.job.train.batch_size == 64
+    assert found.worst.job.model.name == "large"
 
 
 def test_nothing_fits() -> None:
@@ -55,7 +58,8 @@ def test_per_model() -> None:
     by_model = {one.value: one for one in found.boxes[0].by_model}
     assert set(by_model) == {"small", "large"}
     assert by_model["small"].counts.fits > by_model["large"].counts.fits > 0
-    assert by_model["large"].safe is not None and "model" not in by_model["large"].safe.dropped
+    assert by_model["large"].safe is not None
+    assert "model" not in by_model["large"].safe.dropped
 
 
 def test_values_that_fit_nowhere() -> None:
@@ -94,13 +98,16 @@ def test_without_a_gpu_the_host_alone_is_judged() -> None:
     space = box({"workers": (Choices((1, 50)), "data.workers")}, train__batch_size=Const(1))
     found = judge(study(space), full(None), device(None), Side(host_law, 40))
     assert (found.counts.fits, found.counts.exceeds) == (1, 1)
-    assert found.boxes[0].safe is not None and found.boxes[0].safe.keep == {"workers": (1,)}
+    assert found.boxes[0].safe is not None
+    assert found.boxes[0].safe.keep == {"workers": (1,)}
 
 
 def test_an_unbounded_axis_makes_count_and_worst_unknown() -> None:
     space = box({"batch": (Unbounded("normal"), "train.batch_size")})
     found = judge(study(space), full(10**9), device(10**9))
-    assert found.combinations is None and not found.counts.exact and found.counts.fits == 0
+    assert found.combinations is None
+    assert not found.counts.exact
+    assert found.counts.fits == 0
     assert found.worst.job.train.batch_size is None
 
 
@@ -113,7 +120,9 @@ def test_a_continuous_axis_is_judged_at_its_worst_corner() -> None:
     assert found.combinations is None
     assert found.worst.job.train.batch_size == 64
     safe = found.boxes[0].safe
-    assert safe is not None and safe.keep["batch"][0] == 1 and 1 < float(str(safe.keep["batch"][1])) < 64
+    assert safe is not None
+    assert safe.keep["batch"][0] == 1
+    assert 1 < float(str(safe.keep["batch"][1])) < 64
 
 
 def test_a_falling_axis_is_turned_round() -> None:
@@ -122,7 +131,9 @@ def test_a_falling_axis_is_turned_round() -> None:
     found = judge(study(space), full(2_000), device(2_000))
     assert found.worst.assignment == {"parts": 1}
     safe = found.boxes[0].safe
-    assert safe is not None and safe.keep == {"parts": (8,)} and safe.dropped == {"parts": (1, 2, 4)}
+    assert safe is not None
+    assert safe.keep == {"parts": (8,)}
+    assert safe.dropped == {"parts": (1, 2, 4)}
 
 
 def test_an_axis_that_moves_both_ways_is_walked_through() -> None:
@@ -141,8 +152,10 @@ def test_constraints_come_first() -> None:
     free = judge(study(small()), full(20_000), device(20_000)).boxes[0].safe
     tied = judge(study(small()), full(20_000), device(20_000), constraints={"long": "length >= 256"}).boxes[0].safe
     assert found.counts.fits == 32
-    assert free is not None and tied is not None
-    assert tied.keep["length"][0] == 256 and tied.combinations <= free.combinations
+    assert free is not None
+    assert tied is not None
+    assert tied.keep["length"][0] == 256
+    assert tied.combinations <= free.combinations
 
 
 def test_a_constraint_over_two_axes() -> None:
@@ -206,7 +219,8 @@ def test_counts_and_safe_boxes_are_those_of_a_walk(
     if safe is not None:
         assert safe.combinations == best
         kept = [p for p in points(space) if all(p[name] in values for name, values in safe.keep.items())]
-        assert len(kept) == best and all(verdict_at(space, p, capacity) == "fits" for p in kept)
+        assert len(kept) == best
+        assert all(verdict_at(space, p, capacity) == "fits" for p in kept)
     elif counts.unsafe:
         assert best == 0
 
@@ -214,12 +228,14 @@ def test_counts_and_safe_boxes_are_those_of_a_walk(
 def test_ties_keep_the_larger_model_then_the_longer_length() -> None:
     space = box({"model": (Choices(("small", "large")), "model.name"), "batch": (Choices((1, 2)), "train.batch_size")})
     safe = judge(study(space), full(365), device(365)).boxes[0].safe
-    assert safe is not None and safe.keep == {"model": ("small", "large"), "batch": (1,)}
+    assert safe is not None
+    assert safe.keep == {"model": ("small", "large"), "batch": (1,)}
     lengths = box(
         {"batch": (Choices((1, 2)), "train.batch_size"), "length": (Choices((10, 20)), "train.seq_len")},
     )
     safe = judge(study(lengths), full(300), device(300)).boxes[0].safe
-    assert safe is not None and safe.keep == {"batch": (1,), "length": (10, 20)}
+    assert safe is not None
+    assert safe.keep == {"batch": (1,), "length": (10, 20)}
 
 
 @pytest.mark.parametrize("size", [1_000, 31_623])
@@ -237,7 +253,8 @@ def test_large_spaces_are_not_walked_through(size: int) -> None:
     assert counts.fits + counts.at_risk + counts.exceeds + counts.unknown == size * size
     assert counts.unknown < size * size / 20
     safe = found.boxes[0].safe
-    assert safe is not None and safe.combinations > 416_000  # of 10^6 / 1.2 / 2 - 100 = 416,566
+    assert safe is not None
+    assert safe.combinations > 416_000
 
 
 def test_constrained_points_are_left_out_of_the_safe_box_only() -> None:
