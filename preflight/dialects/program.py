@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program_find import recognises
-from preflight.dialects.reading import Call, Fact, Link, Parameter, Reading, Word
+from preflight.dialects.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.documents.base import DocumentError, Source
 from preflight.project import Project
 from preflight.values import Axis, Const, Expr, Span
@@ -35,7 +35,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
     _check_syntax(source)
     evaluator = _evaluated(source, call, project)
-    said = read_calls(evaluator.calls, project)
+    said = read_calls(evaluator.calls, project, parameters=evaluator.parameters)
     parameters = (*evaluator.parameters.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
     links = [*said.links, *_hydra(source, evaluator, call, project), *_flagged_configs(parameters, call, project)]
@@ -43,9 +43,9 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
-        source.path, NAME, (*defaults, *fixed), said.bindings, axes=axes, links=tuple(links), facts=tuple(facts),
-        problems=(*said.problems, *problems), reads=tuple(path for path in evaluator.reads if path != source.path),
-        trains=said.trains,
+        source.path, NAME, (*defaults, *fixed), (*_constants(evaluator, source), *said.bindings), axes=axes,
+        links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
+        reads=tuple(path for path in evaluator.reads if path != source.path), trains=said.trains,
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, E
     """Values that the words give to flags spelled out in full: `--config=a.yaml` and `--config a.yaml`."""
     flags = {flag: p.name for p in parameters for flag in p.flags}
     found: dict[str, Expr] = {}
-    for word, following in zip(words, [*words[1:], Word("")], strict=True):
+    for word, following in zip(words, [*words[1:], Word("")], strict=False):
         name = flags.get(word.prefix.rstrip("="))
         if name is None:
             continue
@@ -92,6 +92,18 @@ def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, E
         if value is not None:
             found[name] = value
     return found
+
+
+def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
+    """Constants of the script's top level whose names say what they are (`BATCH_SIZE = 32`), of the lowest rank."""
+    from preflight.libraries.aliases import binding_for
+
+    module = evaluator.modules.get(source.path)
+    for name, value in module.frame.variables.items() if module is not None else ():
+        if isinstance(name, str) and isinstance(value, Const) and isinstance(value.value, (int, str)):
+            found = binding_for(name, value, NAME)
+            if found is not None and not found.field.startswith("model."):
+                yield found
 
 
 def _library_parameters(evaluator: Evaluator) -> list[Parameter]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.dialects.reading import Binding, Fact, Link, Problem
@@ -16,6 +16,7 @@ from preflight.libraries.loops import backwards, loop_bindings, loss_facts
 from preflight.libraries.models import batch_norm, model_bindings
 from preflight.libraries.optimizers import optimizer_bindings
 from preflight.libraries.parallelism import deepspeed_links, parallel_bindings
+from preflight.libraries.pictures import picture_bindings, switch_bindings
 from preflight.libraries.precision import (
     accelerate_bindings,
     autocast_binding,
@@ -51,17 +52,21 @@ class CallFacts:
     trains: bool = False
 
 
-def read_calls(calls: Sequence[CallRecord], project: Project, version: str | None = None) -> CallFacts:
-    """Everything that the calls say. `version` is of transformers (None: the newest).
+def read_calls(
+    calls: Sequence[CallRecord], project: Project, version: str | None = None, parameters: Collection[str] = ()
+) -> CallFacts:
+    """Everything that the calls say. `version` is of transformers (None: the newest); `parameters` are the
+    names that the program can be given.
 
     Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
     `train_dataloader`, a `model_init`) count where nothing that is reached speaks of the same Job fields.
     """
+    names = frozenset(parameters)
     reached = [record for record in calls if record.reached]
-    first = _read(reached, project, version)
+    first = _read(reached, project, version, names)
     if len(reached) == len(calls):
         return first
-    return _joined(first, _read(calls, project, version))
+    return _joined(first, _read(calls, project, version, names))
 
 
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
@@ -80,9 +85,9 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     )
 
 
-def _read(calls: Sequence[CallRecord], project: Project, version: str | None) -> CallFacts:
+def _read(calls: Sequence[CallRecord], project: Project, version: str | None, names: Collection[str]) -> CallFacts:
     weights = weights_dtype(calls)
-    models = model_bindings(calls, project)
+    models = model_bindings(calls, project, names)
     if not any(
         binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
     ):
@@ -98,11 +103,13 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None) ->
     bindings = [
         *loader_bindings(calls, project),
         *models,
+        *picture_bindings(calls, project),
+        *switch_bindings(tuple(dict.fromkeys(record.path for record in calls)), project),
         *optimizer_bindings(calls),
-        *([bind("train.precision", stored, 2)] if stored is not None else []),
+        *([bind("train.precision", stored, 2)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
         *accelerate_bindings(calls),
-        *lightning_bindings(calls),
+        *lightning_bindings(calls, stored),
         *length_bindings(calls, task),
         *loops,
         *parallel_bindings(calls),

@@ -123,7 +123,35 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
         winner: Expr = Const(None)
         for binding in sorted((b for b in bindings if b.field == field), key=lambda b: b.rank):
             if _OTHERWISE in names(binding.expr):
-                binding = replace(binding, expr=substitute(binding.expr, {_OTHERWISE: winner}))
+                binding = replace(binding, expr=simplified(substitute(binding.expr, {_OTHERWISE: winner})))
+                if found and found[-1].field == field and found[-1].rank == binding.rank:
+                    found.pop()  # it lives on inside this one
             winner = binding.expr
             found.append(binding)
     return found
+
+
+def simplified(expr: Expr) -> Expr:
+    """`x if not c else (y if c else z)` is `y if c else x`, and `x if c else x` is x."""
+    if not (isinstance(expr, Op) and expr.operator == "if"):
+        return expr
+    condition, yes, no = expr.operands
+    if isinstance(no, Op) and no.operator == "if" and _opposite(condition, no.operands[0]):
+        return simplified(Op("if", (no.operands[0], no.operands[1], yes), expr.origin))
+    return yes if same(yes, no) else expr
+
+
+def _opposite(left: Expr, right: Expr) -> bool:
+    """Whether one is the other's negation."""
+    pairs = ((left, right), (right, left))
+    return any(isinstance(one, Op) and one.operator == "not" and same(one.operands[0], other) for one, other in pairs)
+
+
+def same(left: Expr, right: Expr) -> bool:
+    """Whether two expressions say the same, wherever they are written."""
+    if isinstance(left, Op) and isinstance(right, Op):
+        alike = left.operator == right.operator and len(left.operands) == len(right.operands)
+        return alike and all(same(a, b) for a, b in zip(left.operands, right.operands, strict=True))
+    if isinstance(left, Const) and isinstance(right, Const):
+        return type(left.value) is type(right.value) and left.value == right.value
+    return isinstance(left, Ref) and isinstance(right, Ref) and left.name == right.name

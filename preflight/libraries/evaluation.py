@@ -12,17 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from preflight.dialects.reading import Binding, Fact
-from preflight.libraries.common import bind, constant
+from preflight.libraries.common import bind, constant, is_unknown
 from preflight.libraries.loops import is_forward
 from preflight.libraries.surroundings import ROLES, enclosing_function, evaluates, loops_around, words
 from preflight.project import Project
-from preflight.python.objects import Container
+from preflight.python.objects import Container, FunctionValue
 from preflight.python.records import CallRecord
-from preflight.values import Const
+from preflight.values import Const, Expr
 
 _STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "asarray",
                        "from_numpy", "pad_sequence", "LongTensor", "FloatTensor"})  # fmt: skip
 _TOKENIZING = frozenset({"tokenizer", "tokeniser", "processor", "tok", "batch_encode_plus"})
+_NEW_TOKENS = ("max_new_tokens", "steps", "num_steps", "n_steps", "num_tokens", "n_tokens")
 _BATCHES = frozenset({"batch", "chunk", "minibatch", "loader", "dataloader"})
 _SETS = frozenset(
     {
@@ -64,11 +65,11 @@ def evaluation(records: Sequence[CallRecord], project: Project) -> Evaluation:
         whole = _whole_set(record, project)
         if whole is not None and not facts:
             facts.append(Fact("eval_unbatched", True, record.origin))
-            samples = _samples(record)
+            samples = _samples(record, whole, records, project)
             if samples is not None:
-                facts.append(Fact("eval_samples", samples, record.origin))
-                bindings += [bind("validation.batch_size", Const(samples, record.origin), 2),
-                             bind("validation.samples", Const(samples, record.origin), 2)]  # fmt: skip
+                bindings += [bind("validation.batch_size", samples, 2), bind("validation.samples", samples, 2)]
+                known = constant(samples)
+                facts += [Fact("eval_samples", known, record.origin)] if isinstance(known, int) else []
     return Evaluation(tuple(bindings), tuple(facts))
 
 
@@ -81,20 +82,65 @@ def _generates(record: CallRecord) -> bool:
 
 
 def _generation(record: CallRecord) -> list[Binding]:
+    """Arguments of `generate`, the program's own function or a library's."""
     found = [bind("validation.generates", Const(True, record.origin), 2)]
-    for name, field in (("max_new_tokens", "validation.max_new_tokens"), ("num_beams", "validation.beams")):
-        expr = record.argument(name)
-        if expr is not None and constant(expr) is not None:
+    given = {**_named(record), **record.kwargs}
+    for names, field in ((_NEW_TOKENS, "validation.max_new_tokens"), (("num_beams",), "validation.beams")):
+        expr = next((given[name] for name in names if name in given), None)
+        if expr is not None and constant(expr) is not None and not is_unknown(expr):
             found.append(bind(field, expr))
     return found
 
 
-def _samples(record: CallRecord) -> int | None:
-    """How many samples go in, where the list is known."""
+def _named(record: CallRecord) -> dict[str, Expr]:
+    """Positional arguments of one of the program's own functions, by the names they have there."""
+    callee = record.callee
+    if not isinstance(callee, FunctionValue):
+        return {}
+    names = [argument.arg for argument in callee.node.args.args]
+    skipped = 1 if names[:1] == ["self"] else 0
+    return dict(zip(names[skipped:], record.args, strict=False))
+
+
+def _samples(record: CallRecord, whole: ast.expr, records: Sequence[CallRecord], project: Project) -> Expr | None:
+    """How many samples go in: items of a known list, or the `range(n)` that fills it, n as the caller gives it."""
     for value in (*record.arguments, *record.keywords.values()):
         if isinstance(value, Container) and value.is_sequence and not value.open and len(value.items) > 1:
-            return len(value.items)
+            return Const(len(value.items), record.origin)
+    function = enclosing_function(record, project)
+    if function is None:
+        return None
+    counts = {ast.unparse(count) for name in _sources(whole, function) for count in _counts(name, function)}
+    if len(counts) != 1:
+        return None
+    text = counts.pop()
+    if text.isdigit():
+        return Const(int(text), record.origin)
+    for call in records:
+        if isinstance(call.callee, FunctionValue) and call.callee.node is function:
+            expr = {**_named(call), **call.kwargs}.get(text)
+            if expr is not None and not is_unknown(expr):
+                return expr
     return None
+
+
+def _sources(node: ast.expr, scope: ast.AST, depth: int = 0) -> Iterator[str]:
+    """Names that an expression is made of, followed through assignments."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and depth < 6:
+            yield part.id
+            value = _assigned(part.id, scope, 10**9)
+            if value is not None and value is not node:
+                yield from _sources(value, scope, depth + 1)
+
+
+def _counts(name: str, scope: ast.AST) -> Iterator[ast.expr]:
+    """The n of every `for ... in range(n)` that appends to the name."""
+    for loop in ast.walk(scope):
+        over = loop.iter if isinstance(loop, ast.For) else None
+        counted = isinstance(over, ast.Call) and ast.unparse(over.func) == "range" and len(over.args) == 1
+        if counted and isinstance(over, ast.Call) and any(_appends(node, name) for node in ast.walk(loop)):
+            yield over.args[0]
 
 
 def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
@@ -177,7 +223,8 @@ def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, 
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
         return not any(_varies(generator.iter, rounds) or _is_batch(generator.iter) for generator in node.generators)
     if isinstance(node, ast.Call):
-        return any(_is_collection(arg, scope, rounds, line, depth + 1) for arg in node.args)
+        parts = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        return any(_is_collection(part, scope, rounds, line, depth + 1) for part in parts)
     if isinstance(node, ast.Name):
         if _appended(node.id, scope):
             return True

@@ -20,7 +20,7 @@ from preflight.project import Project
 from preflight.python.module import load_module
 from preflight.python.objects import ClassValue, Instance, is_expr, to_expr
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op
+from preflight.values import Const, Expr, Op, Origin
 
 _KEYS = {
     "gpt2": {"vocab_size": "vocab_size", "hidden_size": "n_embd", "num_hidden_layers": "n_layer",
@@ -67,7 +67,7 @@ def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> lis
     found.attention = found.attention or any(name in found.text for name in _ATTENTION) or "softmax" in found.text
     if not found.attention or any(key not in found.dimensions for key in _NEEDED):
         return []
-    return _bindings(found)
+    return _bindings(found, modules[0].origin)
 
 
 def _is_module(record: CallRecord) -> bool:
@@ -185,10 +185,9 @@ def _value(expr: Expr) -> object:
     return value if isinstance(value, int) else expr
 
 
-def _bindings(found: _Found) -> list[Binding]:
+def _bindings(found: _Found, place: Origin) -> list[Binding]:
     architecture, task = _kind(found)
     dimensions: Mapping[str, Expr] = found.dimensions
-    place = next((e.origin for e in dimensions.values() if e.origin is not None), None)
     bindings = [
         bind("model.architecture", Const(architecture), 2, place),
         bind("task", Const(task), DEFAULT_RANK, place),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, is_constant, is_unknown
 from preflight.libraries.models import kinds_of
 from preflight.libraries.surroundings import evaluates, words
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Unknown
+from preflight.values import Const, Expr, Op, Unknown
 
 _METHODS = ("encode_plus", "batch_encode_plus", "__call__", "pad")
 CLIP_POSITIONS = 77
@@ -54,16 +54,28 @@ def _call(record: CallRecord, beside_images: bool) -> list[Binding]:
         return []
     target = "text_target" in record.kwargs or "target" in words(record.name)
     field = "train.target_len" if target else "train.text_len" if beside_images else "train.seq_len"
-    found = [bind(field, length)]
+    found = [bind(field, bounded(length))]
     if not target:
         found.append(_sequences(record))
     return found
+
+
+def bounded(length: Expr) -> Expr:
+    """`min(args.max_length, tokenizer.model_max_length)`: at most what is known of it."""
+    if isinstance(length, Op) and length.operator == "min":
+        known = tuple(operand for operand in length.operands if not is_unknown(operand))
+        if known and len(known) < len(length.operands):
+            return known[0] if len(known) == 1 else Op("min", known, length.origin)
+    return length
 
 
 def _sequences(record: CallRecord) -> Binding:
     """Padded to the maximum: exact. Truncated to it: a bound. Neither: as long as the text is."""
     padding = record.argument("padding") or record.argument("pad_to_max_length")
     truncation = record.argument("truncation", None)
+    if padding is not None and not is_constant(padding):
+        exact = Op("==", (padding, Const("max_length")), padding.origin)
+        return bind("train.sequences", Op("if", (exact, Const("exact"), Const("bound"))), 2, record.origin)
     padded = constant(padding) if padding is not None else False
     if padded == "max_length" or (padded is True and "pad_to_max_length" in record.kwargs):
         return _padding("exact", record, padding)

@@ -43,7 +43,7 @@ def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list
     passes = backwards(records)
     if not passes:
         return [], []
-    bindings, facts = _accumulation(records)
+    bindings, facts = _accumulation(records, project)
     kept = _outputs_kept(passes, records, project)
     if kept is not None:
         bindings.append(kept)
@@ -56,7 +56,7 @@ def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list
 # --- accumulation ---------------------------------------------------------------------------------------------------
 
 
-def _accumulation(records: Sequence[CallRecord]) -> tuple[list[Binding], list[Fact]]:
+def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
     """`if (step + 1) % n == 0: optimizer.step()`; a step without it is one per backward pass."""
     stepping = [record for record in records if _is_optimizer_step(record)]
     own = next(
@@ -64,7 +64,9 @@ def _accumulation(records: Sequence[CallRecord]) -> tuple[list[Binding], list[Fa
     )
     if own is not None:
         return [], [Fact("accumulation_supported", True, own.origin)]
-    every = next((n for record in stepping if (n := _modulus(record)) is not None), None)
+    every = next((n for record in stepping if (n := _modulus(record)) is not None), None) or _rounds(
+        records, stepping, project
+    )
     if every is None:
         one = [bind("train.grad_accum", Const(1), 2)] if stepping else []
         return one, [Fact("accumulation_supported", False, stepping[0].origin)] if stepping else []
@@ -74,6 +76,21 @@ def _accumulation(records: Sequence[CallRecord]) -> tuple[list[Binding], list[Fa
     if often is not None:
         facts.append(Fact("scheduler_per_micro_batch", True, often.origin))
     return [bind("train.grad_accum", every)], facts
+
+
+def _rounds(records: Sequence[CallRecord], stepping: Sequence[CallRecord], project: Project) -> Expr | None:
+    """`for micro in range(n): (loss / n).backward()`, the step behind the loop: the n that the loss is divided by."""
+    for record in records:
+        if not (is_backward(record) or record.method == "scale"):
+            continue
+        inner = loops_around(record, project)[:1]
+        if not inner or any(inner[0] in loops_around(step, project) for step in stepping if step.path == record.path):
+            continue
+        losses = [*record.args, *([record.receiver_object] if record.receiver_object is not None else [])]
+        for loss in losses:
+            if isinstance(loss, Op) and loss.operator == "/" and not is_unknown(loss.operands[1]):
+                return loss.operands[1]
+    return None
 
 
 def _is_optimizer_step(record: CallRecord) -> bool:
@@ -136,13 +153,20 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
         held = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
         if not held:
             return bind("train.outputs_kept", Const("no"), 2, backward.origin)
-        name, assignment = held[-1]
-        deleted = _deleted(block, name, assignment)
-        kind = "no" if deleted is not None and deleted < _line(backward) else "step" if deleted is not None else "loop"
+        kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in held}
+        kind = next(kind for kind in ("loop", "step", "no") if kind in kinds)
         if not loops and kind == "loop":
             kind = "step"  # the function's own variable is gone when it returns
         return bind("train.outputs_kept", Const(kind), 2, backward.origin)
     return None
+
+
+def _lifetime(block: ast.AST, name: str, assignment: ast.Assign, backward: int) -> str:
+    """no, step or loop: until when the name holds what it was assigned."""
+    deleted = _deleted(block, name, assignment)
+    if deleted is None:
+        return "loop"
+    return "no" if deleted < backward else "step"
 
 
 def _line(record: CallRecord) -> int:
@@ -174,7 +198,11 @@ def _assigned_outputs(block: ast.AST, forwards: set[ast.expr]) -> Iterator[tuple
         if isinstance(node, ast.Assign) and node.value in forwards:
             for target in node.targets:
                 names = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-                yield from ((name.id, node) for name in names if isinstance(name, ast.Name) and name.id != "_")
+                yield from (
+                    (name.id, node)
+                    for name in names
+                    if isinstance(name, ast.Name) and not words(name.id) & {"loss", "losses", ""} and name.id != "_"
+                )
 
 
 def _deleted(block: ast.AST, name: str, after: ast.Assign) -> int | None:

@@ -6,9 +6,10 @@ open_clip. A second model that is called reference, teacher or EMA is a copy of 
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -20,7 +21,7 @@ from preflight.libraries.surroundings import targets, words
 from preflight.project import Project
 from preflight.python.objects import Instance, alternatives
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op, Unknown
+from preflight.values import Const, Expr, Op, Ref, Unknown
 
 _HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum")
 _COPIES = {
@@ -62,11 +63,11 @@ def _model_class(record: CallRecord) -> str | None:
     return name if made else None
 
 
-def model_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
+def model_bindings(records: Sequence[CallRecord], project: Project, parameters: Collection[str] = ()) -> list[Binding]:
     """Bindings of every model made (the last of a kind wins), of adapters and of quantisation."""
     found: list[Binding] = []
     for record in records:
-        bindings = _hub_model(record, project) or _named_model(record)
+        bindings = _hub_model(record, project) or _named_model(record, parameters)
         if not bindings:
             found += under(record.conditions, _adaptations(record))
             continue
@@ -136,12 +137,15 @@ def _dimension(expr: Expr) -> bool:
     return isinstance(value, (int, float, str, bool)) or (isinstance(value, Unknown) and not isinstance(expr, Const))
 
 
-def _named_model(record: CallRecord) -> list[Binding]:
+def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
     """torchvision, timm, open_clip, CLIP, sentence-transformers and torch.hub."""
     if record.name.startswith("torchvision.models.") and record.method[:1].islower() and record.method != "get_weight":
         if record.method == "get_model" and record.args:
             return _target("torchvision", record.args[0], record)
         return _target("torchvision", Const(record.method, record.origin), record)
+    looked_up = _looked_up(record, parameters)
+    if looked_up is not None:
+        return _target("torchvision", looked_up, record)
     name = record.argument("model_name", 0)
     if record.name in ("timm.create_model", "timm.models.create_model") and name is not None:
         return _target("timm", name, record)
@@ -157,6 +161,20 @@ def _named_model(record: CallRecord) -> list[Binding]:
     if record.name == "torch.hub.load" and len(record.args) > 1 and "pytorch/vision" in str(constant(record.args[0])):
         return _target("torchvision", record.args[1], record)
     return []
+
+
+def _looked_up(record: CallRecord, parameters: Collection[str]) -> Expr | None:
+    """`models.__dict__[args.arch]()`, `getattr(models, args.arch)()`: the name, where it is a parameter or literal."""
+    made = record.node.func if isinstance(record.node, ast.Call) else None
+    key: ast.expr | None = None
+    if isinstance(made, ast.Subscript) and record.receiver == "torchvision.models.__dict__":
+        key = made.slice
+    elif isinstance(made, ast.Call) and ast.unparse(made.func) == "getattr" and len(made.args) > 1:
+        key = made.args[1] if ast.unparse(made.args[0]).endswith("models") else None
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return Const(key.value, record.origin)
+    name = key.attr if isinstance(key, ast.Attribute) else key.id if isinstance(key, ast.Name) else None
+    return Ref(name, record.origin) if name is not None and name in parameters else None
 
 
 def spelled_exactly(expr: Expr, names: Mapping[str, str]) -> Expr:

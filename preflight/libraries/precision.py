@@ -98,17 +98,19 @@ def accelerate_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     return found
 
 
-def lightning_bindings(records: Sequence[CallRecord]) -> list[Binding]:
+def lightning_bindings(records: Sequence[CallRecord], base: Expr | None = None) -> list[Binding]:
     """Lightning's Trainer and Fabric calls."""
-    return [b for r in records if is_lightning_trainer(r) for b in under(r.conditions, lightning_arguments(r.kwargs))]
+    return [
+        b for r in records if is_lightning_trainer(r) for b in under(r.conditions, lightning_arguments(r.kwargs, base))
+    ]
 
 
-def lightning_arguments(values: Mapping[str, Expr]) -> list[Binding]:
+def lightning_arguments(values: Mapping[str, Expr], base: Expr | None = None) -> list[Binding]:
     """Arguments of Lightning's Trainer, from a call or a config: `devices` is per node, a list names devices."""
     found: list[Binding] = []
     precision = values.get("precision")
     found.append(
-        bind("train.precision", Const("fp32"), DEFAULT_RANK)
+        bind("train.precision", base or Const("fp32"), DEFAULT_RANK)
         if precision is None or constant(precision) is None
         else bind("train.precision", spelled(precision, PRECISIONS))
     )

@@ -21,7 +21,7 @@ _NO_GRAD = ("no_grad", "inference_mode")
 
 def words(text: str) -> frozenset[str]:
     """`valLoader`, `self.val_loader` -> {"val", "loader", ...}, lower case."""
-    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text)
     return frozenset(word for word in re.split(r"[^a-z0-9]+", split.lower()) if word)
 
 
