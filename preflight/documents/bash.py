@@ -13,7 +13,7 @@ from preflight.documents.render import render
 from preflight.documents.shell_reader import Reader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
-from preflight.documents.shell_words import ShellWord, Words, apply_defaults
+from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defaults
 from preflight.values import Expr, Origin, Span, Value
 
 if TYPE_CHECKING:
@@ -114,25 +114,26 @@ def parse_heredoc(document: BashDocument, heredoc: Heredoc) -> BashDocument:
 
 def split_words(expr: Expr) -> tuple[ShellWord, ...]:
     """The words that the shell makes of an unquoted expansion: cut at white space, quotes left as they are."""
-    path = expr.origin.path if expr.origin is not None else ""
-    text = put_together(path, expr)
-    words = []
-    for match in re.finditer(r"\S+", text.text):
-        escaped = re.sub(r"([^\w@%+=:,./${}-])", r"\\\1", match.group())
-        inner = ShellText(path, escaped, _stretched(text, match.start(), match.group(), escaped), text.holes)
-        commands = _parse(Source(path, ""), inner).commands
-        words += [word for command in commands for word in command.words]
-    return tuple(words)
+    text = put_together(expr.origin.path if expr.origin is not None else "", expr)
+    return tuple(_split_word(text, match.start(), match.end()) for match in re.finditer(r"\S+", text.text))
 
 
-def _stretched(text: ShellText, start: int, raw: str, escaped: str) -> tuple[int, ...]:
-    assert text.offsets is not None
-    places, at = [], start
-    for index, char in enumerate(escaped):
-        places.append(text.offsets[min(at, len(text.offsets) - 1)])
-        if not (char == "\\" and len(escaped) > len(raw) and index + 1 < len(escaped)):
-            at += 1
-    return tuple(places)
+def _split_word(text: ShellText, start: int, end: int) -> ShellWord:
+    pieces, at = [], start
+    for match in re.finditer(r"\$\{(PREFLIGHT_\d+)\}", text.text[start:end]):
+        hole = text.holes.get(match[1])
+        if hole is not None:
+            first, last = start + match.start(), start + match.end()
+            pieces += [_literal(text, at, first), Piece("", text.origin(first, last, False), hole)]
+            at = last
+    pieces.append(_literal(text, at, end))
+    kept = tuple(piece for piece in pieces if piece.text or piece.expr is not None)
+    return ShellWord(kept, text.span(start, end), text.origin(start, end, all(piece.expr is None for piece in kept)))
+
+
+def _literal(text: ShellText, start: int, end: int) -> Piece:
+    origin = text.origin(start, end)
+    return Piece(text.text[start:end], origin, None, False, origin.span.start if origin.editable else -1)
 
 
 def _parse(source: Source, text: ShellText) -> BashDocument:

@@ -197,13 +197,15 @@ def _swapped(tree: ast.Module, old: ast.expr, new: ast.expr) -> Iterator[None]:
 def parse_python(source: Source) -> PythonDocument:
     """A Python file of the running interpreter's grammar. Raises DocumentError with the place of what is wrong."""
     text = source.text
+    if "\0" in text:
+        at = text.index("\0")
+        raise DocumentError("it holds a null byte", Span(at, at + 1))
     try:
         tree = _parse(text, "exec")
     except SyntaxError as error:
         raise DocumentError(error.msg or "it is not Python", _error_span(text, error)) from None
-    except ValueError as error:  # null bytes, lone surrogates
-        at = max(text.find("\0"), 0)
-        raise DocumentError(str(error), Span(at, min(at + 1, len(text)))) from None
+    except ValueError as error:  # lone surrogates
+        raise DocumentError(str(error), Span(0, min(1, len(text)))) from None
     except (RecursionError, MemoryError):
         raise DocumentError("it is nested too deeply", Span(0, 0)) from None
     assert isinstance(tree, ast.Module)

@@ -215,11 +215,12 @@ def _hydra(old: str, value: Value, *_: object) -> str:
 def _bash(old: str, value: Value, *_: object) -> str:
     quote = old[:1] if old[:1] in ("'", '"') and old[-1:] == old[:1] and len(old) > 1 else ""
     text = _words(old[1:-1] if quote else old, value)
-    if "\0" in text or not (text.isprintable() or quote):
+    if any(char < " " or char == "\x7f" for char in text):
         raise CannotEdit("a shell word cannot hold a control character")
     if quote == '"':
         return '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
-    if quote == "'" or not _BARE_WORD.match(text):
+    bare = text.replace("[", "").replace("]", "") if "[" in old else text  # a Hydra list that stands there unquoted
+    if quote == "'" or not _BARE_WORD.match(bare):
         return "'" + text.replace("'", "'\\''") + "'"
     return text
 
