@@ -23,7 +23,6 @@ COMMANDS = {
     "model": "Models whose memory is known by name.",
     "machine": "GPUs and clusters.",
 }
-ISSUES = "https://github.com/preflight-lint/preflight/issues"
 
 
 class LazyGroup(click.Group):
@@ -83,8 +82,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         first = str(error).splitlines()[0] if str(error) else ""
         click.echo(
-            f"preflight: internal error: {type(error).__name__}: {first} - please report it with the command and files "
-            f"at {ISSUES}; PREFLIGHT_DEBUG=1 shows where",
+            f"preflight: internal error: {type(error).__name__}: {first} - please report it with the command and the "
+            "files; PREFLIGHT_DEBUG=1 shows where it happened",
             err=True,
         )
         return 2
