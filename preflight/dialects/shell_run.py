@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from preflight.dialects.reading import Word
@@ -62,6 +62,8 @@ class Shell:
     pending: bool = False
     nested: int = 0
     ended: bool = False
+    turns: tuple[Origin, ...] = ()
+    """Where the current values of the loops around are written: what tells unrolled commands apart."""
 
     def follow(self, document: BashDocument) -> None:
         """Everything that a script does."""
@@ -105,9 +107,12 @@ class Shell:
     def _loop(self, block: Block, steps: list[Step], depth: int) -> None:
         values = [expr for word in block.words for expr in self._values(word)]
         if block.name and 0 < len(values) <= MAX_UNROLLED and not any(_is_unknown(value) for value in values):
+            outer = self.turns
             for value in values:
                 self.variables[block.name] = value
+                self.turns = (*outer, value.origin) if value.origin is not None else outer
                 self._steps(steps, depth)
+            self.turns = outer
             return
         changed = {step.name for step in steps if isinstance(step, Assignment)} | (
             {block.name} if block.name else set()
@@ -170,7 +175,7 @@ class Shell:
     def _run(self, step: Command, words: tuple[Word, ...]) -> None:
         own = {one.name: self.closed(one.expr) for one in step.environment}
         shared = {name: self.variables[name] for name in self.exported if name in self.variables}
-        origin = step.words[0].origin
+        origin = replace(step.words[0].origin, via=self.turns)
         self.runs.append(Run(words, {**shared, **own}, origin, self.group, self.directory))
         if step.background:
             self.pending = True

@@ -114,7 +114,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         request=request,
         problems=problems,
         reads=tuple(dict.fromkeys(reads)),
-        trains=bool(problems) or (request is not None and (asks_gpus or external)),
+        trains=request is not None and (asks_gpus or external),
     )
 
 

@@ -11,10 +11,13 @@ from preflight.dialects.reading import Launch, Link, Request, Word
 from preflight.dialects.shell_run import Run, Shell, word_text
 from preflight.libraries.launchers import Command, take_apart
 from preflight.project import Project
-from preflight.values import Const, Expr, Op, Unknown, evaluate
+from preflight.values import Const, Expr, Op, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
 """Launchers within each other; scripts written by people stay below five."""
+
+STEP = "SLURM_STEP_ID"
+"""A variable that only processes started by srun have: one runs per task, on every node."""
 
 _SRUN_FLAGS = frozenset(
     re.findall(
@@ -165,7 +168,8 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     options, rest = _options(words, _SRUN_FLAGS)
     nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
     per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
-    inner = Launch("srun", nodes, per_node, tasks if per_node is None else None)
+    step = {STEP: unknown("it is set in every step", words[0].origin if words else None)}
+    inner = Launch("srun", nodes, per_node, tasks if per_node is None else None, environment=step)
     return tuple(rest), _within(launch, inner, None)
 
 
@@ -227,18 +231,20 @@ def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Pr
     if command.target is None:
         return None
     trains = launch.launcher in _TRAINERS
+    place = command.target.origin
+    origin = None if place is None else replace(place, via=run.origin.via)
     if any(word_text(word) in ("-m", "--multirun") for word in command.words):
         launch = replace(launch, multirun=True)
     if command.kind == "module":
         name = command.name
         link = None
         if name is not None:
-            link = Link("module", name, command.words, {}, launch, command.target.origin, run.group)
+            link = Link("module", name, command.words, {}, launch, origin, run.group)
         return Launched(link, trains)
     path = _target(command.target, run, shell, project)
     if path is None:
         return Launched(None, trains)
-    return Launched(Link(command.kind, path, command.words, {}, launch, command.target.origin, run.group), trains)
+    return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group), trains)
 
 
 def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:

@@ -75,6 +75,7 @@ def missing_fields(job: Job) -> tuple[str, ...]:
         ("data.workers", job.data.workers),
         ("train.batch_size", job.train.batch_size),
         ("data.in_memory_bytes", job.data.in_memory_bytes),
+        ("data.worker_bytes", job.data.worker_bytes),
         ("parallel.ranks_per_node", job.parallel.ranks_per_node),
         ("parallel.trials_per_gpu", job.parallel.trials_per_gpu),
     ]
@@ -175,7 +176,7 @@ def _rank(job: Job, sample: int, parameters: int | None, cuda: bool) -> _Rank:
         validation = Loader(size, sample, data.validation_workers, prefetch, spawned)
     mapped = data.in_memory_kind == "mapped"
     loaders = Loaders(
-        train=Loader(batch, sample, data.workers or 0, prefetch, spawned),
+        train=Loader(batch, sample, data.workers or 0, prefetch, spawned, own=data.worker_bytes or 0),
         validation=validation,
         dataset=0 if mapped else data.in_memory_bytes or 0,
         growth=c.COPY_ON_WRITE[data.in_memory_kind] if data.in_memory_kind else 1.0,

@@ -1,12 +1,13 @@
 """The host law: what one rank's data loaders keep in memory, as named terms, moment by moment.
 
     hard     = base + 40 n (shuffle) + D (1 + g w) + private(w) + queue(w)
-    private  = w (m + r B + q S)
+    private  = w (m + r B + q S + k)
     queue    = (w p + 1) B, without workers 3 B
     validation mid-epoch      : + private(vw) + queue(vw)
     validation at epoch end   : persistent workers keep private(w); else the larger of the two loaders
 
-B = batch x S, S bytes of one decoded sample, w workers, p prefetch factor, n samples, D bytes of the in-memory dataset.
+B = batch x S, S bytes of one decoded sample, w workers, p prefetch factor, n samples, D bytes of the in-memory dataset,
+k what the program's own dataset keeps in each worker (a buffer of decoded samples).
 Everything grows (or stays) with every argument, so a search space is bounded by its corners.
 """
 
@@ -31,14 +32,17 @@ class Loader:
     spawned: bool = False
     views: bool = False
     """__getitem__ returns views of one array: r = q = 0."""
+    own: int = 0
+    """Bytes that the dataset keeps in each process that reads it."""
 
     def private(self) -> float:
-        """Bytes that the workers keep for themselves."""
+        """Bytes that the workers keep for themselves (without workers: what the dataset keeps)."""
         if not self.workers:
-            return 0.0
+            return float(self.own)
         worker = c.WORKER_SPAWN if self.spawned else c.WORKER_FORK
         kept = c.COLLATE_BATCHES * self.batch * self.sample + c.COLLATE_SAMPLES * self.sample
-        return self.workers * (worker + (0 if self.views else kept)) + (c.SPAWN_TRACKER if self.spawned else 0)
+        tracker = c.SPAWN_TRACKER if self.spawned else 0
+        return self.workers * (worker + self.own + (0 if self.views else kept)) + tracker
 
     def queue(self) -> float:
         """Bytes of finished batches: in /dev/shm when there are workers."""
@@ -102,7 +106,8 @@ class Loaders:
             return (Moment("validation", {**train.terms, "validation": full + sum(pinned.values())}),)
         if not self.persistent:
             return (Moment("validation", {**self._fixed(), "validation": full, **pinned}),)
-        held = {"workers": self.train.private()} if self.train.workers else {}
+        private = self.train.private()
+        held = {"workers": private} if private else {}
         first = Moment("validation", {**self._fixed(), **held, "validation": full, **pinned})
         later = Moment("training after validation", {**train.terms, "validation": val.private()})
         return first, later
@@ -118,7 +123,8 @@ class Loaders:
         return {name: size for name, size in terms.items() if size}
 
     def _loading(self, loader: Loader) -> dict[str, float]:
-        return {"workers": loader.private(), "queue": loader.queue()} if loader.workers else {"queue": loader.queue()}
+        private = loader.private()
+        return {**({"workers": private} if private else {}), "queue": loader.queue()}
 
     def _pinned(self, loader: Loader) -> dict[str, float]:
         return {"pinned": c.PINNED_BATCHES * loader.batch * loader.sample} if self.pinned else {}

@@ -1,0 +1,199 @@
+"""Examples of the rules about SLURM: their tests, and what their pages show."""
+
+from __future__ import annotations
+
+from preflight.rule import Example
+
+MIB = 2**20
+
+TRAIN = """
+import argparse
+
+import torch
+from torch.utils.data import DataLoader
+
+from data import dataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch_size", type=int, default=64)
+parser.add_argument("--workers", type=int, default=4)
+args = parser.parse_args()
+
+model = torch.nn.Linear(10, 10).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+loader = DataLoader(dataset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
+for batch in loader:
+    loss = model(batch).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+CLUSTER = """
+[node.gpu]
+memory = "256000MB"
+cpus = 64
+gpu = "A100-80GB"
+gpu_type = "a100"
+gpus = 4
+
+[partition.gpu]
+nodes = ["gpu"]
+default = true
+max_minutes = 1440
+"""
+
+
+def job(*directives: str, line: str = "srun python train.py --batch_size 64 --workers 4") -> str:
+    """A job script."""
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {directive}" for directive in directives), "", line, ""])
+
+
+def files(script: str) -> dict[str, str]:
+    """A job script on a described cluster."""
+    return {"train.sbatch": script, "train.py": TRAIN, "cluster.toml": CLUSTER}
+
+
+SAMPLES = {"data.sample_bytes": 16 * MIB}
+OPTIONS = {"machine": "cluster.toml", "set": SAMPLES}
+
+SMALL = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:a100:4", "--cpus-per-task=8", "--mem=32G")
+
+TOO_LOW = (
+    Example(
+        "Four ranks need more than they ask for, and the node has it",
+        files(SMALL),
+        fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=70G")},
+        says=("--mem gives 32 GiB per node", "4 ranks per node"),
+        options=OPTIONS,
+    ),
+    Example("The same job with enough", files(SMALL.replace("32G", "128G")), finds=0, options=OPTIONS),
+    Example(
+        "Nothing says how large a sample is", files(SMALL), finds=0, options={"machine": "cluster.toml", "set": {}}
+    ),
+)
+
+SILENT = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8")
+
+UNSTATED = (
+    Example(
+        "No --mem, and no cluster that says what the default is",
+        {"train.sbatch": SILENT, "train.py": TRAIN},
+        says=("no memory is requested",),
+        options={"set": SAMPLES},
+    ),
+    Example("The cluster gives whole nodes", files(SILENT), finds=0, options=OPTIONS),
+)
+
+LARGE = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8", "--mem=256G")
+
+IMPOSSIBLE = (
+    Example(
+        "256G is 262144 MiB, and the node has 256000",
+        files(LARGE),
+        fixed={"train.sbatch": LARGE.replace("256G", "250G")},
+        says=("262144 MiB", "256000 MiB"),
+        options=OPTIONS,
+    ),
+    Example("250G is what fits", files(LARGE.replace("256G", "250G")), finds=0, options=OPTIONS),
+    Example(
+        "GRES types are case-sensitive",
+        files(LARGE.replace("256G", "250G").replace("gpu:4", "gpu:A100:4")),
+        says=("A100",),
+        options=OPTIONS,
+    ),
+    Example(
+        "A time limit beyond the partition's is accepted and never starts",
+        files(LARGE.replace("256G", "250G").replace("--gres=gpu:4", "--gres=gpu:4 --time=2-00:00:00")),
+        says=("never start", "2880"),
+        options=OPTIONS,
+    ),
+)
+
+BROKEN = job("--gres=gpu:1 --cpus-per-task=8", "--mem=1.5G")
+
+INVALID = (
+    Example(
+        "sbatch takes integers",
+        {"train.sbatch": BROKEN, "train.py": TRAIN},
+        fixed={"train.sbatch": BROKEN.replace("1.5G", "1536M")},
+        says=("Invalid --mem specification",),
+    ),
+    Example(
+        "Two of the memory options",
+        {"train.sbatch": job("--gres=gpu:1", "--mem=64G", "--mem-per-cpu=4G"), "train.py": TRAIN},
+        says=("mutually exclusive",),
+    ),
+    Example(
+        "A bare number is MiB",
+        {"train.sbatch": BROKEN.replace("1.5G", "64"), "train.py": TRAIN},
+        fixed={"train.sbatch": BROKEN.replace("1.5G", "64G")},
+        unsafe=True,
+        says=("64 MiB",),
+    ),
+    Example("Sizes as sbatch takes them", {"train.sbatch": BROKEN.replace("1.5G", "64gb"), "train.py": TRAIN}, finds=0),
+)
+
+TORCHRUN = "srun torchrun --nproc_per_node=4 --nnodes=1 train.py --batch_size 64"
+NESTED = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8 --mem=64G", line=TORCHRUN)
+ONCE = NESTED.replace("--ntasks-per-node=4", "--ntasks-per-node=1").replace("task=8", "task=32")
+
+MISMATCH = (
+    Example(
+        "A torchrun of four in each of four tasks",
+        {"train.sbatch": NESTED, "train.py": TRAIN},
+        fixed={"train.sbatch": ONCE},
+        unsafe=True,
+        says=("16 processes on 4 GPUs",),
+    ),
+    Example("One torchrun per node", {"train.sbatch": ONCE, "train.py": TRAIN}, finds=0),
+    Example(
+        "More processes than GPUs",
+        {"train.sbatch": job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:2", "--mem=64G"), "train.py": TRAIN},
+        says=("4 processes per node on 2 GPUs",),
+    ),
+    Example("One task per GPU", {"train.sbatch": LARGE, "train.py": TRAIN}, finds=0),
+    Example(
+        "Two nodes, and a launch line that runs on the first alone",
+        {"train.sbatch": ONCE.replace("--nodes=1", "--nodes=2").replace("srun ", ""), "train.py": TRAIN},
+        finds=1,
+        says=("1 node, and 2 are requested",),
+    ),
+)
+
+LATE = """
+#!/bin/bash
+#SBATCH --gres=gpu:1
+set -e
+#SBATCH --mem=64G
+srun python train.py
+"""
+
+EARLY = """
+#!/bin/bash
+#SBATCH --gres=gpu:1
+#SBATCH --mem=64G
+set -e
+srun python train.py
+"""
+
+IGNORED = (
+    Example(
+        "A directive behind the first command",
+        {"train.sbatch": LATE, "train.py": TRAIN},
+        says=("after the first command (line 3)",),
+    ),
+    Example(
+        "A blank in the marker",
+        {"train.sbatch": EARLY.replace("#SBATCH --mem", "# SBATCH --mem"), "train.py": TRAIN},
+    ),
+    Example("All directives at the top", {"train.sbatch": EARLY, "train.py": TRAIN}, finds=0),
+    Example(
+        "A directive that is switched off, and given again",
+        {
+            "train.sbatch": EARLY.replace("#SBATCH --mem=64G", "##SBATCH --mem=32G\n#SBATCH --mem=64G"),
+            "train.py": TRAIN,
+        },
+        finds=0,
+    ),
+)
