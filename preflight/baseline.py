@@ -6,9 +6,7 @@ keys stay.
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +28,8 @@ def key_of(finding: Finding, path: str) -> Key:
 
 def read(path: Path) -> Counter[Key]:
     """The counts of a baseline file. Raises UsageError where there is none or it is not one."""
+    import json
+
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != VERSION:
@@ -46,6 +46,8 @@ def read(path: Path) -> Counter[Key]:
 
 def write(path: Path, keys: Iterable[Key]) -> None:
     """A baseline of these findings, written whole or not at all; an entry per line, sorted: its diffs are small."""
+    import json
+
     counts = sorted(Counter(keys).items())
     rows = [json.dumps({"rule": r, "path": p, "key": k, "count": n}, ensure_ascii=False) for (r, p, k), n in counts]
     body = ",\n  ".join(rows)
@@ -59,6 +61,8 @@ def write(path: Path, keys: Iterable[Key]) -> None:
 
 def replace_file(path: Path, text: str) -> None:
     """Writes `path` through a temporary file beside it: a reader sees the old text or the new. Raises UsageError."""
+    import tempfile
+
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

@@ -261,9 +261,11 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def _proved(found: Analysis, asked: Setup) -> list[Finding]:
     """The findings, each with the first of its proposals that can be proved."""
+    findings = [_promoted(finding, found.project.settings) for finding in found.findings]
+    if not any(finding.proposals for finding in findings):
+        return findings
     from preflight.fixes import prove
 
-    findings = [_promoted(finding, found.project.settings) for finding in found.findings]
     return list(prove(findings, found, lambda project: again(found, project, asked)))
 
 

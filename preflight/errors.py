@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 
@@ -21,6 +20,8 @@ class SettingsError(PreflightError):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """` (did you mean "x"?)` where a known name is close to `name`, else nothing."""
+    import difflib
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f' (did you mean "{close[0]}"?)' if close else ""
 

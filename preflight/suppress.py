@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,6 +58,9 @@ def ignores(source: Source) -> list[Ignore]:
 
 def _strings(source: Source) -> set[int] | None:
     """Offsets at which Python sees a comment start; None where the text cannot be tokenised."""
+    import io
+    import tokenize
+
     starts = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
