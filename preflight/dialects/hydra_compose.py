@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from preflight.dialects.hydra_overrides import Given, plain
 from preflight.dialects.hydra_repository import ConfigFile, Entry, Repository, TooLarge
 from preflight.dialects.hydra_tree import (
+    Clash,
     Item,
     Leaf,
+    Listing,
     Table,
     assign,
     embedded,
@@ -61,6 +63,7 @@ def compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Co
     for config_path, package in parts:
         _add(repository, config_path, package, found)
     _report(repository, found)
+    found.problems += [_gap(repository, path, parent, primary) for path, parent in repository.stubs.items()]
     for given in overrides:
         _apply(given, repository, found)
     return found
@@ -75,7 +78,14 @@ def _add(repository: Repository, config_path: str, package: str, found: Composit
         place = Origin(file.path, file.document.span(), (), (), False)
         found.problems.append(Problem("invalid-config", "a configuration is a mapping; this is none", place))
         return
-    merge(found.root, table)
+    clashes: list[Clash] = []
+    merge(found.root, table, clashes)
+    whole = Origin(file.path, file.document.span(), (), (), False)
+    for key, before, after in clashes:
+        here, there = ("list", "mapping") if isinstance(after, Listing) else ("mapping", "list")
+        said = f"{key} is a {here} here and a {there} before: Hydra refuses to merge them"
+        related = ((before.origin, f"a {there} here"),) if before.origin is not None else ()
+        found.problems.append(Problem("invalid-config", said, after.origin or whole, related=related))
     if file.path not in found.files:
         found.files.append(file.path)
 
@@ -122,8 +132,7 @@ def _defaults(
         except _Missing as gap:
             if gap.path in repository.stubs:
                 break
-            repository.stubs.add(gap.path)
-            found.problems.append(_gap(repository, gap, primary))
+            repository.stubs[gap.path] = gap.parent
         except RecursionError:
             found.problems.append(_cycle(repository, name, primary))
             break
@@ -214,16 +223,16 @@ def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Pr
                     return
 
 
-def _gap(repository: Repository, gap: _Missing, primary: ConfigFile) -> Problem:
+def _gap(repository: Repository, path: str, above: str | None, primary: ConfigFile) -> Problem:
     """A configuration that a defaults list names and nobody has: it is left out."""
-    group, _, option = gap.path.rpartition("/")
+    group, _, option = path.rpartition("/")
     options = repository.get_group_options(group) if group else []
     guess = nearest(option, options)
-    said = f"{gap.path}.yaml is not among the project's files, so what it sets is unknown"
+    said = f"{path}.yaml is not among the project's files, so what it sets is unknown"
     said += f"; did you mean {guess!r}?" if guess else ""
-    parent = repository.files.get(gap.parent or "", primary)
+    parent = repository.files.get(above or "", primary)
     for entry in parent.entries:
-        if _names(entry, gap.path):
+        if _names(entry, path):
             return Problem("config-gap", said, entry.origin, "info")
     return Problem("config-gap", said, _defaults_place(parent), "info")
 

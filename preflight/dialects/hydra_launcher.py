@@ -98,7 +98,8 @@ _NAMES = {"mem_gb": "memory", "mem": "memory", "mem_per_cpu": "memory_per_cpu", 
 
 
 def _renamed(places: Mapping[str, Origin]) -> dict[str, Origin]:
-    return {_NAMES.get(name, name): place for name, place in places.items()}
+    known = {_NAMES.get(name, name): place for name, place in places.items() if name not in _NAMES.values()}
+    return {**{name: place for name, place in places.items() if name in _NAMES.values() and name != "memory"}, **known}
 
 
 def _memory(value: Value) -> Value:

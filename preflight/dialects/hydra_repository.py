@@ -76,8 +76,8 @@ class Repository:
 
     project: Project
     folders: tuple[str, ...]
-    stubs: set[str] = field(default_factory=set)
-    """Configurations that are missing and count as empty."""
+    stubs: dict[str, str | None] = field(default_factory=dict)
+    """Configurations that are missing and count as empty -> the one whose defaults list names it."""
     files: dict[str, ConfigFile] = field(default_factory=dict)
     """What was read so far, by configuration path ("model/small")."""
     broken: dict[str, tuple[str, Origin]] = field(default_factory=dict)

@@ -98,7 +98,11 @@ def copied(item: Item) -> Item:
     return item
 
 
-def merge(into: Table, other: Table, root: Table | None = None) -> None:
+Clash: TypeAlias = "tuple[str, Item, Item]"
+"""A key that is a table in one file and a list in another, which OmegaConf refuses to merge."""
+
+
+def merge(into: Table, other: Table, clashes: list[Clash] | None = None, root: Table | None = None) -> None:
     """Merges `other` over `into`, in place. `root` is the whole configuration, to look interpolated tables up in."""
     top = root if root is not None else into
     for name, item in other.items.items():
@@ -109,8 +113,10 @@ def merge(into: Table, other: Table, root: Table | None = None) -> None:
                 into.items[name] = held
         if isinstance(item, Leaf) and item.missing and held is not None:
             continue
+        if clashes is not None and isinstance(held, (Table, Listing)) and isinstance(item, (Table, Listing)):
+            clashes += [(name, held, item)] if type(held) is not type(item) else []
         if isinstance(held, Table) and isinstance(item, Table):
-            merge(held, item, top)
+            merge(held, item, clashes, top)
             held.origin = item.origin or held.origin
         else:
             into.items[name] = copied(item)
@@ -157,7 +163,7 @@ def assign(root: Table, path: Path, item: Item) -> None:
         table = inner
     held = table.items.get(path[-1])
     if isinstance(held, Table) and isinstance(item, Table):
-        merge(held, item, root)
+        merge(held, item, None, root)
     else:
         table.items[path[-1]] = item
 
