@@ -59,7 +59,7 @@ def _touches(edit: Edit, place: Origin) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that changed beside the intent. `harmless`: it only follows the edited value, and takes safety away."""
+    """Something that changed beside the intent. `harmless`: it is bound to follow, but such a fix is not safe."""
 
     name: str
     harmless: bool = False
@@ -105,8 +105,8 @@ def _boxes(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
                 yield Difference(name)
         elif not _follows(old, new, intent):
             yield Difference(name)
-        elif intent.safety is Safety.safe and not name.startswith(HARMLESS):
-            yield Difference(name, harmless=True)
+        elif not name.startswith(HARMLESS):
+            yield Difference(name, harmless=name.startswith("model.") or _same_setting(old, before, intent))
     yield from _settings(before, after, intent)
 
 
@@ -125,6 +125,15 @@ def _worth(bound: Bound) -> Value:
     except Invalid:
         return None
     return None if isinstance(value, Unknown) else value
+
+
+def _same_setting(old: Bound | None, before: Box, intent: Intent) -> bool:
+    """Whether one text feeds this field and a named one as it is: they are one setting with two names (the length of
+    source and target). So is a model's configuration, which holds what other fields say of the model."""
+    named = [before.fields[name] for name in intent.named if name in before.fields]
+    return old is not None and any(
+        list(origins(old.expr)) == list(origins(o.expr)) and same_expr(old.expr, o.expr) for o in named
+    )
 
 
 def _follows(old: Bound | None, new: Bound | None, intent: Intent) -> bool:
@@ -178,8 +187,9 @@ def _same_domain(one: Domain, other: Domain) -> bool:
 
 
 def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
-    """Settings of the project's own that no Job field shows. One that is written elsewhere and only follows the edited
-    value (`warmup: ${batch_size}`) does no harm to an unsafe fix, but a fix that changes it is not safe."""
+    """Settings of the project's own that no Job field shows. One that is computed from the edited value
+    (`warmup: ${mul:${batch_size},10}`) does no harm to an unsafe fix, but a fix that changes it is not safe. A plain
+    copy of a named field's value is taken for the same quantity under another name."""
     named = [before.fields[name].expr for name in intent.named if name in before.fields]
     for name in sorted(before.constants.keys() | after.constants.keys()):
         old, new = before.constants.get(name), after.constants.get(name)
@@ -191,7 +201,7 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
             continue
         if not intent.touches(origins(old)):
             yield Difference(name)
-        elif intent.safety is Safety.safe and _written_elsewhere(name, old) and not _among(old, named):
+        elif _written_elsewhere(name, old) and not _among(old, named):
             yield Difference(name, harmless=True)
 
 

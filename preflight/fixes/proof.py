@@ -70,7 +70,7 @@ class Prover:
         found = self._differences(after, Intent(proposal.changes, edits, proposal.safety))
         if found is None or not all(difference.harmless for difference in found):
             return None
-        if found:
+        if found and proposal.safety is Safety.safe:
             names = ", ".join(sorted({difference.name for difference in found}))
             return Fix(proposal.title, Safety.unsafe, edits, f"{names} follows the edited value")
         return Fix(proposal.title, proposal.safety, edits, proposal.reason)
