@@ -167,7 +167,7 @@ def changed(case: Case, changes: Mapping[str, object]) -> Job:
     Fields that are derived from the same text follow: a validation loader with twice the workers has them halved too.
     """
     box = worst_box(case)
-    places: dict[Origin, Const] = {}
+    places: dict[Origin, tuple[Const, Const]] = {}
     single = _constants(box)
     for name, value in changes.items():
         bound = box.fields.get(name)
@@ -176,7 +176,7 @@ def changed(case: Case, changes: Mapping[str, object]) -> Job:
         expr = substitute(bound.expr, single)
         for literal, wanted in next(solutions(expr, value), ()):  # type: ignore[arg-type]
             if literal.origin is not None:
-                places[literal.origin] = Const(wanted, literal.origin)
+                places[literal.origin] = (literal, Const(wanted, literal.origin))
     env: dict[str, Expr] = {name: Const(value) for name, value in {**box.fixed, **case.worst.assignment}.items()}
     derived: dict[str, object] = {}
     for name, bound in box.fields.items():
@@ -201,12 +201,22 @@ def _constants(box: Box) -> dict[str, Expr]:
     return found
 
 
-def _replace(expr: Expr, places: Mapping[Origin, Const]) -> Expr:
+def _replace(expr: Expr, places: Mapping[Origin, tuple[Const, Const]]) -> Expr:
     if isinstance(expr, Const) and expr.origin is not None and expr.origin in places:
-        return places[expr.origin]
+        return _follow(expr, *places[expr.origin])
     if isinstance(expr, Op):
         return Op(expr.operator, tuple(_replace(operand, places) for operand in expr.operands), expr.origin)
     return expr
+
+
+def _follow(derived: Const, old: Const, new: Const) -> Const:
+    """What a constant becomes whose text becomes `new`: a whole multiple of it (twice the workers) stays one."""
+    if derived.value == old.value:
+        return new
+    if isinstance(derived.value, int) and isinstance(old.value, int) and isinstance(new.value, int) and old.value:
+        times, rest = divmod(derived.value, old.value)
+        return derived if rest else Const(times * new.value, derived.origin)
+    return derived
 
 
 def worst_box(case: Case) -> Box:

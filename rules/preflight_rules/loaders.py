@@ -21,6 +21,13 @@ LARGEST_CUT = 10
 """Halvings of one setting that are tried: 1,024 workers become one."""
 
 
+GIB = 2**30
+RESERVED = ((4 * GIB, 0.25), (8 * GIB, 0.20), (16 * GIB, 0.10), (128 * GIB, 0.06), (2**60, 0.02))
+EVICTION = 100 * 2**20
+"""What a node keeps for its system: 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next
+112 and 2 % of the rest, and 100 MiB before anything is evicted (Google Kubernetes Engine, "Plan node sizes")."""
+
+
 def fits(case: Case, changes: Changes, limit: int | None = None) -> bool:
     """Whether the host's whole interval lies below its limit (`limit` in place of the job's) after `changes`."""
     host = host_after(case, changes, limit)
@@ -106,22 +113,48 @@ def _persists(case: Case) -> bool:
 
 
 def loader_proposals(case: Case) -> tuple[Proposal, ...]:
-    """The gentlest change of the loaders that suffices, then a smaller batch, which is another run."""
-    for changes in candidates(case):
-        if fits(case, changes):
-            needed = without_idle(case, changes)
-            return (Proposal(title(case.job, needed), changes_of(needed), Safety.safe),)
+    """The gentlest change of the loaders that suffices, then a smaller batch, which is another run.
+
+    On a machine of one's own a fix leaves room for everything else that runs there, if it can.
+    """
+    for room in (unreserved(case), None):
+        for changes in candidates(case):
+            if fits(case, changes) and below(case, changes, room):
+                needed = without_idle(case, changes, room)
+                return (Proposal(title(case.job, needed), changes_of(needed), Safety.safe),)
     return tuple(_smaller_batch(case))
 
 
-def without_idle(case: Case, changes: Changes) -> Changes:
+def unreserved(case: Case) -> int | None:
+    """What a machine without a memory limit for the job has left for it; None where the job has a limit of its own.
+
+    The job shares the memory with the system, and workers that are swapped out load nothing: swap does not count.
+    """
+    host = case.estimates.host
+    memory = case.job.machine.node_memory
+    if host is None or memory is None or not host.limited_by.startswith("node_memory"):
+        return None
+    reserve, below = EVICTION, 0
+    for upper, share in RESERVED:
+        reserve += int(share * max(0, min(memory, upper) - below))
+        below = upper
+    return memory - reserve
+
+
+def below(case: Case, changes: Changes, room: int | None) -> bool:
+    """Whether the high end of the need lies below some bytes after `changes`."""
+    host = host_after(case, changes)
+    return room is None or (host is not None and host.per_node.high <= room)
+
+
+def without_idle(case: Case, changes: Changes, room: int | None) -> Changes:
     """`changes` without those that are not needed, what costs most left out first."""
     kept = dict(changes)
     for field in reversed([name for name in changes if name != "train.grad_accum"]):
         rest = {name: value for name, value in kept.items() if name != field}
         if field == "train.batch_size":
             rest.pop("train.grad_accum", None)
-        if rest and fits(case, rest):
+        if rest and fits(case, rest) and below(case, rest, room):
             kept = rest
     return kept
 

@@ -75,6 +75,7 @@ class Host:
     """A host law: 1 GiB + workers x batch x sample for training, the same again for validation."""
 
     limit: int | None = 32 * GIB
+    limited_by: str = "memory_limit"
 
     def __call__(self, job: Job) -> HostEstimate | None:
         data, sample = job.data, job.data.sample_bytes
@@ -92,7 +93,7 @@ class Host:
             per_node=per_node,
             breakdown={"base": GIB, "workers": total - GIB},
             limit=limit,
-            limited_by="memory_limit",
+            limited_by=self.limited_by,
             verdict=per_node.verdict(limit),
             peak="validation" if spike else "training",
             train_only=GIB + train if spike else None,

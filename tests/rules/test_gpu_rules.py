@@ -9,7 +9,7 @@ from preflight.findings import Proposal, Safety, Severity
 from preflight.memory.estimate import LargestAllocation
 from preflight.rule import Case
 from preflight.settings import Settings
-from preflight.values import Axis, Choices, Const, Op, Ref
+from preflight.values import Axis, Choices, Const, Expr, Op, Ref
 from preflight_rules import gpu, remedies
 from preflight_rules.common import changed, describe, gib
 
@@ -186,9 +186,10 @@ def test_unbatched_evaluation_that_fits_is_left_alone() -> None:
     assert findings(case(written, device=Device(evaluation=GIB // 1024), facts=facts)) == {}
 
 
-def test_fields_derived_from_the_same_text_follow() -> None:
+@pytest.mark.parametrize("derived", [Op("*", (Const(16, origin(1)), Const(2)), origin(1)), Const(32, origin(1))])
+def test_fields_derived_from_the_same_text_follow(derived: Expr) -> None:
     text = Const(16, origin(1))
-    fields = {"data.workers": text, "data.validation_workers": Op("*", (text, Const(2)), origin(1))}
+    fields = {"data.workers": text, "data.validation_workers": derived}
     after = changed(case(fields), {"data.workers": 8})
     assert (after.data.workers, after.data.validation_workers) == (8, 16)
     assert bounds_of(fields)["data.validation_workers"].origin == origin(1)

@@ -74,6 +74,20 @@ def test_nothing_is_halved_twice_before_the_other_was_once(sample: int, changes:
     assert {change.field: change.value for change in best.changes} == changes
 
 
+def test_a_fix_on_a_machine_of_ones_own_leaves_room_for_the_rest() -> None:
+    written = {**SWEEP, "data.sample_bytes": Const(8 * MIB), "machine.node_memory": Const(32 * GIB)}
+    shared = case(written, host=Host(limit=40 * GIB, limited_by="node_memory + swap"), facts={"nominal_batch": 64})
+    [finding] = findings(shared)
+    room = loaders.unreserved(shared)
+    assert room == 32 * GIB - int((1 + 0.8 + 0.8 + 0.96) * GIB) - 100 * MIB
+    # half the workers: 25 GiB expected, below the machine's 40 - but not with room to spare
+    assert loaders.fits(shared, {"data.workers": 8})
+    changes = {change.field: change.value for change in finding.proposals[0].changes}
+    after = loaders.host_after(shared, changes)
+    assert after is not None
+    assert after.per_node.high <= room
+
+
 def test_a_batch_that_is_another_run_is_not_touched_by_a_safe_fix() -> None:
     written = {"train.batch_size": 64, "data.workers": 16, "data.sample_bytes": Const(64 * MIB)}
     [finding] = findings(case(written, host=Host()))
