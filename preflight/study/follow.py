@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from preflight.dialects import Dialect, recognise
+from preflight.dialects import Dialect, load, recognise
 from preflight.dialects.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.documents.base import DocumentError
 from preflight.project import Project, UnreadableFile
@@ -79,11 +79,16 @@ class Follower:
             return found
         return None
 
-    def read(self, path: str, call: Call | None) -> Reading | None:
-        """What a file says when started so; None, and a word in `skipped`, where it cannot be read."""
+    def read(self, path: str, call: Call | None, composed: bool = False) -> Reading | None:
+        """What a file says when started so; None, and a word in `skipped`, where it cannot be read.
+
+        A file that a program says it composes is a Hydra configuration, even if it does not look like one by itself.
+        """
         if call is None and path in self._plain:
             return self._plain[path]
         dialect, reading = self.dialect(path), None
+        if dialect is None and composed and path.endswith((".yaml", ".yml")) and self._only_unrecognised(path):
+            dialect = load("hydra")
         if dialect is not None:
             try:
                 reading = dialect.read(self.project.source(path), call, self.project)
@@ -96,6 +101,9 @@ class Follower:
         if call is None:
             self._plain[path] = reading
         return reading
+
+    def _only_unrecognised(self, path: str) -> bool:
+        return path in self.skipped and self.skipped[path].kind == "unrecognised"
 
     def chains(self, path: str) -> list[Chain]:
         """Every launch that a file leads to, in the order of its links; none where it is no reader's."""
@@ -130,7 +138,7 @@ class Follower:
             words = link.words or (call.words if call else ())
             settings = {**(call.settings if call else {}), **link.settings}
             inner = Call(reading.path, words, settings, call.launch if call else Launch())
-            config = self.read(link.target, inner)
+            config = self.read(link.target, inner, composed=True)
             if config is not None:
                 axes = frozenset(axis.name for axis in _axes(config))
                 yield Step(config, link, Scope(axes, {}, _local(config)), Launch())

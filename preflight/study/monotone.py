@@ -16,7 +16,7 @@ INCREASING = (
     "train.batch_size", "train.seq_len", "train.target_len", "train.text_len", "train.image_size", "train.vocab_size",
     "train.grad_accum", "train.peft.r", "train.copies.", "validation.batch_size", "validation.seq_len",
     "validation.samples", "validation.max_new_tokens", "validation.beams", "validation.eval_accumulation",
-    "data.workers", "data.prefetch", "data.samples", "data.sample_bytes", "data.in_memory_bytes",
+    "data.workers", "data.prefetch", "data.samples", "data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes",
     "data.validation_workers", "parallel.trials_per_gpu", "model.config.", "model.parameters",
 )  # fmt: skip
 """Fields (or prefixes of fields) that more of never takes less memory, all else equal. Accumulation: only from one

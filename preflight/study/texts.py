@@ -48,15 +48,23 @@ def tree(source: Source, project: Project) -> TreeDocument:
 
 
 def _python(source: Source, span: Span, value: Value, project: Project) -> Edit | None:
-    """Only a literal is replaced, and by a literal of its kind."""
+    """Only a literal (or arithmetic of literals, `64 * 1024`) is replaced, and by a literal of its kind."""
     old = source.text[span.start : span.end]
     try:
         literal = ast.literal_eval(old)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
+        return _part(source, span, value, "python") if _arithmetic(old) else None
     if isinstance(literal, str) and not isinstance(value, str):  # argv kept in a string: "16" -> "8"
         value = str(value)
     return Edit(source.path, span, render(old, value, "python"))
+
+
+def _arithmetic(text: str) -> bool:
+    allowed = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop)
+    try:
+        return all(isinstance(node, allowed) for node in ast.walk(ast.parse(text, mode="eval")))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
