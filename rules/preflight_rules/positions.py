@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from preflight.job import Job
 
-KEYS = ("max_position_embeddings", "n_positions", "block_size", "max_target_positions")
+KEYS = ("max_position_embeddings", "n_positions", "block_size")
 """Names for the number of positions in transformers' configs and in nanoGPT's."""
 
 PADDED = frozenset({"roberta", "xlm-roberta", "camembert", "longformer"})
@@ -44,6 +44,13 @@ def positions_of(job: Job) -> Positions | None:
 
 
 def _config(job: Job) -> tuple[str | None, Mapping[str, object]]:
+    """Family and configuration: what the files say, else the catalogue's for a known name."""
     config: Mapping[str, object] = job.model.config or {}
     family = config.get("model_type") or job.model.architecture
+    if not config and job.model.name is not None:
+        from preflight.memory.device.catalogue import find
+
+        known = find(job.model.name)
+        if known is not None:
+            family, config = family or known.architecture, known.config
     return (str(family) if family is not None else None), config

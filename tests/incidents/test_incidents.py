@@ -19,8 +19,8 @@ INCIDENTS = {
 
 SAFELY_FIXED = ("wandb-host-oom", "slurm-validation-oom")
 UNSAFELY_FIXED = ("wandb-vocab-gpu-oom", "argparse-clip-gpu-oom")
-SAMPLE = {"slurm-validation-oom": ("--set", "data.sample_bytes=80000000")}
-"""What the files of an incident cannot say: a decoded sample of three cameras and a lidar sweep, as float32."""
+SAMPLE = {"slurm-validation-oom": ("--set", "data.sample_bytes=230000000")}
+"""What the files of an incident cannot say: a decoded sample of eight cameras and the lidar sweeps, as float32."""
 
 
 def places(finding: Json) -> set[tuple[str, int]]:
