@@ -30,6 +30,7 @@ _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
+    from preflight.dialects.program_launch import launch_bindings, launch_links
     from preflight.dialects.program_sweep import sweep_of
     from preflight.libraries.calls import read_calls
 
@@ -38,12 +39,14 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     said = read_calls(evaluator.calls, project, parameters=evaluator.parameters)
     parameters = (*evaluator.parameters.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
-    links = [*said.links, *_hydra(source, evaluator, call, project), *_flagged_configs(parameters, call, project)]
+    links = [*launch_links(call, project), *said.links, *_hydra(source, evaluator, call, project)]
+    links += _flagged_configs(parameters, call, project)
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
+    bindings = launch_bindings(call, facts, said.bindings)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
-        source.path, NAME, (*defaults, *fixed), (*_constants(evaluator, source), *said.bindings), axes=axes,
+        source.path, NAME, (*defaults, *fixed), (*_constants(evaluator, source), *bindings), axes=axes,
         links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
         reads=tuple(path for path in evaluator.reads if path != source.path), trains=said.trains,
     )  # fmt: skip

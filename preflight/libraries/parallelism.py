@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import bind, constant, is_unknown, under
+from preflight.libraries.common import DEFAULT_RANK, TEXT_RANK, bind, constant, is_unknown, under
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Value
 
@@ -22,10 +22,10 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     found: list[Binding] = []
     for record in records:
         if record.method in _WRAPPERS and "." in record.name:
-            if any(is_unknown(condition) for condition in record.conditions):
-                continue  # what launches the program decides
+            # under a condition on the environment, what launches the program decides
+            rank = DEFAULT_RANK if any(is_unknown(condition) for condition in record.conditions) else TEXT_RANK
             expr = Const(_WRAPPERS[record.method], record.origin)
-            found += under(record.conditions, [bind("parallel.strategy", expr, 2, record.origin)])
+            found += under(record.conditions, [bind("parallel.strategy", expr, rank, record.origin)])
         elif record.name == "deepspeed.initialize":
             config = record.argument("config") or record.argument("config_params")
             value = constant(config) if config is not None else None

@@ -1,0 +1,83 @@
+"""Files of arguments that a trainer of the Hugging Face world reads: one reader per kind, chosen by its keys.
+
+arguments      JSON or YAML for HfArgumentParser (`run_glue.py args.json`, `trl sft --config x.yaml`)
+axolotl        `axolotl train x.yaml`
+llamafactory   `llamafactory-cli train x.yaml`
+accelerate     `accelerate launch --config_file x.yaml`     configures another program, starts nothing
+deepspeed      `--deepspeed ds.json`                         likewise
+lightning      LightningCLI's `--config x.yaml`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from preflight.dialects.arguments_document import Arguments, document_of
+from preflight.dialects.reading import Call, Fact, Problem, Reading
+from preflight.documents.base import DocumentError, Source
+from preflight.project import Project
+from preflight.values import Origin
+
+NAME = "transformers_args"
+
+_WORDS = (
+    "per_device_train_batch_size", "micro_batch_size", "zero_optimization", "train_micro_batch_size_per_gpu",
+    "distributed_type", "compute_environment", "trainer",
+)  # fmt: skip
+"""A file without any of them is not parsed at all."""
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """A mapping whose keys are those of one of the kinds."""
+    if not any(word in source.text for word in _WORDS):
+        return False
+    try:
+        top = document_of(source, project).value()
+    except DocumentError:
+        return False
+    return isinstance(top, Mapping) and kind_of(top) is not None
+
+
+def kind_of(top: Mapping[str, object]) -> str | None:
+    """Which trainer reads the file; None where its keys fit none."""
+    keys = set(top)
+    if {"compute_environment", "distributed_type"} & keys and "num_processes" in keys:
+        return "accelerate"
+    if "zero_optimization" in keys or "train_micro_batch_size_per_gpu" in keys:
+        return "deepspeed"
+    if "base_model" in keys and keys & {"micro_batch_size", "sequence_len", "datasets"}:
+        return "axolotl"
+    if "model_name_or_path" in keys and keys & {"finetuning_type", "stage", "template", "cutoff_len"}:
+        return "llamafactory"
+    if "per_device_train_batch_size" in keys and keys & {"output_dir", "model_name_or_path", "learning_rate"}:
+        return "arguments"
+    trainer = top.get("trainer")
+    if isinstance(trainer, Mapping) and isinstance(top.get("model"), Mapping):
+        model = top["model"]
+        if isinstance(model, Mapping) and "class_path" in model:
+            return "lightning"
+    return None
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """The file's bindings, by the trainer that reads it."""
+    from preflight.dialects import arguments_kinds
+
+    try:
+        document = document_of(source, project)
+    except DocumentError as error:
+        problem = Problem("invalid-config", error.message, Origin(source.path, error.span))
+        return Reading(source.path, NAME, problems=(problem,), trains=False)
+    top = document.value()
+    kind = kind_of(top) if isinstance(top, Mapping) else None
+    if not isinstance(top, Mapping) or kind is None:
+        return Reading(source.path, NAME, trains=False)
+    arguments = Arguments(document, top)
+    found = arguments_kinds.READERS[kind](arguments)
+    starts = kind not in ("accelerate", "deepspeed")
+    framework = "lightning" if kind == "lightning" else "transformers-trainer"
+    facts = (Fact("framework", framework), Fact("reads_config", True)) if starts else ()
+    return Reading(
+        source.path, kind, bindings=tuple(found.bindings), links=tuple(found.links), facts=facts,
+        problems=tuple(found.problems), trains=starts,
+    )  # fmt: skip
