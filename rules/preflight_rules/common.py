@@ -34,10 +34,16 @@ T = TypeVar("T")
 
 
 def gib(size: float) -> str:
-    """Bytes as people read them: "23.5 GiB", "7.45 GiB", and below a tenth of a GiB in MiB: "1.1 MiB"."""
-    if abs(size) < 2**30 / 10:
-        return f"{size / 2**20:.3g} MiB"
+    """Bytes as people read them: "23.5 GiB", "7.45 GiB", and below one GiB in MiB: "1.1 MiB"."""
+    if abs(size) < 2**30:
+        return f"{size / 2**20:.4g} MiB"
     return f"{size / 2**30:,.2f}".rstrip("0").rstrip(".") + " GiB"
+
+
+def at_most(size: int) -> str:
+    """Bytes in words, cut and not rounded: what is said to fit does fit."""
+    unit = 2**30 // 100 if size >= 2**30 else 2**20 // 10
+    return gib(size // unit * unit)
 
 
 def severity_of(interval: Interval, capacity: int | None) -> tuple[Severity, Confidence] | None:

@@ -12,6 +12,7 @@ from preflight.rule import Case, Options, Rule
 from preflight.values import Origin
 from preflight_rules import host_examples, loaders
 from preflight_rules.common import (
+    at_most,
     bounds,
     count,
     describe_loaders,
@@ -190,14 +191,14 @@ class ValidationMemorySpike(Rule):
         if threshold is None or threshold > options.largest_sample:
             return
         alone = loaders.sample_threshold(case.job, training_only=True)
-        more = "" if alone is None or alone <= threshold else f" (training alone: {gib(alone)})"
+        more = "" if alone is None or alone <= threshold else f" (training alone: {at_most(alone)})"
         origin = case.origin("data.validation_workers", "data.workers", "train.batch_size")
         yield Finding(
             rule=self.name,
             severity=Severity.info,
             confidence=Confidence.medium,
             message=(
-                f"validation fits only if one decoded sample is at most {gib(threshold)}{more}: its size is unknown; "
+                f"validation fits only if one decoded sample is at most {at_most(threshold)}{more}: its size is unknown; "
                 f"declare data.sample_bytes ({describe_loaders(case.job)})"
             ),
             origin=origin,

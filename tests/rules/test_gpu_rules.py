@@ -209,7 +209,13 @@ def test_a_swept_batch_is_not_edited_as_if_it_were_one_value() -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(int(23.5 * GIB), "23.5 GiB"), (8_000_000_000, "7.45 GiB"), (28 * GIB, "28 GiB"), (1_153_434, "1.1 MiB")],
+    [
+        (int(23.5 * GIB), "23.5 GiB"),
+        (8_000_000_000, "7.45 GiB"),
+        (28 * GIB, "28 GiB"),
+        (1_153_434, "1.1 MiB"),
+        (178 * 2**20, "178 MiB"),
+    ],
 )
 def test_sizes_in_words(size: int, text: str) -> None:
     assert gib(size) == text
