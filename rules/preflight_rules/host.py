@@ -198,8 +198,8 @@ class ValidationMemorySpike(Rule):
             severity=Severity.info,
             confidence=Confidence.medium,
             message=(
-                f"validation fits only if one decoded sample is at most {at_most(threshold)}{more}: its size is unknown; "
-                f"declare data.sample_bytes ({describe_loaders(case.job)})"
+                f"validation fits only if one decoded sample is at most {at_most(threshold)}{more}: its size is "
+                f"unknown; declare data.sample_bytes ({describe_loaders(case.job)})"
             ),
             origin=origin,
             settings=("data.sample_bytes", "data.workers", "train.batch_size"),
