@@ -105,13 +105,42 @@ def _power(base: float, exponent: float) -> object:
     return base**exponent
 
 
+MAX_LENGTH = 2**20
+"""Texts and sequences that an operation would make longer than this are unknown: `"x" * 10**12` must not be built."""
+
+
+def _add(x: object, y: object) -> object:
+    if isinstance(x, (str, tuple)) and isinstance(y, (str, tuple)) and len(x) + len(y) > MAX_LENGTH:
+        raise OverflowError("the result is too long")
+    return operator.add(x, y)
+
+
+def _times(x: object, y: object) -> object:
+    for one, count in ((x, y), (y, x)):
+        if isinstance(one, (str, tuple)) and isinstance(count, int) and len(one) * count > MAX_LENGTH:
+            raise OverflowError("the result is too long")
+    return operator.mul(x, y)
+
+
+def _modulo(x: object, y: object) -> object:
+    if isinstance(x, str):  # a format: "%999999999d" % 1
+        raise TypeError("a text is not formatted statically")
+    return operator.mod(x, y)
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    if (text.count(old) + 1) * len(new) + len(text) > MAX_LENGTH:
+        raise OverflowError("the result is too long")
+    return text.replace(old, new)
+
+
 def _to_int(x: object, *rest: int) -> int:
     return int(x, *rest) if isinstance(x, str) else int(x)  # type: ignore[call-overload]
 
 
 OPERATIONS: dict[str, Callable[..., object]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": _power, "neg": operator.neg,
+    "+": _add, "-": operator.sub, "*": _times, "/": operator.truediv, "//": operator.floordiv,
+    "%": _modulo, "**": _power, "neg": operator.neg,
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "in": lambda x, xs: x in xs, "not in": lambda x, xs: x not in xs, "is": lambda x, y: x is y or x == y,
     "is not": lambda x, y: not (x is y or x == y), "not": operator.not_,
@@ -120,7 +149,7 @@ OPERATIONS: dict[str, Callable[..., object]] = {
     "int": _to_int, "float": float, "str": str, "bool": bool,
     "ceil": math.ceil, "floor": math.floor, "get": _get,
     "lower": str.lower, "upper": str.upper, "strip": str.strip, "startswith": str.startswith,
-    "endswith": str.endswith, "split": lambda s, *a: tuple(s.split(*a)), "replace": str.replace,
+    "endswith": str.endswith, "split": lambda s, *a: tuple(s.split(*a)), "replace": _replace,
     "concat": lambda *xs: "".join(str(x) for x in xs), "tuple": lambda *xs: tuple(xs),
     "dict": lambda *xs: dict(zip(xs[::2], xs[1::2], strict=True)),
 }  # fmt: skip

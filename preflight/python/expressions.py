@@ -37,6 +37,8 @@ from preflight.values import Const, Expr, Op, Unknown, unknown
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
 
+MAX_ITEMS = 4096
+"""Items of a list made by an operation; a longer one is open."""
 BUILTINS = frozenset(dir(python_builtins))
 
 
@@ -308,12 +310,14 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
     if isinstance(left, Container) and isinstance(right, Container):
         if isinstance(node.op, ast.Add) and left.is_sequence and right.is_sequence:
             both = [*left.items.values(), *right.items.values()]
+            if len(both) > MAX_ITEMS:
+                return Container(left.kind, {}, origin, openness(True))
             return sequence(both, left.kind, origin, left.open or right.open)
         if isinstance(node.op, ast.BitOr):
             return Container(left.kind, {**left.items, **right.items}, origin, openness(left.open or right.open))
     if isinstance(node.op, ast.Mult) and isinstance(left, Container) and is_expr(right):
         times = ev.value_of(to_expr(right))
-        if isinstance(times, int) and 0 <= times * len(left.items) <= 4096:
+        if isinstance(times, int) and 0 <= times * len(left.items) <= MAX_ITEMS:
             return sequence(list(left.items.values()) * times, left.kind, origin)
         return Container(left.kind, {}, origin, {"open": True})
     if isinstance(node.op, ast.Div) and isinstance(left, Instance) and left.made_by == "pathlib.Path":

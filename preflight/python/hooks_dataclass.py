@@ -166,5 +166,5 @@ HOOKS: Mapping[str, Hook] = {
     "trl.TrlParser.parse_args_and_config": hf_parse, "trl.TrlParser.parse_args_into_dataclasses": hf_parse,
     "tyro.cli": cli, "simple_parsing.parse": cli, "pyrallis.parse": cli, "draccus.parse": cli, "chz.entrypoint": cli,
     "jsonargparse.CLI": cli, "jsonargparse.auto_cli": cli, "@pyrallis.wrap": wrap, "@draccus.wrap": wrap,
-    "simple_parsing.ArgumentParser.add_arguments": add_arguments,
+    "argparse.ArgumentParser.add_arguments": add_arguments,
 }  # fmt: skip
