@@ -144,7 +144,7 @@ def _options(words: list[Word], flags: frozenset[str]) -> tuple[dict[str, Expr],
     while words and words[0].prefix.startswith("-"):
         word, words = words[0], words[1:]
         name = word.prefix.rstrip("=")
-        short = re.fullmatch(r"(-[a-zA-Z])(.+)", name) if not name.startswith("--") else None
+        short = re.fullmatch(r"(-[a-zA-Z])(.+)", name) if not name.startswith(("--", "-np")) else None
         if name == "--":
             break
         if word.value is not None:
