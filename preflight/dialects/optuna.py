@@ -36,7 +36,7 @@ def recognises(source: Source, project: Project) -> bool:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if _SUGGEST.fullmatch(node.func.attr):
                 return True
-            starts = starts or node.func.attr in ("optimize", "hyperparameter_search")
+            starts = starts or node.func.attr in ("optimize", "hyperparameter_search", "ask")
         elif isinstance(node, ast.Import):
             imported = imported or any(alias.name.partition(".")[0] == "optuna" for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -46,6 +46,7 @@ class Explorer:
     def __init__(self, path: str, project: Project, call: Call | None) -> None:
         self.path, self.project, self.call = path, project, call
         self.runs = 0
+        self._known: dict[object, Exploration] = {}
         self.words: dict[str, Expr] = {}
         self.defaults = True
         if call is not None and call.words:
@@ -53,9 +54,16 @@ class Explorer:
 
             found = self.run({}).evaluator
             self.words = bind_words(list(found.parameters.values()), call.words)
+            self._known.clear()
 
     def run(self, assume: Mapping[str, Expr]) -> Exploration:
-        """Interpret the program once."""
+        """Interpret the program once; the same assumptions give the same again."""
+        key = (self.defaults, tuple(sorted((name, repr(value)) for name, value in assume.items())))
+        if key not in self._known:
+            self._known[key] = self._run(assume)
+        return self._known[key]
+
+    def _run(self, assume: Mapping[str, Expr]) -> Exploration:
         self.runs += 1
         environment = dict(self.call.launch.environment) if self.call is not None else {}
         ev = Evaluator(

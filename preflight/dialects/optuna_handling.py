@@ -24,6 +24,8 @@ def handles_oom(ev: Evaluator, space: Space) -> Fact:
         if any(name.rpartition(".")[2] in CATCHES for name in names):
             return Fact("handles_oom", True, record.keyword_origins.get("catch"))
     for tried in ev.tries:
+        if space.reached and not tried.reached:
+            continue
         handler = _handler(tried)
         if handler is not None and _trains(tried):
             module = next((m.module for m in ev.modules.values() if m.module.path == tried.path), None)

@@ -65,7 +65,9 @@ def _rest(ev: Evaluator, split: Split, body: Sequence[ast.stmt], frame: Frame) -
     if flow in ("return", "raise"):
         ev.apply(split.left)
         return "continue"
-    ev.merge(split.condition, split.left if split.leaves_then else changes, changes if split.leaves_then else split.left)
+    ev.merge(
+        split.condition, split.left if split.leaves_then else changes, changes if split.leaves_then else split.left
+    )
     ev.conditions.append(split.stays_if)
     return "next" if flow == "split" else flow
 

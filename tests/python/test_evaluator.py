@@ -62,7 +62,10 @@ KNOWN = {
     "partial": ("from functools import partial\ndef f(a, b):\n    return a - b\nprobe(partial(f, b=1)(5))", 4),
     "early return": ("def f(n):\n    if n > 3:\n        return 1\n    return 2\nprobe(f(4))", 1),
     "global": ("N = 1\ndef f():\n    global N\n    N = 6\nf()\nprobe(N)", 6),
-    "nonlocal": ("def f():\n    n = 1\n    def g():\n        nonlocal n\n        n = 2\n    g()\n    return n\nprobe(f())", 2),
+    "nonlocal": (
+        "def f():\n    n = 1\n    def g():\n        nonlocal n\n        n = 2\n    g()\n    return n\nprobe(f())",
+        2,
+    ),
     "recursion ends": ("def f(n):\n    return 1 if n < 1 else f(n - 1)\nprobe(f(1))", 1),
     "class attribute": ("class C:\n    bs = 12\nprobe(C.bs)", 12),
     "instance attribute": ("class C:\n    def __init__(self, n):\n        self.n = n\nprobe(C(7).n)", 7),
@@ -98,7 +101,10 @@ KNOWN = {
     "math": ("import math\nprobe(math.ceil(10 / 4))", 3),
     "int of text": ('probe(int("12") + float("0.5"))', 12.5),
     "try": ("try:\n    n = 4\nexcept ValueError:\n    n = 1\nprobe(n)", 4),
-    "import that may fail": ("try:\n    import fancy\n    HAS = True\nexcept ImportError:\n    HAS = False\nprobe(HAS)", True),
+    "import that may fail": (
+        "try:\n    import fancy\n    HAS = True\nexcept ImportError:\n    HAS = False\nprobe(HAS)",
+        True,
+    ),
     "finally": ("try:\n    n = 1\nfinally:\n    n = 2\nprobe(n)", 2),
     "with": ("with open('x') as f:\n    n = 3\nprobe(n)", 3),
     "match": ("k = 'b'\nmatch k:\n    case 'a' | 'c':\n        n = 1\n    case _:\n        n = 2\nprobe(n)", 2),

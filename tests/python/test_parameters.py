@@ -60,7 +60,9 @@ def test_choices(run) -> None:
 
 
 def test_a_namespace_refers_to_its_parameters(run) -> None:
-    evaluator = run(add('"--bs", type=int, default=3') + "from lib import probe\nprobe(args.bs)\nprobe(vars(args)['bs'])\n")
+    evaluator = run(
+        add('"--bs", type=int, default=3') + "from lib import probe\nprobe(args.bs)\nprobe(vars(args)['bs'])\n"
+    )
     assert probed(evaluator) == [Ref("bs"), Ref("bs")]
 
 
@@ -185,7 +187,10 @@ def test_the_librarys_own_arguments_are_recorded(run) -> None:
 
 
 def test_wandb_takes_a_namespace_without_hiding_the_command_line(run) -> None:
-    text = add('"--bs", type=int, default=3') + "import wandb\nfrom lib import probe\nwandb.init(config=args)\nprobe(wandb.config.bs)\n"
+    text = (
+        add('"--bs", type=int, default=3')
+        + "import wandb\nfrom lib import probe\nwandb.init(config=args)\nprobe(wandb.config.bs)\n"
+    )
     evaluator = run(text)
     assert probed(evaluator) == [Ref("bs")]
     assert evaluator.parameters["bs"].kind == "argparse"
@@ -252,5 +257,7 @@ def test_a_file_of_the_project(name: str, run) -> None:
 
 
 def test_a_file_outside_the_project_is_unknown(run) -> None:
-    evaluator = run("import yaml\nfrom lib import probe\nprobe(yaml.safe_load(open('/etc/x.yaml'))['a'])\nprobe(yaml.safe_load(open('../x.yaml'))['a'])\n")
+    evaluator = run(
+        "import yaml\nfrom lib import probe\nprobe(yaml.safe_load(open('/etc/x.yaml'))['a'])\nprobe(yaml.safe_load(open('../x.yaml'))['a'])\n"
+    )
     assert all(isinstance(evaluate(expr), Unknown) for expr in probed(evaluator))

@@ -1,6 +1,6 @@
 """Search encoders and training settings for a sentence classifier.
 
-    python scripts/tune_max.py --study criteria --n-trials 200
+python scripts/tune_max.py --study criteria --n-trials 200
 """
 
 import argparse
@@ -81,9 +81,7 @@ def run_training_eval(cfg: dict, trial: optuna.Trial) -> float:
     valid = make_loader(read_split("valid"), tokenizer, cfg, shuffle=False)
     accum = cfg["train"]["grad_accum"]
 
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=cfg["optim"]["lr"], weight_decay=cfg["optim"]["weight_decay"]
-    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=cfg["optim"]["lr"], weight_decay=cfg["optim"]["weight_decay"])
     steps = cfg["train"]["epochs"] * (len(train) // accum)
     scheduler = get_linear_schedule_with_warmup(optimizer, int(steps * cfg["optim"]["warmup"]), steps)
 
@@ -132,9 +130,7 @@ def main() -> None:
     parser.add_argument("--n-trials", type=int, default=200)
     parser.add_argument("--storage", default="sqlite:///hpo.db")
     args = parser.parse_args()
-    study = optuna.create_study(
-        study_name=args.study, storage=args.storage, direction="maximize", load_if_exists=True
-    )
+    study = optuna.create_study(study_name=args.study, storage=args.storage, direction="maximize", load_if_exists=True)
     study.optimize(objective, n_trials=args.n_trials)
     print(study.best_trial.params)
 
