@@ -6,15 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from preflight import registry, suppress
-from preflight.dialects.reading import Problem
-from preflight.errors import PreflightError, debug_traceback
+from preflight import leftovers, registry, suppress
+from preflight.errors import PreflightError
 from preflight.estimating import Estimator
 from preflight.files import Batch
-from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.findings import Finding, Proposal, Safety, Severity
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate
-from preflight.project import Project, UnreadableFile
+from preflight.project import Project
 from preflight.reports.model import Report, StudyResult
 from preflight.rule import Case, Rule
 from preflight.settings import RuleSettings, Settings
@@ -100,9 +99,9 @@ def check(project: Project, asked: Setup, prove: bool = True) -> Report:
         studies=found.studies,
         files=tuple(path for path in dict.fromkeys((*asked.paths, *read)) if path in {*read, *idle} and path in given),
         unrecognised=tuple(one.path for one in found.skipped if one.kind in ("unrecognised", "unreadable", "crashed")),
-        refused=tuple(_refused(found, asked)),
+        refused=tuple(leftovers.refused(found.skipped, found.findings, asked.named)),
         suppressed=by_glob + by_comment,
-        notes=(*asked.said.notes, *_notes(found, asked)),
+        notes=(*asked.said.notes, *leftovers.notes(found.skipped, asked.named)),
     )
 
 
@@ -121,14 +120,14 @@ def analyse(project: Project, asked: Setup) -> Analysis:
             raise  # the settings are wrong, not the study
         except Exception as error:
             findings.append(
-                _crash(f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0)))
+                leftovers.crash(f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0)))
             )
             continue
         results.append(result)
         cases.append(case)
     for case in cases:
         findings += _findings(case, asked)
-    findings += _of_skipped(skipped, project, asked)
+    findings += leftovers.findings(skipped, project, asked.named)
     return Analysis(project, tuple(results), tuple(_once(findings)), skipped)
 
 
@@ -141,7 +140,7 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu))
     space = judge(study, estimator.full, *estimator.sides(), constraints=project.settings.constraints)
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
-    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least)
+    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes)
     case = Case(
         study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node
     )  # fmt: skip
@@ -167,86 +166,13 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
         except PreflightError:
             raise
         except Exception as error:
-            yield _crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
+            yield leftovers.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
             continue
         yield from (replace(finding, study=case.index) for finding in found)
     claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
     for problem in case.study.problems:
         if problem.rule not in claimed:
             yield replace(registry.of_problem(problem), study=case.index)
-
-
-def _crash(what: str, error: Exception, origin: Origin | None) -> Finding:
-    """A bug of ours as a finding; the traceback is for those who ask for it."""
-    return Finding(
-        rule="internal-error",
-        severity=Severity.error,
-        confidence=Confidence.high,
-        message=f"{what}: {type(error).__name__}: {error}",
-        origin=origin,
-        help=("this is a bug in preflight or in a rule: please report it with the file; PREFLIGHT_DEBUG=1 shows more",),
-        notes=debug_traceback(error),
-    )
-
-
-def _of_skipped(skipped: Iterable[Skipped], project: Project, asked: Setup) -> Iterator[Finding]:
-    """Findings about files that made no study. Files that were only found are reported if a reader was sure of them."""
-    for one in skipped:
-        origin = Origin(one.path, Span(0, 0))
-        if one.kind == "crashed":
-            yield Finding("internal-error", Severity.error, Confidence.high, f"{one.path}: {one.reason}", origin)
-        elif one.kind == "unreadable" and one.path in asked.named:
-            message = f"{one.path} cannot be read: {one.reason}"
-            yield Finding("unreadable-file", Severity.error, Confidence.high, message, origin)
-        elif one.kind == "no-training" or one.path in asked.named or _sure(one.path, project):
-            problems = one.problems or _malformed(one, project, asked)
-            yield from (registry.of_problem(problem) for problem in problems)
-
-
-def _refused(found: Analysis, asked: Setup) -> Iterator[str]:
-    """Named files that no dialect recognises and that have no finding that says why."""
-    told = {finding.origin.path for finding in found.findings if finding.origin is not None}
-    for one in found.skipped:
-        if one.kind == "unrecognised" and one.path in asked.named and one.path not in told:
-            yield one.path
-
-
-def _malformed(one: Skipped, project: Project, asked: Setup) -> tuple[Problem, ...]:
-    """Why nobody recognises a file that was named: often it only cannot be parsed."""
-    if one.kind != "unrecognised" or one.path not in asked.named:
-        return ()
-    from preflight.documents.base import DocumentError
-
-    try:
-        if one.path.endswith(".py"):
-            from preflight.documents.python import parse_python
-
-            parse_python(project.source(one.path))
-        elif one.path.lower().endswith((".yaml", ".yml")):
-            from preflight.documents.yaml import parse_yaml
-
-            parse_yaml(project.source(one.path))
-    except DocumentError as error:
-        return (Problem("invalid-config", error.message, Origin(one.path, error.span)),)
-    return ()
-
-
-def _sure(path: str, project: Project) -> bool:
-    """Whether a reader claims a file that cannot be parsed to the end (a template, say, belongs to nobody)."""
-    from preflight.dialects import recognise
-    from preflight.documents.base import DocumentError
-
-    try:
-        return recognise(project.source(path), project) is not None
-    except (DocumentError, UnreadableFile):
-        return False
-
-
-def _notes(found: Analysis, asked: Setup) -> Iterator[str]:
-    """What happened to files that nobody named and that leave no finding."""
-    for one in found.skipped:
-        if one.path not in asked.named and one.kind == "unreadable":
-            yield f"{one.path} was left out: {one.reason}"
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:

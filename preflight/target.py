@@ -37,6 +37,11 @@ class Target:
     node: Node | None = None
     allocation: Allocation | None = None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed about it, where the user did not say better."""
+        return self.allocation.notes if self.allocation is not None and self.gpu == self.allocation.gpu else ()
+
 
 def wanted(machine: str | None, gpu: str | None, settings: Settings, root: Path, cwd: Path) -> Wanted:
     """The machines and GPUs that are named. Raises UsageError or SettingsError for one that is not known."""

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from preflight.job import Job, fields
 from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place
-from preflight.reports.style import Look, clean
+from preflight.reports.style import Look, clean, gib
 from preflight.study.model import Bound
 from preflight.values import Const, Origin, Unknown
+
+_BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
+"""How names of fields end that hold bytes."""
 
 
 def explained(outcome: Outcome, look: Look) -> str:
@@ -43,7 +46,7 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
     """Value and source of a field."""
     value = job.get(name)
     if bound is None or (bound.default and bound.origin is None and value is None):
-        return ("-", "not set") if value is None else (_text(value), "preflight's default")
+        return ("-", "not set") if value is None else (_text(name, value), "preflight's default")
     places = [_place(outcome, report, bound.origin)] if bound.origin is not None else []
     source = places[0] if places else bound.source
     if bound.losers:
@@ -52,14 +55,16 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
         return "unknown", f"{clean(bound.expr.value.reason)}{f'; {source}' if places else ''}"
     if value is None:
         return "unknown", source
-    return _text(value), source
+    return _text(name, value), source
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, int) and name.endswith(_BYTES):
+        return f"{value:,} ({gib(value)})"
     text = f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)
     return clean(text if len(text) <= 60 else text[:57] + "...")
 

@@ -25,6 +25,8 @@ class StudyResult:
     cluster: Cluster | None = None
     node: Node | None = None
     smallest: Gpu | None = None
+    notes: tuple[str, ...] = ()
+    """What was assumed about where it runs."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,9 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
     if found:
         yield "Found " + ", ".join(found) + _offers(outcome)
     yield studies_line(outcome, look)
-    for note in dict.fromkeys([note for report in outcome.reports for note in report.notes] + list(outcome.notes)):
+    assumed = [note for _, result in outcome.studies() for note in result.notes]
+    notes = [note for report in outcome.reports for note in report.notes]
+    for note in dict.fromkeys([*assumed, *notes, *outcome.notes]):
         yield f"note: {clean(note)}"
 
 
