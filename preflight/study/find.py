@@ -70,8 +70,9 @@ class Launchers:
         if len(seen) > 3 or path in seen:
             return []
         roots: dict[str, None] = {}
+        below = {step.reading.path for chain in self._own(path) for step in chain}  # two scripts may start each other
         for candidate in self._candidates(path):
-            if candidate in seen or candidate == path:
+            if candidate in seen or candidate in below:
                 continue
             started = (chain for chain in self._own(candidate) if chain[0].reading.dialect != "hydra")
             if any(_has(chain, path) and _trains(chain) for chain in started):
