@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from preflight.documents.base import Edit
-from preflight.findings import Confidence, Finding, Part, Proposal, Safety, Severity
+from preflight.findings import Change, Confidence, Finding, Part, Proposal, Safety, Severity
 from preflight.job import Job
 from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
 from preflight.rule import Case
@@ -264,6 +264,13 @@ def settable(case: Case, field: str) -> bool:
     bound = case.bound(field)
     known = case.fact("framework") not in (None, "hand-written")
     return bound is not None and bound.origin is None and known and not axes_of(case, field)
+
+
+def possible(case: Case, changes: Iterable[Change]) -> bool:
+    """Whether every change has a way back to text that makes it."""
+    from preflight.study.route_back import edits
+
+    return all(edits(change, case) is not None for change in changes)
 
 
 def largest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:

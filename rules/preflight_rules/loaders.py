@@ -12,7 +12,7 @@ from preflight.findings import Proposal, Safety
 from preflight.job import Job
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case
-from preflight_rules.common import changed, gib, settable, with_fields, written
+from preflight_rules.common import changed, gib, possible, settable, with_fields, written
 from preflight_rules.remedies import accumulation_hazard, changes_of
 
 Changes = Mapping[str, object]
@@ -64,9 +64,12 @@ def candidates(case: Case) -> Iterator[Changes]:
     state = dict(quiet_changes(case))
     if state:
         yield dict(state)
+    shut: set[tuple[str, ...]] = set()
     for times in range(1, LARGEST_CUT + 1):
         for lever in levers(case, times):
-            if any(state.get(field) != value for field, value in lever.items()):
+            if times == 1 and not possible(case, changes_of(lever)):
+                shut.add(tuple(lever))
+            if tuple(lever) not in shut and any(state.get(field) != value for field, value in lever.items()):
                 state.update(lever)
                 yield dict(state)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from preflight.findings import Change, Proposal, Safety
 from preflight.job import Job
 from preflight.rule import Case
-from preflight_rules.common import axes_of, changed, largest, settable, values_text, written
+from preflight_rules.common import axes_of, changed, largest, possible, settable, values_text, written
 from preflight_rules.constraints import lower_bounds
 
 EVALUATION = ("validation", "generation")
@@ -61,7 +61,7 @@ def accumulation_hazard(case: Case) -> str:
 def device_proposals(case: Case, batch: bool = True) -> tuple[Proposal, ...]:
     """Proposals for the worst combination, the best first; `batch=False` where states alone are too large.
 
-    Unsafe ones are worked out only where no safe one is at hand: each costs estimates.
+    Unsafe ones are worked out only where no safe one can be written: each costs estimates.
     """
     base = evaluation_changes(case)
     found = []
@@ -69,7 +69,7 @@ def device_proposals(case: Case, batch: bool = True) -> tuple[Proposal, ...]:
         found.append(Proposal(f"evaluate with {_text(case.job, base)}", changes_of(base), Safety.safe))
     for proposal in _training(case, base, batch):
         found.append(proposal)
-        if proposal.safety is Safety.safe:
+        if proposal.safety is Safety.safe and possible(case, proposal.changes):
             return tuple(sorted(found, key=_rank))
     found += list(_other_runs(case, base, batch))
     return tuple(sorted(found, key=_rank))

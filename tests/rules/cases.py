@@ -19,7 +19,7 @@ from preflight.study.verdicts import BoxVerdict, Counts, Point, SafeBox, SpaceVe
 from preflight.values import Axis, Const, Expr, Op, Origin, Ref, Span, Value
 
 GIB = 2**30
-PATH = "train.yaml"
+PATH = "train.sh"
 
 
 def origin(line: int, path: str = PATH) -> Origin:
@@ -115,6 +115,26 @@ def bounds_of(written: Written, defaults: Written | None = None) -> dict[str, Bo
     return found
 
 
+def texts_of(box: Box) -> dict[str, str]:
+    """Files with every literal of a box at its place, in lines of 100 characters."""
+    found: dict[str, dict[int, str]] = {}
+    for bound in box.fields.values():
+        for literal in _literals(bound.expr):
+            if literal.origin is not None:
+                line = literal.origin.span.start // 100
+                found.setdefault(literal.origin.path, {}).setdefault(line, str(literal.value)[:10])
+    return {
+        path: "".join(f"{lines.get(number, ''):<99}\n" for number in range(max(lines) + 1))
+        for path, lines in found.items()
+    }
+
+
+def _literals(expr: Expr) -> list[Const]:
+    if isinstance(expr, Op):
+        return [literal for operand in expr.operands for literal in _literals(operand)]
+    return [expr] if isinstance(expr, Const) else []
+
+
 def case(
     written: Written,
     *,
@@ -156,10 +176,9 @@ def case(
         problems=problems,
     )
     own = settings or Settings()
+    project = Project(Path("."), own, overlay=texts_of(box))
     space = SpaceVerdict((BoxVerdict(box, found, point, safe),), found, point, box.combinations)
-    return Case(
-        study, 0, Project(Path("."), own), own, space, estimate, gpu=gpu, node=node, options=options or Options()
-    )
+    return Case(study, 0, project, own, space, estimate, gpu=gpu, node=node, options=options or Options())
 
 
 __all__ = ["GIB", "PATH", "Device", "Host", "bounds_of", "case", "origin", "spread"]

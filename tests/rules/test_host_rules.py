@@ -13,8 +13,8 @@ from preflight.values import Const, Op
 from preflight_rules import host, loaders
 
 MIB = 2**20
-WORKERS = Const(16, origin(2, "train_sweep.py"))
-BATCH = Const(64, origin(1, "sweep.yaml"))
+WORKERS = Const(16, origin(2, "train_sweep.sh"))
+BATCH = Const(64, origin(1, "sweep.sh"))
 SWEEP = {
     "train.batch_size": BATCH,
     "data.workers": WORKERS,
@@ -53,7 +53,7 @@ def test_both_lines_are_located() -> None:
     assert finding.rule == "host-memory-exceeded"
     assert finding.severity is Severity.error
     places = {finding.origin, *(place for place, _ in finding.related)}
-    assert {origin(1, "sweep.yaml"), origin(2, "train_sweep.py")} <= places
+    assert {origin(1, "sweep.sh"), origin(2, "train_sweep.sh")} <= places
     assert "batch 64, 16 workers" in finding.message
     assert "32 GiB may be used" in finding.message
 
