@@ -14,7 +14,7 @@ from preflight.values import Const, Expr, Op, Ref, Unknown, evaluate, names, unk
 MARK = "\0"
 """Starts the name of an axis on its way from the file that declares it to the study."""
 
-MAX_NODES = 20_000
+MAX_NODES = 2_000
 """An expression that grows beyond this many nodes is unknown: hostile configurations double a value line by line."""
 
 
