@@ -95,6 +95,11 @@ def _repository(folder: Path) -> Path | None:
     return None
 
 
+def checkout(root: Path) -> Path | None:
+    """The version-controlled tree that a folder is in, None where it is in none."""
+    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+
+
 def _root(path: Path, start: Path, settings_file: Path | None, cwd: Path) -> Path:
     """Where a file's project begins: its settings, else its repository, else the cwd above it, else what was named."""
     if settings_file is not None:

@@ -250,6 +250,18 @@ def test_auto_within_actions(project: Write, check: Command, monkeypatch: pytest
     assert check("sweep.yaml", "--gpu", "RTX 4090").out.startswith("::error file=sweep.yaml,line=4,")
 
 
+def test_services_name_paths_from_the_checkout(project: Write, check: Command) -> None:
+    project(
+        {".git/HEAD": "", "ml/sweep.yaml": SWEEP, "ml/train.py": PROGRAM, "ml/preflight.toml": 'gpu = "RTX 4090"\n'}
+    )
+    assert json.loads(check("ml", "-f", "json").out)["findings"][0]["path"] == "sweep.yaml"
+    [run] = json.loads(check("ml", "-f", "sarif").out)["runs"]
+    location = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert location == {"uri": "ml/sweep.yaml", "uriBaseId": "SRCROOT"}
+    assert check("ml", "-f", "github").out.startswith("::error file=ml/sweep.yaml,")
+    assert " --> ml/sweep.yaml:4:" in check("ml").out
+
+
 def test_explain_lists_fields_with_their_places(project: Write, check: Command) -> None:
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     lines = check("sweep.yaml", "--explain").out.splitlines()

@@ -13,7 +13,7 @@ from preflight.baseline import Baseline, record, replace_file
 from preflight.commands.options import parse_set, set_option
 from preflight.engine import Options, check, setup
 from preflight.errors import UsageError
-from preflight.files import Batch, batches
+from preflight.files import Batch, batches, checkout
 from preflight.findings import Severity
 from preflight.reports import FORMATS, PEOPLE, automatic, render
 from preflight.reports.model import Outcome, Report
@@ -134,7 +134,7 @@ def _outcome(reports: Sequence[Report], cwd: Path, notes: Sequence[str]) -> Outc
         root = base
     else:
         root = Path(os.path.commonpath(roots))
-    return Outcome(tuple(reports), root, base, summaries(), tuple(notes))
+    return Outcome(tuple(reports), root, base, summaries(), tuple(notes), checkout(root))
 
 
 def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool) -> None:

@@ -20,7 +20,7 @@ def render(outcome: Outcome, look: Look) -> str:
 def _command(outcome: Outcome, report: Report, finding: Finding) -> str:
     properties = []
     if finding.origin is not None:
-        properties.append(("file", outcome.name(report, finding.origin.path)))
+        properties.append(("file", outcome.tracked(report, finding.origin.path)))
         found = place(report, finding.origin)
         if found is not None:
             properties += [("line", str(found.line)), ("endLine", str(found.end_line))]

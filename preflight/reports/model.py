@@ -59,6 +59,8 @@ class Outcome:
     summaries: dict[str, str] = field(default_factory=dict)
     """Rule -> its one-line summary, for formats that list rules."""
     notes: tuple[str, ...] = ()
+    checkout: Path | None = None
+    """The version-controlled tree around `root`, which services that show findings name paths from."""
 
     def findings(self) -> Iterator[tuple[Report, Finding]]:
         for report in self.reports:
@@ -89,6 +91,10 @@ class Outcome:
     def name(self, report: Report, path: str) -> str:
         """A report's path as machine formats name it: relative to `root`, with `/`."""
         return _relative(report.project.root, path, self.root)
+
+    def tracked(self, report: Report, path: str) -> str:
+        """A report's path relative to the checkout; to `root` where there is none."""
+        return _relative(report.project.root, path, self.checkout or self.root)
 
     def shown(self, report: Report, path: str) -> str:
         """A report's path as people see it: relative to `base` where that is not a detour."""

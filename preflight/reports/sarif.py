@@ -75,10 +75,9 @@ def _result(outcome: Outcome, report: Report, finding: Finding, index: int, seen
 
 
 def _location(outcome: Outcome, report: Report, origin: Origin) -> plain.Plain:
-    found = plain.at(outcome, report, origin)
-    location: plain.Plain = {
-        "physicalLocation": {"artifactLocation": _artifact(str(found["path"])), "region": _region(found)}
-    }
+    artifact = _artifact(outcome.tracked(report, origin.path))
+    region = _region(plain.at(outcome, report, origin))
+    location: plain.Plain = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
     if origin.route:  # the key's own path, which stays the same when lines move (3.33)
         location["logicalLocations"] = [{"fullyQualifiedName": ".".join(map(str, origin.route)), "kind": "member"}]
     return location
@@ -101,9 +100,9 @@ def _fix(outcome: Outcome, report: Report, fix: Fix) -> plain.Plain:
     """A fix by file; an unsafe one says so in its description, since SARIF has no word for it."""
     changes: dict[str, list[plain.Plain]] = {}
     for edit in fix.edits:
-        found = plain.edit(outcome, report, edit)
-        replacement: plain.Plain = {"deletedRegion": _region(found), "insertedContent": {"text": edit.text}}
-        changes.setdefault(str(found["path"]), []).append(replacement)
+        region = _region(plain.edit(outcome, report, edit))
+        replacement: plain.Plain = {"deletedRegion": region, "insertedContent": {"text": edit.text}}
+        changes.setdefault(outcome.tracked(report, edit.path), []).append(replacement)
     unsafe = "" if fix.safety is Safety.safe else " (unsafe: not the same run)"
     return {
         "description": {"text": fix.title + unsafe},
@@ -117,7 +116,7 @@ def _fix(outcome: Outcome, report: Report, fix: Fix) -> plain.Plain:
 def _fingerprint(outcome: Outcome, report: Report, finding: Finding, seen: dict[str, int]) -> str:
     """Rule, file and key, not the line: moving code keeps a finding's identity; repetitions are numbered."""
     route = finding.origin.route if finding.origin is not None else None
-    path = outcome.name(report, finding.origin.path) if finding.origin is not None else ""
+    path = outcome.tracked(report, finding.origin.path) if finding.origin is not None else ""
     key = "\0".join([finding.rule, path, ".".join(map(str, route)) if route else ",".join(finding.settings)])
     seen[key] = seen.get(key, 0) + 1
     return hashlib.sha256(f"{key}\0{seen[key]}".encode()).hexdigest()[:32]

@@ -77,7 +77,8 @@ def wrap(text: str, width: int, indent: str, used: int = 0) -> str:
 
     Following lines start with `indent`. A word longer than a line stays whole.
     """
-    lines, line = [], ""
+    lines: list[str] = []
+    line = ""
     for word in text.split(" "):
         room = width - (len(indent) if lines else used)
         if line and columns(line) + 1 + columns(word) > max(room, 20):
