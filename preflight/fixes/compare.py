@@ -103,10 +103,10 @@ def _boxes(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
         if name in intent.named:
             if new is None or not _as_meant(name, new, intent):
                 yield Difference(name)
-        elif not _follows(old, new, intent):
+        elif not _follows(name, old, new, intent):
             yield Difference(name)
-        elif not name.startswith(HARMLESS):
-            yield Difference(name, harmless=name.startswith("model.") or _same_setting(old, before, intent))
+        elif intent.changes and not name.startswith(HARMLESS):
+            yield Difference(name, harmless=_bound_to_follow(name, old, before, intent))
     yield from _settings(before, after, intent)
 
 
@@ -127,20 +127,29 @@ def _worth(bound: Bound) -> Value:
     return None if isinstance(value, Unknown) else value
 
 
-def _same_setting(old: Bound | None, before: Box, intent: Intent) -> bool:
+def _bound_to_follow(name: str, old: Bound | None, before: Box, intent: Intent) -> bool:
     """Whether one text feeds this field and a named one as it is: they are one setting with two names (the length of
-    source and target). So is a model's configuration, which holds what other fields say of the model."""
+    source and target). So it is with a model's configuration, which holds what other fields say of the model, and with
+    what a request says of processes and nodes."""
+    if name.startswith("model.") or (name.startswith("parallel.") and _requesting(intent)):
+        return True
     named = [before.fields[name] for name in intent.named if name in before.fields]
     return old is not None and any(
         list(origins(old.expr)) == list(origins(o.expr)) and same_expr(old.expr, o.expr) for o in named
     )
 
 
-def _follows(old: Bound | None, new: Bound | None, intent: Intent) -> bool:
-    """Whether a field is computed from what was edited."""
-    if old is None:
-        return new is not None and not intent.changes
+def _follows(name: str, old: Bound | None, new: Bound | None, intent: Intent) -> bool:
+    """Whether a field is computed from what was edited, or was stated nowhere and is now: by a text that was proposed
+    as it is, or by a request."""
+    if old is None or (old.default and old.origin is None):
+        asked = name.startswith(("machine.", "parallel.")) and _requesting(intent)
+        return new is not None and (asked or not intent.changes)
     return intent.touches([*origins(old.expr), old.origin])
+
+
+def _requesting(intent: Intent) -> bool:
+    return any(name.startswith("request.") for name in intent.named)
 
 
 def _axes(before: Sequence[Axis], after: Sequence[Axis], intent: Intent) -> Iterator[Difference]:
@@ -235,7 +244,7 @@ def _requests(before: Request | None, after: Request | None, intent: Intent) -> 
             wanted = [change.value for change in intent.changes if change.field == name]
             if not any(same(new, value) or _covers(new, value) for value in wanted):
                 yield Difference(name)
-        elif intent.changes or not intent.touches([before.origins.get(item.name)]):
+        elif intent.changes or not (old is None or intent.touches([before.origins.get(item.name)])):
             yield Difference(name)
 
 
