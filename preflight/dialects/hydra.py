@@ -135,7 +135,7 @@ def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Proble
         yield Problem("invalid-config", message, origin)
     if not repository.broken:
         said = f"the configuration {name}.yaml is not among the project's files"
-        yield Problem("config-gap", said, Origin(path, Span(0, 0), None, (), False), "info")
+        yield Problem("invalid-config", said, Origin(path, Span(0, 0), None, (), False), "info")
 
 
 # --- sweeps ----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _outer_group(given: Given, options: Sequence[str], plan: _Plan) -> None:
         plan.groups.append((given, refs[0], tuple(options), None))
     elif given.origin is not None:
         said = f"which option of {given.key} is taken cannot be told"
-        plan.problems.append(Problem("config-gap", said, given.origin, "info"))
+        plan.problems.append(Problem("invalid-config", said, given.origin, "info"))
 
 
 def _references(expr: Expr | None) -> Iterator[Ref]:
@@ -323,7 +323,7 @@ def _too_many(plan: _Plan, count: int) -> Iterator[Problem]:
             said = (
                 f"more than {MAX_COMPOSITIONS} combinations of groups are swept: the first {MAX_COMPOSITIONS} are read"
             )
-            yield Problem("config-gap", said, origin, "info")
+            yield Problem("invalid-config", said, origin, "info")
 
 
 def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:

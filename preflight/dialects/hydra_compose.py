@@ -219,7 +219,7 @@ def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Pr
         for file in repository.files.values():
             for entry in file.entries:
                 if entry.option == "???" and entry.group is not None and group.split("@")[0].endswith(entry.group):
-                    yield Problem("config-gap", said, entry.origin, "info")
+                    yield Problem("invalid-config", said, entry.origin, "info")
                     return
 
 
@@ -233,8 +233,8 @@ def _gap(repository: Repository, path: str, above: str | None, primary: ConfigFi
     parent = repository.files.get(above or "", primary)
     for entry in parent.entries:
         if _names(entry, path):
-            return Problem("config-gap", said, entry.origin, "info")
-    return Problem("config-gap", said, _defaults_place(parent), "info")
+            return Problem("invalid-config", said, entry.origin, "info")
+    return Problem("invalid-config", said, _defaults_place(parent), "info")
 
 
 def _names(entry: Entry, path: str) -> bool:

@@ -68,7 +68,7 @@ def application(path: str, project: Project) -> Application | None:
     if not is_primary(path, project):
         return None
     folder, name = config_folder(path, project)
-    return Application(folder, name, tuple(programs(folder, name, project)))
+    return Application(folder, name, programs(folder, name, project))
 
 
 def config_folder(path: str, project: Project) -> tuple[str, str]:
@@ -113,7 +113,7 @@ def _by_group(path: str, project: Project) -> Application | None:
             primary = f"{at}/{name}.yaml" if at else f"{name}.yaml"
             if not _knows(primary, path, group, project):
                 continue
-            found = tuple(programs(at, name, project))
+            found = programs(at, name, project)
             if found or _in_roots(primary, project):
                 return Application(at, name, found, (group, pure.stem))
     return None
@@ -153,12 +153,20 @@ def _in_roots(primary: str, project: Project) -> bool:
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
-def programs(folder: str, name: str, project: Project) -> Iterator[str]:
+def programs(folder: str, name: str, project: Project) -> tuple[str, ...]:
     """Python files whose `@hydra.main` names this folder and this configuration."""
+    known = project.parsed.get(("hydra programs", f"{folder}\0{name}"))
+    if not isinstance(known, tuple):
+        known = tuple(_programs(folder, name, project))
+        project.parsed[("hydra programs", f"{folder}\0{name}")] = known
+    return known
+
+
+def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
     for path, config_path, config_name in _mains(project, folder):
-        if config_name is not None and config_name.removesuffix(".yaml") != name:
+        if config_path is None or config_name is None or config_name.removesuffix(".yaml") != name:
             continue
-        if config_path is not None and resolved(path, config_path) == folder and config_name is not None:
+        if resolved(path, config_path) == folder:
             yield path
 
 

@@ -244,4 +244,4 @@ def _normal(path: PurePosixPath) -> str | None:
 def _missing(name: str, origin: Origin | None, document: YamlDocument) -> Problem:
     place = origin if origin is not None else _place(document, ("program",))
     said = f"the program {name} is not among the project's files: what it does with these values is unknown"
-    return Problem("program-not-found", said, place, "info")
+    return Problem("invalid-config", said, place, "info")

@@ -148,6 +148,11 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 def check_sweep(sweep: Mapping[str, object]) -> Iterator[SchemaError]:
     """Every place where a sweep does not have W&B's shape."""
     yield from check(Sweep, dict(sweep))
+    stop = sweep.get("early_terminate")
+    if isinstance(stop, Mapping) and "min_iter" not in stop and not {"max_iter", "s"} <= stop.keys():
+        yield SchemaError(("early_terminate",), "early_terminate: hyperband needs min_iter, or max_iter and s")
+    if sweep.get("method") == "bayes" and not {"metric", "metrics"} & sweep.keys():
+        yield SchemaError(("method",), "method: a Bayesian search needs a `metric`")
     parameters = sweep.get("parameters")
     if isinstance(parameters, Mapping):
         if not parameters:

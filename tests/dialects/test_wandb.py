@@ -246,6 +246,8 @@ def test_the_proposed_spelling_is_the_same_number(text: str) -> None:
         (HEAD + "  x:\n    parameters:\n      y: {vals: [1]}\n", 6, 10, "neither"),
         (HEAD.replace("random", "grid") + "  x: {min: 0.5, max: 1}\n", 4, 6, "grid search cannot walk"),
         (HEAD + "  x: {value: 1}\n  x: {value: 2}\n", 5, 3, "twice"),
+        ("method: bayes\nparameters:\n  x: {value: 1}\n", 1, 9, "needs a `metric`"),
+        (HEAD + "  x: {value: 1}\nearly_terminate: {type: hyperband}\n", 5, 18, "min_iter"),
         ("method: random\nparameters: {}\nprogram: train.py\n", 2, 13, "at least one"),
         ("method: random\nparameters:\n  x: {value: [}\n", 3, 15, "not readable"),
     ],
