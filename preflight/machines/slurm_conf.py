@@ -12,6 +12,9 @@ from preflight.machines.sizes import slurm_minutes
 MIB = 2**20
 _UNLIMITED = ("UNLIMITED", "INFINITE", "0")
 
+_SPELLED = {"cputot": "cpus", "availablefeatures": "features", "feature": "features"}
+"""What `scontrol show node` calls things, and what slurm.conf does."""
+
 
 def read_slurm_conf(text: str, path: str = "slurm.conf") -> Cluster:
     """The cluster that a slurm.conf describes. Raises MachineError with the line of what cannot be read.
@@ -47,6 +50,7 @@ def read_slurm_conf(text: str, path: str = "slurm.conf") -> Cluster:
         nodes=tuple(nodes),
         partitions=tuple(_partition(values, names, path, number) for number, values in partitions),
         enforce_part_limits=globals_.get("enforcepartlimits", "NO").upper().replace("YES", "ALL"),
+        slurm_version=_version(globals_.get("slurm_version")),
         path=path,
         defaults=_memory_defaults(globals_),
     )
@@ -60,9 +64,8 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
         if line.endswith("\\"):
             whole += line[:-1] + " "
             continue
-        values = {
-            key.lower(): value.strip('"') for key, value in re.findall(r'(\w+)\s*=\s*("[^"]*"|\S+)', whole + line)
-        }
+        pairs = re.findall(r'([\w:]+)\s*=\s*("[^"]*"|\S+)', whole + line)
+        values = {_SPELLED.get(key.lower(), key.lower()): value.strip('"') for key, value in pairs if value != "(null)"}
         whole = ""
         if values:
             yield number, values
@@ -96,7 +99,7 @@ def _node(values: dict[str, str]) -> Node:
     if cpus is None and "sockets" in numbers:
         cpus = int(numbers["sockets"]) * int(numbers.get("corespersocket", 1)) * int(numbers.get("threadspercore", 1))
     kind, gpus = _gres(values.get("gres", ""))
-    features = values.get("features", values.get("feature", ""))
+    features = values.get("features", "")
     return Node(
         name=name,
         memory=int(numbers["realmemory"]) * MIB if "realmemory" in numbers else None,
@@ -135,6 +138,11 @@ def _partition(values: dict[str, str], names: dict[str, str], path: str, number:
         max_memory_per_cpu=_mib(values.get("maxmempercpu")),
         max_memory_per_node=_mib(values.get("maxmempernode")),
     )
+
+
+def _version(text: str | None) -> tuple[int, int] | None:
+    found = re.match(r"(\d+)\.(\d+)", text or "")
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def _memory_defaults(values: dict[str, str]) -> dict[str, int]:
