@@ -66,7 +66,27 @@ def studies_line(outcome: Outcome, look: Look) -> str:
         unbounded = any(result.space.combinations is None for result in results)
         words.append("unbounded combinations" if unbounded else plural(total, "combination"))
     sides = [text for text in (_device(results, look), _host(results, look)) if text]
-    return ", ".join([*words, *(sides or [_nothing_known(results, look)])])
+    return ", ".join([*words, *(sides or [_nothing_known(results, look)]), *(_gaps(results, look) if sides else ())])
+
+
+def _gaps(results: list[StudyResult], look: Look) -> Iterator[str]:
+    """Sides that are unknown beside a figure for the other: nothing unknown passes silently."""
+    lacking = [result for result in results if result.space.worst.estimates.device is None]
+    if lacking:
+        yield f"GPU memory {_of_them(lacking, results)}{_verdict('unknown', look)}"
+    limited = [result for result in results if _host_limit(result)]
+    lacking = [result for result in limited if result.space.worst.estimates.host is None]
+    if lacking:
+        yield f"host memory {_of_them(lacking, results)}{_verdict('unknown', look)}"
+
+
+def _of_them(some: list[StudyResult], everything: list[StudyResult]) -> str:
+    return "" if len(some) == len(everything) else f"of {plural(len(some), 'study')} "
+
+
+def _host_limit(result: StudyResult) -> bool:
+    machine = result.space.worst.job.machine
+    return machine.memory_limit is not None or machine.node_memory is not None
 
 
 def _device(results: list[StudyResult], look: Look) -> str:

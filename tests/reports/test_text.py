@@ -87,6 +87,7 @@ def test_github_annotation_escapes_what_the_runner_would_read(tmp_path: Path) ->
         (Estimates(device(8 * GIB), None), None, "worst 8.0 of 24.0 GiB: fits"),
         (Estimates(device(8 * GIB, None), None), None, "worst needs 8 GiB of GPU memory (no GPU is stated"),
         (Estimates(None, host(8 * GIB, None)), None, "host needs 8 GiB per node (no limit is stated)"),
+        (Estimates(None, host(8 * GIB)), None, "host 8.0 of 32.0 GiB: fits, GPU memory unknown"),
         (Estimates(None, None, ("train.seq_len",)), None, "need unknown (train.seq_len not known"),
     ],
 )
