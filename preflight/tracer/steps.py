@@ -184,17 +184,16 @@ def _generate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tu
     model.eval()
     model.config.use_cache = True
     observer = Observer(tape)
+    attention = request["setup"].get("attention", "sdpa")
     with tape, torch.no_grad():
         batch = {k: v for k, v in _batch(request).items() if k != "labels"}
         tape.recording, tape.phase = True, "generation"
-        mode = Cuda(dtype, request["setup"].get("attention", "sdpa"), observer)
-        with mode:
-            out = model(**batch, use_cache=True, logits_to_keep=1)
+        out = _forward(model, batch, Cuda(dtype, attention, observer), use_cache=True, logits_to_keep=1)
         cache = out.past_key_values
+        del out, batch
         tape.phase = "decoding"
-        token = torch.zeros(request["point"]["b"], 1, dtype=torch.int64, device="meta")
-        with mode:
-            out = model(input_ids=token, past_key_values=cache, use_cache=True)
-        del out, cache, mode
-        tape.recording = False
+        batch = {"input_ids": torch.zeros(request["point"]["b"], 1, dtype=torch.int64, device="meta")}
+        out = _forward(model, batch, Cuda(dtype, attention, observer), past_key_values=cache, use_cache=True)
+        tape.recording = False  # the cache lives on
+    del out, cache
     return {}, []

@@ -1,0 +1,11 @@
+"""Device memory: what a Job needs on one GPU, phase by phase.
+
+A job's law (a symbolic tape, shipped or traced) gives the requested bytes; its replay through a model of the caching
+allocator gives allocated and reserved; context and libraries on top give what nvidia-smi shows.
+"""
+
+from __future__ import annotations
+
+from preflight.memory.device.estimate import bound, estimate
+
+__all__ = ["bound", "estimate"]

@@ -7,13 +7,13 @@ looked at until the tape is made, and must then come out to the byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 from preflight.memory.device import layers
 from preflight.memory.device.families import PATCH_SIDES, Family
 from preflight.memory.device.primes import PRIMES, Point, Reader
-from preflight.memory.device.sizes import Size
+from preflight.memory.device.sizes import Size, evaluate
 from preflight.memory.device.tape import NotRegular, Tape, build, expand
 
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
@@ -25,6 +25,14 @@ PROBES = 3
 # Where each base variable's primes are taken from: lengths stay below positions, heads small, the rest apart.
 _RANGES = {"b": (11, 60), "s": (61, 125), "t": (37, 100), "P": (127, 250), "k": (11, 60), "g": (11, 80), "G": (11, 90),
            "e": (11, 90), "E": (11, 90), "r": (11, 90), "p": (11, 90)}  # fmt: skip
+
+
+class SizeReader(Protocol):
+    """Turns the byte counts of one event at all points into a formula; see primes.Reader."""
+
+    def learn(self, all_values: Sequence[tuple[int, ...]]) -> None: ...
+
+    def size(self, values: tuple[int, ...]) -> Size | None: ...
 
 
 class CannotMake(ValueError):
@@ -40,10 +48,22 @@ class Parameters:
     layer: Mapping[str, tuple[tuple[Size, int, bool], ...]]
     first: Mapping[str, tuple[tuple[Size, int, bool], ...]]
     """Parameters that only the first layer of a stack has, in addition."""
+    buffers: Size = ()
+
+    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[tuple[int, int, bool]]:
+        """(elements, bytes per element, trainable) of every parameter at dimensions."""
+        found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
+        for stack, rows in self.layer.items():
+            found += [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.first.get(stack, ())]
+            one = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in rows]
+            found += one * dims[depths[stack]]
+        return found
 
 
 @dataclass(frozen=True)
 class Made:
+    """What the traces of one setup come to."""
+
     tape: Tape
     parameters: Parameters
 
@@ -96,6 +116,25 @@ def make(family: Family, task: str, kind: str, setup: Mapping[str, Any], structu
     return made
 
 
+def make_at(model: Mapping[str, Any], task: str, kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int],
+            run: Runner) -> Made:  # fmt: skip
+    """The tape of one model as it is, as a function of its batch and lengths alone; layers are not folded.
+
+    Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own.
+    """
+    from preflight.memory.device.polynomial import PolynomialReader, points
+
+    free = [name for name in ("b", "s", "t") if name in lengths]
+    at = points(free)
+    setup = {**setup, "peft": {**setup["peft"], "r": 8}} if setup.get("peft") else dict(setup)
+    fixed = {k: v for k, v in lengths.items() if k not in free}
+    requests = [{"model": dict(model), "setup": setup, "point": {**fixed, **p}, "kind": kind} for p in at]
+    *fitted, check = run(requests)
+    made = fold({}, PolynomialReader(free, at[:-1]), fitted)
+    _verify(made, check, at[-1])
+    return made
+
+
 def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any],
              dims: Mapping[str, int]) -> dict[str, Any]:  # fmt: skip
     setup = dict(setup)
@@ -113,25 +152,27 @@ def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], str
             "kind": kind}  # fmt: skip
 
 
-def fold(depths: Mapping[str, str], reader: Reader, traces: Sequence[Mapping[str, Any]]) -> Made:
+def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping[str, Any]]) -> Made:
     """Fold traces of one model at several points (equal depth) into a symbolic tape."""
     first = traces[0]
-    if len({len(t["events"]) for t in traces}) != 1:
+    counts = {len(t["events"]) for t in traces}
+    if len(counts) != 1:
         raise CannotMake("the number of events changes with the dimensions")
     values = [tuple(t["events"][i][0] for t in traces) for i in range(len(first["events"]))]
     births = [v for v in values if v[0] >= 0]
     numels = [tuple(t["parameters"][i][2] for t in traces) for i in range(len(first["parameters"]))]
-    reader.learn([*births, *numels])
+    buffers = tuple(t["buffers"] for t in traces)
+    reader.learn([*births, *numels, buffers])
     stacks = layers.find_stacks([name for name, *_ in first["parameters"]])
     named = {stack: _depth_name(stack, depths) for stack in stacks}
     stacks = {stack: count for stack, count in stacks.items() if named[stack] is not None}
-    raw, sizes, wheres = _raw_events(first, values, reader)
+    raw, sizes = _raw_events(first, values, reader)
     items = layers.split(raw, stacks)
     try:
-        tape = build(items, {k: v for k, v in named.items() if v is not None}, sizes, wheres, {})
+        tape = build(items, {k: v for k, v in named.items() if v is not None}, sizes)
     except NotRegular as error:
         raise CannotMake(f"layers differ: {error}") from error
-    return Made(tape, _parameters(first, numels, reader, stacks))
+    return Made(tape, replace(_parameters(first, numels, reader, stacks), buffers=reader.size(buffers) or ()))
 
 
 def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:
@@ -141,8 +182,8 @@ def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:
     return None
 
 
-def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: Reader
-                ) -> tuple[list[layers.RawEvent], dict[object, Size], dict[object, str]]:  # fmt: skip
+def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: SizeReader
+                ) -> tuple[list[layers.RawEvent], dict[object, Size]]:  # fmt: skip
     gradient_of = {index: int(birth) for birth, index in trace["gradients"].items()}
     gradients, outputs = set(gradient_of.values()), set(trace["outputs"])
     added: dict[int, list[int]] = {}
@@ -150,7 +191,6 @@ def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], rea
         if parameter in gradient_of:
             added.setdefault(before, []).append(gradient_of[parameter])
     sizes: dict[object, Size] = {}
-    wheres: dict[object, str] = {}
     raw: list[layers.RawEvent] = []
     for index, (value, tag) in enumerate(trace["events"]):
         # An accumulation belongs to the place of the gradient's own birth.
@@ -162,13 +202,12 @@ def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], rea
         if size is None:
             raise CannotMake(f"no formula for the sizes {values[index]} in {tag}")
         sizes.setdefault(size, size)
-        wheres.setdefault(size, tag.partition(":")[2])
         raw.append(layers.RawEvent(index, False, size, tag, "g" if index in gradients else "o" if index in outputs else ""))
     raw += [layers.RawEvent(b, False, None, trace["events"][b][1], "+") for b in added.get(len(trace["events"]), ())]
-    return raw, sizes, wheres
+    return raw, sizes
 
 
-def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: Reader, stacks: Mapping[str, int]
+def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader, stacks: Mapping[str, int]
                 ) -> Parameters:  # fmt: skip
     outside: list[tuple[Size, int, bool]] = []
     by_layer: dict[str, dict[int, list[tuple[Size, int, bool]]]] = {}

@@ -96,7 +96,7 @@ class Reader:
     def size(self, values: tuple[int, ...]) -> Size | None:
         """The formula, or None where none was found. Call `learn` with all events first."""
         if values not in self._known:
-            found = self._rounded(values) or self._sum(values)
+            found = self._shifted(values) or self._rounded(values) or self._sum(values)
             if found is None:
                 return None
             self._known[values] = found
@@ -126,6 +126,18 @@ class Reader:
                 return None
             found = term
         return found
+
+    def _shifted(self, values: tuple[int, ...]) -> Size | None:
+        """A length plus or minus one: padded labels, a key-value cache after one more token."""
+        for length in self.basis.lengths:
+            for shift in (1, -1):
+                divided = [Fraction(v, p.dims[length] + shift) for v, p in zip(values, self.points, strict=True)]
+                term = self._monomial(divided)
+                if term is not None:
+                    powers = dict(term[1])
+                    longer = tuple(sorted({**powers, length: powers.get(length, 0) + 1}.items()))
+                    return ((number(term[0]), longer), (number(shift * term[0]), term[1]))
+        return None
 
     def _rounded(self, values: tuple[int, ...]) -> Size | None:
         for length in self.basis.lengths:

@@ -8,11 +8,15 @@ layers away), or `+p`: the gradient born as number p of this block is added to `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
-from preflight.memory.device.layers import Item
-from preflight.memory.device.sizes import Monomial, Size, decode, encode, evaluate, with_derived
+from preflight.memory.device.layers import Block, Item
+from preflight.memory.device.sizes import Size, evaluate, with_derived
+
+_LAYER_NUMBER = re.compile(r"(?<=[a-z_])\.\d+\.")
 
 EDGE = 2
 """Layers kept as they are at each end of a pass."""
@@ -24,7 +28,7 @@ class NotRegular(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Birth: kind "b", `at` an index of the size table. Death "d" and accumulation "+": `item` (-1: its own), `layer`
+    """Birth: kind "b", `at` an index of the size table, `where` one of the module table. Death "d" and accumulation "+": `item` (-1: its own), `layer`
     (offset from its own layer where `relative`, else counted from the start, or from the end when negative), and `at`,
     the number of the birth in that block."""
 
@@ -34,6 +38,7 @@ class Token:
     item: int = -1
     layer: int = 0
     relative: bool = True
+    where: int = 0
 
     def text(self) -> str:
         if self.kind == "b":
@@ -75,8 +80,8 @@ class Tape:
     """`depths`: stack -> the dimension that holds its number of layers."""
 
     sizes: tuple[Size, ...]
-    wheres: tuple[str, ...]
-    """For each size, a module in which a storage of that size is born."""
+    modules: tuple[str, ...]
+    """Modules in which storages are born, "*" for the number of a layer."""
     items: tuple[TapeItem, ...]
     depths: Mapping[str, str]
 
@@ -85,17 +90,6 @@ class Tape:
         names = {name for size in self.sizes for _, monomial in size for name, _ in monomial}
         full = with_derived(dims, names)
         return [evaluate(size, full) for size in self.sizes]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Expanded: a birth (`size` an index of the table) or a death / accumulation of the birth with number `birth`."""
-
-    kind: str
-    birth: int
-    size: int
-    mark: str
-    phase: str
 
 
 def expand(tape: Tape, dims: Mapping[str, int]) -> list[tuple[str, int, int, str, int]]:
@@ -127,7 +121,10 @@ def expand(tape: Tape, dims: Mapping[str, int]) -> list[tuple[str, int, int, str
                     target += dims[tape.depths[stack]] if stack is not None else 1
                 if tape.items[token.item if token.item >= 0 else number].stack is None:
                     target = 0
-                events.append((token.kind, home[target][token.at], -1, "", number))
+                try:
+                    events.append((token.kind, home[target][token.at], -1, "", number))
+                except (KeyError, IndexError):
+                    raise NotRegular(f"{layers} layers of {item.stack} are fewer than its ends") from None
     return events
 
 
@@ -142,17 +139,14 @@ def block_of(layer: int, layers: int) -> int:
     return 4 - from_end if from_end < EDGE else 2
 
 
-def build(items: Sequence[Item], depths: Mapping[str, str], sizes: Mapping[object, Size], wheres: Mapping[object, str],
-          accumulations: Mapping[int, int]) -> Tape:  # fmt: skip
-    """A tape from the items of one trace. `accumulations`: birth -> index of the event before which it is added.
-
-    Raises NotRegular where a pass is not regular.
-    """
+def build(items: Sequence[Item], depths: Mapping[str, str], sizes: Mapping[object, Size]) -> Tape:
+    """A tape from the items of one trace. Raises NotRegular where a pass is not regular."""
     homes = _homes(items)
     table = {key: index for index, key in enumerate(sizes)}
+    modules: dict[str, int] = {}
     made = []
     for number, item in enumerate(items):
-        tokens = [_tokens(item, number, block.events, homes, items, table) for block in item.blocks]
+        tokens = [_tokens(item, number, block, homes, items, table, modules) for block in item.blocks]
         if item.stack is None:
             made.append(TapeItem(None, False, (tokens[0],), _phase(item)))
             continue
@@ -164,7 +158,7 @@ def build(items: Sequence[Item], depths: Mapping[str, str], sizes: Mapping[objec
         if not middle or any(block != middle[0] for block in middle):
             raise NotRegular(f"{where[0]} through {item.stack}")
         made.append(TapeItem(item.stack, down, (*ordered[:EDGE], middle[0], *ordered[-EDGE:]), _phase(item)))
-    return Tape(tuple(sizes.values()), tuple(wheres[key] for key in sizes), tuple(made), dict(depths))
+    return Tape(tuple(sizes.values()), tuple(modules), tuple(made), dict(depths))
 
 
 def _phase(item: Item) -> str:
@@ -185,68 +179,51 @@ def _homes(items: Sequence[Item]) -> dict[int, tuple[int, int, int]]:
     return homes
 
 
-def _tokens(item: Item, number: int, events: Sequence[object], homes: Mapping[int, tuple[int, int, int]],
-            items: Sequence[Item], table: Mapping[object, int]) -> tuple[Token, ...]:  # fmt: skip
-    layer = next((b.where[2] for b in item.blocks if b.events is events and b.where is not None), 0)
+def _tokens(item: Item, number: int, block: Block, homes: Mapping[int, tuple[int, int, int]], items: Sequence[Item],
+            table: Mapping[object, int], modules: dict[str, int]) -> tuple[Token, ...]:  # fmt: skip
+    layer = block.where[2] if block.where is not None and item.stack is not None else 0
     tokens = []
-    for event in events:
-        if not event.dies and event.mark != "+":  # type: ignore[attr-defined]
-            tokens.append(Token("b", table[event.size], event.mark))  # type: ignore[attr-defined]
+    for event in block.events:
+        if not event.dies and event.mark != "+":
+            module = _LAYER_NUMBER.sub(".*.", event.tag.partition(":")[2] + ".").rstrip(".")
+            where = modules.setdefault(module, len(modules))
+            tokens.append(Token("b", table[event.size], event.mark, where=where))
             continue
-        kind = "+" if event.mark == "+" else "d"  # type: ignore[attr-defined]
-        home, target, position = homes[event.birth]  # type: ignore[attr-defined]
+        kind = "+" if event.mark == "+" else "d"
+        home, target, position = homes[event.birth]
         other = items[home]
-        own = home == number
+        own = -1 if home == number else home
         if other.stack is None:
-            tokens.append(Token(kind, position, "", -1 if own else home, 0, True))
+            tokens.append(Token(kind, position, "", own, 0, True))
         elif other.stack == item.stack and abs(target - layer) <= 1:
-            tokens.append(Token(kind, position, "", -1 if own else home, target - layer, True))
+            tokens.append(Token(kind, position, "", own, target - layer, True))
         else:
             layers = len(other.blocks)
             if EDGE <= target < layers - EDGE:
                 raise NotRegular(f"layer {target} of {other.stack} is singled out")
             absolute = target if target < EDGE else target - layers
-            tokens.append(Token(kind, position, "", -1 if own else home, absolute, False))
+            tokens.append(Token(kind, position, "", own, absolute, False))
     return tuple(tokens)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def to_json(tape: Tape) -> dict[str, object]:
-    """Blocks as strings of tokens; a block equal to the middle one is "=", a row of one token n times is "n*token"."""
-    items = []
-    for item in tape.items:
-        texts = [" ".join(token.text() for token in block) for block in item.blocks]
-        if item.stack is not None:
-            texts = [t if i == 2 or t != texts[2] else "=" for i, t in enumerate(texts)]
-        items.append([item.stack, item.down, item.phase, texts])
-    return {
-        "sizes": [encode(size) for size in tape.sizes],
-        "wheres": list(tape.wheres),
-        "depths": dict(tape.depths),
-        "items": items,
-    }
+def block_text(block: Sequence[Token], sizes: Sequence[int], modules: Sequence[int]) -> str:
+    """Tokens, then "|" and the runs of modules that births happen in ("module*births"). `sizes` and `modules` say how
+    the tape's own indices are numbered in the text."""
+    tokens = [replace(t, at=sizes[t.at]).text() if t.kind == "b" else t.text() for t in block]
+    runs = [(modules[where], len(list(group))) for where, group in groupby(t.where for t in block if t.kind == "b")]
+    return f"{' '.join(tokens)}|{' '.join(str(w) if count == 1 else f'{w}*{count}' for w, count in runs)}"
 
 
-def from_json(data: Mapping[str, object]) -> Tape:
-    """The inverse of `to_json`."""
-    items = []
-    for stack, down, phase, texts in data["items"]:  # type: ignore[attr-defined]
-        whole = [texts[2] if text == "=" else text for text in texts]
-        cache: dict[str, tuple[Token, ...]] = {}
-        for text in whole:
-            if text not in cache:
-                cache[text] = tuple(parse_token(t) for t in text.split())
-        items.append(TapeItem(stack, down, tuple(cache[text] for text in whole), phase))
-    return Tape(
-        tuple(decode(size) for size in data["sizes"]),  # type: ignore[attr-defined]
-        tuple(data["wheres"]),  # type: ignore[arg-type]
-        tuple(items),
-        dict(data["depths"]),  # type: ignore[call-overload]
-    )
-
-
-def monomials(tape: Tape) -> list[Monomial]:
-    """Every monomial of the size table."""
-    return sorted({m for size in tape.sizes for _, m in size})
+def parse_block(text: str) -> tuple[Token, ...]:
+    """The inverse of `block_text`, with the indices of the text."""
+    tokens, _, runs = text.partition("|")
+    wheres: list[int] = []
+    for run in runs.split():
+        where, _, count = run.partition("*")
+        wheres += [int(where)] * int(count or 1)
+    births = iter(wheres)
+    parsed = (parse_token(t) for t in tokens.split())
+    return tuple(replace(t, where=next(births)) if t.kind == "b" else t for t in parsed)

@@ -1,0 +1,164 @@
+"""PyTorch's CUDA caching allocator, as far as one stream sees it: which blocks a sequence of requests reserves.
+
+Follows c10/cuda/CUDACachingAllocator.cpp: sizes rounded to 512 bytes; requests up to 1 MiB served from 2 MiB segments,
+others from segments of 20 MiB or, from 10 MiB on, of their own size rounded to 2 MiB; best fit; blocks split when what
+is left is worth keeping; neighbours merged when freed. Cached segments are given back before an out-of-memory error is
+raised, so `reserved` is bounded by `limit` as long as what is allocated fits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+MIB = 2**20
+MIN_BLOCK = 512
+SMALL = MIB
+SMALL_SEGMENT = 2 * MIB
+LARGE_SEGMENT = 20 * MIB
+MIN_LARGE = 10 * MIB
+ROUND_LARGE = 2 * MIB
+
+
+class Block:
+    """A stretch of a segment."""
+
+    __slots__ = ("after", "before", "free", "serial", "size", "small")
+
+    def __init__(self, size: int, serial: int, small: bool) -> None:
+        self.size, self.serial, self.small = size, serial, small
+        self.before: Block | None = None
+        self.after: Block | None = None
+        self.free = False
+
+
+class CachingAllocator:
+    """`allocated` and `reserved` bytes, and their peaks.
+
+    `limit`: bytes that can be reserved before cached segments are given back (None: no limit). `expandable`:
+    expandable_segments:True, one growing segment per pool in pages of 2 or 20 MiB. `max_split`: max_split_size_mb in
+    bytes: larger blocks are not split, and serve only requests that nearly fill them.
+    """
+
+    def __init__(self, limit: int | None = None, expandable: bool = False, max_split: int | None = None) -> None:
+        self.limit, self.expandable, self.max_split = limit, expandable, max_split
+        self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
+        self.overflow = False
+        """Whether `limit` was passed although everything cached had been given back."""
+        self._pools: dict[bool, list[tuple[int, int, Block]]] = {True: [], False: []}
+        self._tails: dict[bool, Block | None] = {True: None, False: None}
+        self._serial = 0
+
+    def malloc(self, nbytes: int) -> Block:
+        size = max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
+        small = size <= SMALL
+        pool = self._pools[small]
+        at = bisect_left(pool, (size, -1))
+        if at < len(pool) and self._may_use(pool[at][2], size, small):
+            block = pool.pop(at)[2]
+        else:
+            block = self._reserve(size, small)
+        rest = block.size - size
+        if rest >= MIN_BLOCK if small or self.expandable else rest > SMALL:
+            if small or self.max_split is None or block.size < self.max_split:
+                self._split(block, size)
+        block.free = False
+        self.allocated += block.size
+        if self.allocated > self.peak_allocated:
+            self.peak_allocated = self.allocated
+        return block
+
+    def _may_use(self, block: Block, size: int, small: bool) -> bool:
+        if small or self.max_split is None:
+            return True
+        if size < self.max_split <= block.size:
+            return False
+        return size < self.max_split or block.size < size + LARGE_SEGMENT
+
+    def _split(self, block: Block, size: int) -> None:
+        self._serial += 1
+        tail = Block(block.size - size, self._serial, block.small)
+        tail.free, tail.before, tail.after = True, block, block.after
+        if block.after is not None:
+            block.after.before = tail
+        elif self._tails[block.small] is block:
+            self._tails[block.small] = tail
+        block.after, block.size = tail, size
+        insort(self._pools[block.small], (tail.size, tail.serial, tail))
+
+    def _reserve(self, size: int, small: bool) -> Block:
+        if self.expandable:
+            return self._extend(size, small)
+        segment = SMALL_SEGMENT if small else LARGE_SEGMENT if size < MIN_LARGE else -(-size // ROUND_LARGE) * ROUND_LARGE
+        if self.limit is not None and self.reserved + segment > self.limit:
+            self._give_back()
+            self.overflow |= self.reserved + segment > self.limit
+        self._grow(segment)
+        self._serial += 1
+        return Block(segment, self._serial, small)
+
+    def _extend(self, size: int, small: bool) -> Block:
+        """Grow the pool's one segment at its end, from the free block there if there is one."""
+        page = SMALL_SEGMENT if small else LARGE_SEGMENT
+        tail = self._tails[small]
+        spare = 0
+        if tail is not None and tail.free:
+            pool = self._pools[small]
+            pool.pop(bisect_left(pool, (tail.size, tail.serial)))
+            spare = tail.size
+        more = -(-(size - spare) // page) * page
+        self._grow(more)
+        if tail is not None and tail.free:
+            tail.size += more
+            return tail
+        self._serial += 1
+        block = Block(more, self._serial, small)
+        block.before = tail
+        if tail is not None:
+            tail.after = block
+        self._tails[small] = block
+        return block
+
+    def _grow(self, nbytes: int) -> None:
+        self.reserved += nbytes
+        if self.reserved > self.peak_reserved:
+            self.peak_reserved = self.reserved
+
+    def _give_back(self) -> None:
+        """Release every segment that is wholly free (release_cached_blocks)."""
+        for small, pool in self._pools.items():
+            kept = []
+            for entry in pool:
+                block = entry[2]
+                if block.before is None and block.after is None:
+                    self.reserved -= block.size
+                else:
+                    kept.append(entry)
+            self._pools[small] = kept
+
+    def empty_cache(self) -> None:
+        """torch.cuda.empty_cache()."""
+        self._give_back()
+
+    def free(self, block: Block) -> None:
+        pool = self._pools[block.small]
+        self.allocated -= block.size
+        before, after = block.before, block.after
+        if before is not None and before.free:
+            pool.pop(bisect_left(pool, (before.size, before.serial)))
+            before.size += block.size
+            before.after = after
+            if after is not None:
+                after.before = before
+            if self._tails[block.small] is block:
+                self._tails[block.small] = before
+            block = before
+        if after is not None and after.free:
+            pool.pop(bisect_left(pool, (after.size, after.serial)))
+            block.size += after.size
+            block.after = after.after
+            if after.after is not None:
+                after.after.before = block
+            if self._tails[block.small] is after:
+                self._tails[block.small] = block
+        block.free = True
+        insort(pool, (block.size, block.serial, block))

@@ -1,0 +1,294 @@
+"""Device memory of a Job: law (requested) -> replay (allocated, reserved) -> context (process)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from preflight.job import Job
+from preflight.machines.model import Gpu
+from preflight.memory.device import intervals
+from preflight.memory.device.allocator import CachingAllocator
+from preflight.memory.device.largest import largest_allocation
+from preflight.memory.device.laws import Laws, laws_for
+from preflight.memory.device.optimizers import Step, known, step
+from preflight.memory.device.parallel import Sharding, sharding
+from preflight.memory.device.replay import Replay, Replayed, Segment
+from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.sizes import evaluate
+from preflight.memory.device.tape import NotRegular
+from preflight.memory.device.validation import Phase, phases_beside
+from preflight.memory.estimate import DeviceEstimate, Interval
+from preflight.values import Unknown
+
+MIB = 2**20
+CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
+"""CUBLAS_WORKSPACE_CONFIG's default :4096:2:16:8, in bytes: 2 x 4,096 KiB + 8 x 16 KiB; 32 MiB from compute capability
+9.0 on (ATen/cuda/CUDABlas.cpp, parseChosenWorkspaceSize). One per thread that multiplies: forward and backward."""
+CUBLAS_WORKSPACE_HOPPER = 32 * MIB
+MAX_BATCH = 1 << 20
+UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30))
+"""CUDA context and libraries of one process on a GPU that nobody named: range and median of 45 single-process
+out-of-memory messages (docs/accuracy.md, "context")."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """All that an estimate of one job needs, at its dimensions."""
+
+    job: Job
+    resolved: Resolved
+    laws: Laws
+    dims: Mapping[str, int]
+    parameters: tuple[tuple[int, int, bool], ...]
+    """(elements, bytes per element, trainable)"""
+    buffers: int
+    optimizer: Step
+    shard: Sharding
+
+    @property
+    def trainable(self) -> list[tuple[int, int]]:
+        return [(n, size) for n, size, trains in self.parameters if trains]
+
+    @property
+    def weights(self) -> int:
+        """Bytes of weights and buffers on one GPU, copies included."""
+        copies = 1 + (self.job.train.copies.reference or 0) + (self.job.train.copies.ema or 0)
+        whole = sum(n * size for n, size, _ in self.parameters)
+        kept = round(whole * self.shard.weights)
+        if self.shard.gathered_layers:
+            kept += self.shard.gathered_layers * self._layer
+        return kept * copies + self.buffers
+
+    @property
+    def _layer(self) -> int:
+        """Bytes of the weights of the largest layer."""
+        p = self.laws.made.parameters
+        layers = [sum(evaluate(size, self.dims) * n for size, n, _ in rows) for rows in p.layer.values()]
+        return max(layers, default=0)
+
+    @property
+    def gradients(self) -> int:
+        """Bytes of all gradients on one GPU."""
+        return sum(n * size for n, size in self.trainable)
+
+    @property
+    def accumulating(self) -> bool:
+        return (self.job.train.grad_accum or 1) > 1
+
+
+def prepare(job: Job) -> Ready | Unknown:
+    """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing."""
+    resolved = resolve(job)
+    if isinstance(resolved, Unknown):
+        return resolved
+    shard = sharding(job)
+    if isinstance(shard, Unknown):
+        return shard
+    laws = laws_for(resolved, "train")
+    if isinstance(laws, Unknown):
+        return laws
+    dims = resolved.all_dims
+    made = laws.made
+    rows = made.parameters.sizes(made.tape.depths, dims)
+    name, how = job.train.optimizer, job.train.optimizer_impl or "foreach"
+    if name is None:
+        return Unknown("train.optimizer is not known")
+    owned = [(round(n * shard.optimizer), size) for n, size, trains in rows if trains and n * shard.optimizer >= 1]
+    optimizer = step(name, how, owned)
+    if optimizer is None:
+        return Unknown(f"train.optimizer {name} has no law (known: {', '.join(known())})")
+    return Ready(job, resolved, laws, dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer, shard)
+
+
+def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
+    """One GPU's memory over the phases of a job, or why it cannot be known.
+
+    `gpu` None: the capacity is the job's `machine.gpu_memory` where stated, else the verdict is "unknown".
+    """
+    ready = prepare(job)
+    if isinstance(ready, Unknown):
+        return _lower_bound(job, gpu, ready)
+    beside = phases_beside(ready)
+    try:
+        return _full(ready, beside, gpu)
+    except NotRegular as error:
+        return Unknown(f"the law of {ready.resolved.name} does not reach down to this depth: {error}")
+
+
+def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEstimate:
+    job = ready.job
+    capacity, context = room(job, gpu)
+    replayed = _replay(ready, beside, gpu, capacity - context.expected if capacity else None)
+    requested = requested_peak(ready, beside)
+    extra = intervals.widen(job, _convolutional(ready), ready.shard.sharded)
+    trials = job.parallel.trials_per_gpu or 1
+    reserved = intervals.interval(replayed.reserved * trials, intervals.RESERVED, extra)
+    process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
+    parts = {name: size * trials for name, size in replayed.parts.items()}
+    parts["allocator"] = reserved.expected - sum(parts.values())
+    parts["context"] = context.expected * trials
+    above = process.expected - replayed.allocated * trials
+    phases = {name: size * trials + above for name, size in replayed.phases.items()}
+    top = max(beside, key=lambda p: p.peak.bytes, default=None)
+    where = top.peak.where if top is not None and replayed.phase == top.name else _where(ready, replayed.phase)
+    found = DeviceEstimate(
+        requested=intervals.interval(requested * trials, intervals.REQUESTED, extra),
+        allocated=intervals.interval(replayed.allocated * trials, intervals.ALLOCATED, extra),
+        reserved=reserved,
+        process=process,
+        phase=replayed.phase,
+        where=where,
+        breakdown=parts,
+        phases=phases,
+        largest_allocation=largest_allocation(ready, beside),
+        capacity=capacity,
+        verdict=process.verdict(capacity),
+        notes=tuple(note for phase in beside for note in phase.notes),
+    )
+    if capacity is None:
+        return found
+    return replace(found, largest_batch_size=_largest_batch(ready, beside, gpu, capacity))
+
+
+def _triple(interval: Interval) -> tuple[int, int, int]:
+    return interval.low, interval.expected, interval.high
+
+
+def room(job: Job, gpu: Gpu | None) -> tuple[int | None, Interval]:
+    """What one process can have of the GPU, and its context: (capacity or None, context)."""
+    capacity = job.machine.gpu_memory or (gpu.capacity if gpu is not None else None)
+    low, expected, high = gpu.context if gpu is not None else UNKNOWN_CONTEXT
+    if job.machine.context is not None:
+        low = expected = high = job.machine.context
+    elif gpu is not None and (job.parallel.ranks_per_node or 1) * (job.parallel.nodes or 1) > 1:
+        low, expected, high = (a + b for a, b in zip(gpu.context, gpu.nccl, strict=True))
+    return capacity, Interval(low, expected, high)
+
+
+def _convolutional(ready: Ready) -> bool:
+    return ready.resolved.family is None and ready.resolved.task == "image-classification"
+
+
+def _workspace(gpu: Gpu | None) -> int:
+    return CUBLAS_WORKSPACE_HOPPER if gpu is not None and gpu.compute_capability >= (9, 0) else CUBLAS_WORKSPACE
+
+
+def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int | None) -> Replayed:
+    job = ready.job
+    options = job.train.allocator
+    split = options.max_split_size_mb
+    allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None)
+    replay = Replay(allocator)
+    shard = ready.shard
+    weights = [round(n * size * shard.weights) for n, size, _ in ready.parameters]
+    copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
+    replay.hold([w for w in weights for _ in range(copies) if w], "weights", "load")
+    if ready.buffers:
+        replay.hold([ready.buffers], "weights", "load")
+    if shard.gathered_layers:
+        replay.hold([ready._layer] * shard.gathered_layers, "weights", "forward")
+    replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
+    if shard.bucket_copies:
+        replay.hold([round(ready.gradients * shard.bucket_copies)], "gradients", "backward")
+    segment = Segment.of(ready.laws.made.tape, ready.dims, job.train.outputs_kept != "no", shard.gradients)
+    for iteration in range(2):
+        replay.run(segment)
+        if ready.accumulating:
+            replay.run(segment, accumulated=True)
+        replay.optimizer_step(ready.optimizer, iteration == 0)
+        replay.zero_grad()
+        if job.train.empty_cache_every:
+            allocator.empty_cache()
+    for phase in beside:
+        kept = replay.hold(phase.kept, "logits", phase.name)
+        replay.run(phase.segment)
+        replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
+        replay.drop(kept)
+    return replay.result()
+
+
+def requested_peak(ready: Ready, beside: tuple[Phase, ...] = ()) -> int:
+    """The law's peak: sum of live tensors at the largest moment of any phase."""
+    states = ready.weights + sum(ready.optimizer.states)
+    gradients = round(ready.gradients * ready.shard.gradients)
+    buckets = round(ready.gradients * ready.shard.bucket_copies)
+    alone = ready.laws.plain.peak(ready.dims)
+    micro = alone.bytes - round(alone.parts["gradients"] * (1 - ready.shard.gradients))
+    if ready.accumulating:
+        micro = max(micro, gradients + ready.laws.accumulating.peak(ready.dims).bytes)
+    phases = [p.peak.bytes + sum(p.kept) for p in beside]
+    phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
+    return states + buckets + max(micro, gradients + ready.optimizer.temporary, *phases, 0)
+
+
+def _where(ready: Ready, phase: str) -> str:
+    if phase == "optimizer":
+        return f"{ready.job.train.optimizer}.step"
+    if phase == "load":
+        return ""
+    law = ready.laws.accumulating if ready.accumulating else ready.laws.plain
+    return law.peak(ready.dims, frozenset({phase})).where
+
+
+def bound(job: Job, gpu: Gpu | None) -> tuple[int, int] | None:
+    """(expected, high) bytes of the process without a replay; grows with every numeric field. None: unknown."""
+    ready = prepare(job)
+    if isinstance(ready, Unknown):
+        return None
+    try:
+        return _bound(ready, phases_beside(ready), gpu)
+    except NotRegular:
+        return None
+
+
+def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[int, int]:
+    requested = requested_peak(ready, beside) + 2 * _workspace(gpu)
+    _, context = room(ready.job, gpu)
+    _, above = intervals.widen(ready.job, _convolutional(ready), ready.shard.sharded)
+    reserved = round(requested * (1 + intervals.ROUNDED))
+    trials = ready.job.parallel.trials_per_gpu or 1
+    high = round(reserved * (1 + intervals.RESERVED[1] + above)) + context.high
+    return (reserved + context.expected) * trials, high * trials
+
+
+def _largest_batch(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, capacity: int) -> int:
+    """The largest micro-batch whose high end fits; 0: not even 1. Everything grows with the batch, so it is bisected."""
+
+    def fits(batch: int) -> bool:
+        return _bound(replace(ready, dims={**ready.dims, "b": batch}), beside, gpu)[1] <= capacity
+
+    low, high = 0, 1
+    while fits(high) and high < MAX_BATCH:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _lower_bound(job: Job, gpu: Gpu | None, reason: Unknown) -> DeviceEstimate | Unknown:
+    """The states that a parameter count implies: exceeds, or unknown; never fits."""
+    count, precision = job.model.parameters, job.train.precision
+    if count is None or precision is None or job.train.peft.method not in (None, "none"):
+        return reason
+    size = 2 if precision in ("bf16", "fp16") else 4
+    optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
+    shard = sharding(job)
+    if optimizer is None or isinstance(shard, Unknown):
+        return reason
+    parts = {
+        "weights": round(count * size * shard.weights),
+        "gradients": round(count * size * shard.gradients),
+        "optimizer": round(sum(optimizer.states) * shard.optimizer),
+    }
+    capacity, context = room(job, gpu)
+    states = sum(parts.values())
+    process = states + context.low
+    exact = Interval(states, states, states)
+    parts |= {"activations": 0, "logits": 0, "temporary": 0, "allocator": 0, "context": context.low}
+    verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
+    return DeviceEstimate(
+        exact, exact, exact, Interval(process, process, process), "optimizer", "", parts, {"optimizer": process}, None,
+        capacity, verdict, None, True, (f"a lower bound: {reason.reason}",),
+    )  # fmt: skip

@@ -1,0 +1,79 @@
+"""The largest single allocation of a job, spelled out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from preflight.memory.device.tape import Tape
+from preflight.memory.estimate import LargestAllocation
+
+if TYPE_CHECKING:
+    from preflight.memory.device.estimate import Ready
+    from preflight.memory.device.validation import Phase
+
+_WORDS = {
+    "V": "vocabulary", "f": "feed-forward width", "a": "heads", "k": "key-value heads", "d": "head size", "h": "width",
+    "L": "layers", "P": "positions", "n": "image patches", "m": "image tokens", "t": "target tokens", "r": "rank",
+    "D": "projection width",
+}  # fmt: skip
+
+
+def largest_allocation(ready: Ready, beside: tuple[Phase, ...]) -> LargestAllocation | None:
+    """The largest storage that one operation asks for, over training and what runs beside it."""
+    found = _in_tape(ready.laws.made.tape, ready.dims)
+    for phase in beside:
+        sizes = [(n, k) for k, _, n, _, _, _ in phase.segment.events if k == "b"]
+        biggest = max((n for n, _ in sizes), default=0)
+        if found is None or biggest > found.bytes:
+            found = _in_validation(ready, phase, biggest)
+        if phase.kept and phase.kept[0] > found.bytes:
+            found = LargestAllocation(phase.kept[0], "accumulated logits", "logits of the whole evaluation set")
+    return found
+
+
+def _in_tape(tape: Tape, dims: object) -> LargestAllocation | None:
+    full = dict(dims)  # type: ignore[call-overload]
+    values = tape.values(full)
+    if not values:
+        return None
+    best = max(range(len(values)), key=values.__getitem__)
+    where = next((tape.modules[t.where] for i in tape.items for b in i.blocks for t in b if t.kind == "b" and t.at == best), "")
+    return LargestAllocation(values[best], where or "loss", spelled(tape.sizes[best], full))
+
+
+def _in_validation(ready: Ready, phase: Phase, nbytes: int) -> LargestAllocation:
+    from preflight.memory.device.laws import laws_for
+    from preflight.values import Unknown
+
+    laws = laws_for(ready.resolved, "eval")
+    validation = ready.job.validation
+    dims = {**ready.dims, "b": validation.batch_size or 1}
+    if validation.seq_len is not None and "s" in dims:
+        dims["s"] = validation.seq_len
+    if phase.name == "validation" and not isinstance(laws, Unknown):
+        found = _in_tape(laws.made.tape, dims)
+        if found is not None and found.bytes == nbytes:
+            return found
+    return LargestAllocation(nbytes, phase.peak.where, f"in {phase.name}")
+
+
+def spelled(size: object, dims: dict[str, int]) -> str:
+    """A size as a product a person can check: "200 tokens x 10,000,000 vocabulary x 4"."""
+    from preflight.memory.device.sizes import with_derived
+
+    texts = []
+    for coefficient, monomial in size:  # type: ignore[attr-defined]
+        powers = dict(monomial)
+        full = with_derived(dims, set(powers))
+        factors = []
+        if powers.get("b") and powers.get("s"):
+            factors.append(f"{full['b'] * full['s']:,} tokens")
+            powers["b"] -= 1
+            powers["s"] -= 1
+        names = {"b": "batch", "s": "length", **_WORDS}
+        for name, power in powers.items():
+            if power:
+                word = names.get(name, names.get(name.rstrip("0123456789"), name))
+                factors.append(f"{full[name] ** power:,} {word}" + ("" if power == 1 else f"^{power}"))
+        texts.append(" x ".join([*factors, f"{coefficient:g}"]))
+    return " + ".join(texts)

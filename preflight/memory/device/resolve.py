@@ -1,0 +1,236 @@
+"""From a Job to what its law is looked up by: the family, its dimensions, and the setup."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from preflight.job import Job
+from preflight.memory.device import catalogue
+from preflight.memory.device.families import FAMILIES, Family
+from preflight.values import Unknown
+
+# Other names that configs and hand-written programs give to a family's keys.
+_SYNONYMS: tuple[frozenset[str], ...] = tuple(
+    frozenset(group.split())
+    for group in (
+        "hidden_size n_embd d_model dim",
+        "num_hidden_layers n_layer n_layers num_layers encoder_layers",
+        "num_attention_heads n_head n_heads num_heads encoder_attention_heads",
+        "num_key_value_heads n_kv_head n_kv_heads",
+        "intermediate_size n_inner d_ff hidden_dim ffn_dim encoder_ffn_dim",
+        "max_position_embeddings n_positions n_ctx block_size max_target_positions",
+    )
+)
+SAME_CODE = {"xlm-roberta": "roberta", "camembert": "roberta", "deberta_v2": "deberta-v2"}
+"""Architectures whose modelling code, and so whose tape, is another's."""
+_TASKS = {
+    "ForCausalLM": "causal-lm", "LMHeadModel": "causal-lm", "ForMaskedLM": "masked-lm",
+    "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
+    "ForImageClassification": "image-classification", "T5ForConditionalGeneration": "seq2seq-lm",
+    "WhisperForConditionalGeneration": "speech-seq2seq", "CLIPModel": "contrastive",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a law is looked up by. `dims` holds every dimension but lengths; `lengths` those that the Job states."""
+
+    family: Family | None
+    task: str
+    dims: Mapping[str, int]
+    lengths: Mapping[str, int]
+    structure: Mapping[str, object]
+    setup: Mapping[str, Any]
+    model: Mapping[str, Any]
+    """The tracer's description, for models and setups that no shipped law knows."""
+    name: str
+    quantized: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def all_dims(self) -> dict[str, int]:
+        return {**self.dims, **self.lengths}
+
+
+def resolve(job: Job) -> Resolved | Unknown:
+    """The law's key for a job, or why there is none (the reason names the Job field that is missing)."""
+    found = _model(job)
+    if isinstance(found, Unknown):
+        return found
+    name, architecture, task, config, target = found
+    task = job.task or task
+    if target is not None:
+        return _of_target(job, name, target, config)
+    architecture = SAME_CODE.get(architecture, architecture)
+    family = FAMILIES.get(architecture)
+    if job.train.vocab_size is not None:
+        config = {**config, "vocab_size": job.train.vocab_size}
+        if architecture == "clip":
+            config["text_config"] = {**config.get("text_config", {}), "vocab_size": job.train.vocab_size}
+    if family is not None:
+        config = normalise(family, config)
+        if task not in family.tasks:
+            task = family.tasks[0] if not task or task == "other" else task
+    model = {"architecture": architecture, "task": task, "config": {**config}}
+    if family is None:
+        lengths = _lengths(job, None, {}, task)
+        if isinstance(lengths, Unknown):
+            return lengths
+        setup = setup_of(job, None, config)
+        return setup if isinstance(setup, Unknown) else Resolved(None, task, {}, lengths, {}, setup, model, name)
+    try:
+        dims = family.dims(config)
+    except (KeyError, TypeError) as error:
+        return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
+    for dimension, value in dims.items():
+        if not isinstance(value, int) or value < 1:
+            return Unknown(f"model.config of the {architecture} model has {value!r} for {dimension}")
+    setup = setup_of(job, family, config)
+    if isinstance(setup, Unknown):
+        return setup
+    lengths = _lengths(job, family, dims, task)
+    if isinstance(lengths, Unknown):
+        return lengths
+    if setup.get("peft"):
+        dims = {**dims, "r": job.train.peft.r or 8}
+    structure = {key: config.get(key, default) for key, default in family.structure.items()}
+    return Resolved(family, task, {k: v for k, v in dims.items() if k not in lengths}, lengths, structure, setup, model, name)
+
+
+def normalise(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with the family's own spelling for every key that another spelling of was given."""
+    own = set(family.config({name: 8 for name in (*family.named, *family.depths.values(), "i", "r", "L", "Ld", "Lt")}))
+    found = dict(config)
+    for group in _SYNONYMS:
+        mine = own & group
+        others = [key for key in config if key in group and key not in own]
+        if len(mine) == 1 and others and not mine & set(config):
+            found[next(iter(mine))] = config[others[0]]
+    return found
+
+
+def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unknown:
+    """(name, architecture, task, config, target)."""
+    model = job.model
+    known = catalogue.find(model.name) if model.name else None
+    if model.architecture and model.config is not None:
+        return model.name or model.architecture, model.architecture.replace("_", "-"), job.task or "", dict(model.config), None
+    if model.target:
+        known = catalogue.find(model.target)
+        if known is not None and known.target is None:
+            return known.name, known.architecture, known.task, {**known.config, **(model.config or {})}, None
+        return model.target, "", "image-classification", dict(model.kwargs or {}), model.target
+    if known is not None:
+        return known.name, known.architecture, known.task, {**known.config, **(model.config or {})}, known.target
+    for path in (model.path, model.name):
+        config = read_config(path) if path else None
+        if config is not None:
+            kinds = config.get("architectures") or [""]
+            task = next((t for ending, t in _TASKS.items() if str(kinds[0]).endswith(ending)), "")
+            return str(path), str(config.get("model_type", "")), task, {**config, **(model.config or {})}, None
+    if model.name:
+        near = catalogue.nearest(model.name)
+        return Unknown(f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""))
+    return Unknown("the model is not known: no model.name, model.architecture with model.config, or model.path")
+
+
+def read_config(path: str) -> dict[str, Any] | None:
+    """config.json of a local model directory or file, or of a model in the Hugging Face cache; None if there is none."""
+    candidates = [Path(path), Path(path) / "config.json"]
+    cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
+    snapshots = cache / f"models--{path.replace('/', '--')}" / "snapshots"
+    try:
+        candidates += sorted(snapshots.glob("*/config.json")) if snapshots.is_dir() else []
+        for candidate in candidates:
+            if candidate.name.endswith(".json") and candidate.is_file() and candidate.stat().st_size < 2**20:
+                data = json.loads(candidate.read_text(encoding="utf-8"))
+                return data if isinstance(data, dict) else None
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict[str, Any] | Unknown:
+    """The tracer's setup of a job: what a forward and backward tape depends on beside dimensions."""
+    train = job.train
+    if train.precision is None:
+        return Unknown("train.precision is not known")
+    half = train.precision in ("bf16", "fp16")
+    mixed = train.precision.endswith("-mixed")
+    weights = train.weights_dtype or (train.precision if half else "fp32")
+    if train.quantization.type not in (None, "none"):
+        return Unknown(f"train.quantization.type {train.quantization.type}: quantised weights have no law yet")
+    if train.gradient_checkpointing is None:
+        return Unknown("train.gradient_checkpointing is not known")
+    attention = train.attention or "sdpa"
+    padded = family is None or family.padded
+    mask = padded and train.sequences not in ("exact", "packed")
+    if attention == "flash":
+        attention, mask = "sdpa", False  # padding is taken out before the kernel (flash_attn_varlen)
+    if attention == "efficient":
+        attention = "sdpa"
+    if family is not None and attention not in family.attentions and attention != "math":
+        attention = family.attentions[0]
+    setup: dict[str, Any] = {
+        # 16-bit formats have tapes of one shape; bf16 stands for both.
+        "weights": "fp32" if weights == "fp32" else "bf16",
+        "autocast": "bf16" if mixed else None,
+        "attention": attention,
+        "mask": mask or attention == "eager" and padded,
+        "checkpointing": bool(train.gradient_checkpointing),
+        "peft": None,
+    }
+    if train.peft.method not in (None, "none"):
+        if train.peft.method != "lora":
+            return Unknown(f"train.peft.method {train.peft.method}: only LoRA has a law")
+        targets = train.peft.targets
+        if targets is None:
+            targets = list(family.lora_targets) if family is not None else None
+        setup["peft"] = {"method": "lora", "targets": targets, "dropout": bool(train.peft.dropout)}
+    return setup
+
+
+def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str) -> dict[str, int] | Unknown:
+    train = job.train
+    if train.batch_size is None:
+        return Unknown("train.batch_size is not known")
+    lengths = {"b": train.batch_size}
+    needed = set(family.named) if family is not None else ({"n"} if task == "image-classification" else {"s"})
+    if "n" in needed:
+        image = train.image_size or dims.get("i", 224)
+        side = image // dims.get("p", 16)
+        lengths |= {"n": side * side, "m": side * side + 1, "i": image}
+    if "s" in needed and task != "speech-seq2seq":
+        if train.seq_len is None:
+            return Unknown("train.seq_len is not known")
+        lengths["s"] = train.seq_len
+    if "t" in needed:
+        target = train.text_len if task == "contrastive" else train.target_len
+        if target is None and task == "contrastive":
+            target = dims.get("P", 77)  # CLIP's tokenizer pads to its context of positions
+        if target is None:
+            return Unknown("train.target_len is not known")
+        lengths["t"] = target
+    longest = dims.get("P")
+    for name in ("s", "t"):
+        if longest is not None and lengths.get(name, 0) > longest and task not in ("speech-seq2seq",):
+            return Unknown(f"length {lengths[name]} is more than the model's {longest} positions")
+    return lengths
+
+
+def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> Resolved | Unknown:
+    """An image model by import target: its law is a function of the batch at one image size."""
+    setup = setup_of(job, None, {})
+    if isinstance(setup, Unknown):
+        return setup
+    if job.train.batch_size is None:
+        return Unknown("train.batch_size is not known")
+    image = job.train.image_size or int(config.get("image_size", 224))
+    model = {"target": target, "kwargs": dict(job.model.kwargs or {}), "task": "image-classification", "image_size": image}
+    setup = {**setup, "attention": "sdpa", "mask": False}
+    return Resolved(None, "image-classification", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)

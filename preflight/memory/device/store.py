@@ -1,0 +1,172 @@
+"""Shipped laws: one JSON file per family, a tape and its parameters per task, kind and setup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from preflight.memory.device import tape as tapes
+from preflight.memory.device.make import Made, Parameters
+from preflight.memory.device.resolve import Resolved
+from preflight.memory.device.sizes import Size, decode, encode
+
+LAWS = Path(__file__).with_name("laws")
+FORMAT = 1
+"""Rises when the form of a law file changes: a file of another number is stale and refused."""
+
+
+class StaleLaw(Exception):
+    """A law file of another format; the message names it and says what to do."""
+
+
+@dataclass(frozen=True)
+class LawKey:
+    """What a law is filed under."""
+
+    family: str
+    text: str
+
+
+def key_of(resolved: Resolved, kind: str) -> LawKey:
+    """The key of a resolved job's law; kind: train, eval, generate. Raises ValueError for a model without a family."""
+    if resolved.family is None:
+        target = resolved.model.get("target")
+        name = str(target).replace(":", "-") if target else str(resolved.model.get("architecture"))
+        structure = f"image={resolved.lengths.get('i', 0)}" if target else "-"
+        return LawKey(name, key_text(resolved.task, kind, resolved.setup, {}, structure))
+    return LawKey(resolved.family.name, key_text(resolved.task, kind, resolved.setup, resolved.structure))
+
+
+def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, object], extra: str = "") -> str:
+    """A canonical text: every item of the closed list of what a tape depends on, in one order.
+
+    Dropout probabilities count as on or off; in validation and generation neither dropout, checkpointing nor adapters'
+    training matter.
+    """
+    train = kind == "train"
+    switches = [f"{k}={_switch(v)}" for k, v in sorted(structure.items()) if train or "drop" not in k]
+    peft = setup.get("peft")
+    targets = peft and ("-".join(peft["targets"]) if isinstance(peft["targets"], list) else str(peft["targets"]))
+    parts = [
+        task,
+        kind,
+        f"{setup['weights']}/{setup['autocast'] or 'plain'}",
+        setup["attention"],
+        "padded" if setup["mask"] and kind != "generate" else "exact",
+        "checkpointed" if setup["checkpointing"] and train else "stored",
+        f"lora:{targets}{':dropout' if peft.get('dropout') and train else ''}" if peft else "full",
+        *switches,
+        *([extra] if extra else []),
+    ]
+    return " ".join(parts)
+
+
+def _switch(value: object) -> str:
+    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool)):
+        return "on" if value else "off"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@lru_cache(maxsize=16)
+def _file(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if data.get("format") != FORMAT:
+        raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {FORMAT}: make them again")
+    return data
+
+
+@lru_cache(maxsize=64)
+def load(key: LawKey, home: Path = LAWS) -> Made | None:
+    """A shipped law, None where nobody shipped it. Raises StaleLaw."""
+    data = _file(home / f"{key.family}.json")
+    entry = data["laws"].get(key.text) if data is not None else None
+    if entry is None:
+        return None
+    if isinstance(entry, str):  # the same law as another family's
+        family, _, text = entry.partition("|")
+        return load(LawKey(family, text), home)
+    return _unpack(data, entry)
+
+
+def made_by(family: str) -> Mapping[str, str]:
+    """Versions of torch, transformers and the tracer that made a family's laws."""
+    data = _file(LAWS / f"{family}.json")
+    return dict(data["made_by"]) if data is not None else {}
+
+
+def keys(family: str) -> tuple[str, ...]:
+    """Keys of a family's shipped laws."""
+    data = _file(LAWS / f"{family}.json")
+    return tuple(data["laws"]) if data is not None else ()
+
+
+def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
+    """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share."""
+    pools: dict[str, dict[Any, int]] = {name: {} for name in ("sizes", "modules", "blocks", "parameters")}
+
+    def pooled(pool: str, item: Any) -> int:
+        return pools[pool].setdefault(item, len(pools[pool]))
+
+    packed = {}
+    for key, made in laws.items():
+        sizes = [pooled("sizes", size) for size in made.tape.sizes]
+        modules = [pooled("modules", module) for module in made.tape.modules]
+        items = []
+        for item in made.tape.items:
+            blocks = [pooled("blocks", tapes.block_text(block, sizes, modules)) for block in item.blocks]
+            items.append([item.stack, item.down, item.phase, blocks])
+        packed[key] = [items, dict(made.tape.depths), pooled("parameters", json.dumps(_encode(made.parameters)))]
+    return {
+        "sizes": [encode(size) for size in pools["sizes"]],
+        "modules": list(pools["modules"]),
+        "blocks": list(pools["blocks"]),
+        "parameters": [json.loads(text) for text in pools["parameters"]],
+        "laws": packed,
+    }
+
+
+def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
+    """One law of a packed file."""
+    items, depths, parameters = entry
+    parsed = {n: tapes.parse_block(data["blocks"][n]) for item in items for n in item[3]}
+    births = [token for block in parsed.values() for token in block if token.kind == "b"]
+    sizes = {n: local for local, n in enumerate(sorted({token.at for token in births}))}
+    modules = {n: local for local, n in enumerate(sorted({token.where for token in births}))}
+    blocks = {
+        n: tuple(replace(t, at=sizes[t.at], where=modules[t.where]) if t.kind == "b" else t for t in block)
+        for n, block in parsed.items()
+    }
+    tape = tapes.Tape(
+        tuple(decode(data["sizes"][n]) for n in sizes),
+        tuple(data["modules"][n] for n in modules),
+        tuple(tapes.TapeItem(stack, down, tuple(blocks[n] for n in numbers), phase) for stack, down, phase, numbers in items),
+        dict(depths),
+    )
+    return Made(tape, _decode(data["parameters"][parameters]))
+
+
+def _encode(p: Parameters) -> dict[str, Any]:
+    def rows(items: tuple[tuple[Size, int, bool], ...]) -> list[Any]:
+        return [[encode(size), nbytes, int(trainable)] for size, nbytes, trainable in items]
+
+    return {
+        "outside": rows(p.outside),
+        "layer": {stack: rows(items) for stack, items in p.layer.items()},
+        "first": {stack: rows(items) for stack, items in p.first.items() if items},
+        "buffers": encode(p.buffers),
+    }
+
+
+def _decode(data: Mapping[str, Any]) -> Parameters:
+    def rows(items: list[Any]) -> tuple[tuple[Size, int, bool], ...]:
+        return tuple((decode(size), nbytes, bool(trainable)) for size, nbytes, trainable in items)
+
+    layer = {stack: rows(items) for stack, items in data["layer"].items()}
+    first = {stack: rows(data["first"].get(stack, [])) for stack in layer}
+    return Parameters(rows(data["outside"]), layer, first, decode(data["buffers"]))

@@ -1,0 +1,89 @@
+"""What a job does on the device beside training steps: validation at its own batch and length, and generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from preflight.memory.device.law import Peak
+from preflight.memory.device.laws import laws_for
+from preflight.memory.device.replay import Segment
+from preflight.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.memory.device.estimate import Ready
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase: its peak by the law, its events, and what is kept besides (`kept`: logits accumulated over the
+    evaluation set; `kept_again`: the copy that joining the last batch to them makes), in bytes."""
+
+    name: str
+    peak: Peak
+    segment: Segment
+    kept: tuple[int, ...] = ()
+    kept_again: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def phases_beside(ready: Ready) -> tuple[Phase, ...]:
+    """Validation, when the job names a batch for it; generation, when it generates."""
+    found = []
+    if ready.job.validation.batch_size is not None:
+        phase = _validation(ready)
+        if phase is not None:
+            found.append(phase)
+        if ready.job.validation.generates:
+            phase = _generation(ready)
+            if phase is not None:
+                found.append(phase)
+    return tuple(found)
+
+
+def _validation(ready: Ready) -> Phase | None:
+    laws = laws_for(ready.resolved, "eval")
+    if isinstance(laws, Unknown):
+        return None
+    validation = ready.job.validation
+    dims = {**ready.dims, "b": validation.batch_size or 1}
+    if validation.seq_len is not None and "s" in dims:
+        dims["s"] = validation.seq_len
+    kept: tuple[int, ...] = ()
+    if validation.accumulates_logits and validation.samples is not None:
+        batches = validation.eval_accumulation
+        samples = validation.samples if batches is None else min(validation.samples, batches * dims["b"])
+        kept = (samples * _logits_per_sample(ready, dims),)
+    segment = Segment.of(laws.made.tape, dims)
+    return Phase("validation", laws.plain.peak(dims), segment, kept, kept)
+
+
+def _logits_per_sample(ready: Ready, dims: dict[str, int]) -> int:
+    """fp32 logits of one sample, in bytes (accelerate's ConvertOutputsToFp32; without autocast, the model's dtype)."""
+    size = 2 if ready.resolved.setup["weights"] != "fp32" and not ready.resolved.setup["autocast"] else 4
+    if ready.resolved.task in ("causal-lm", "masked-lm"):
+        return size * dims["s"] * dims["V"]
+    if ready.resolved.task in ("seq2seq-lm", "speech-seq2seq"):
+        return size * dims["t"] * dims["V"]
+    return size * 2
+
+
+def _generation(ready: Ready) -> Phase | None:
+    laws = laws_for(ready.resolved, "generate")
+    validation = ready.job.validation
+    if isinstance(laws, Unknown) or "s" not in ready.dims:
+        return None
+    prompt = validation.seq_len or ready.dims["s"]
+    batch = (validation.batch_size or 1) * (validation.beams or 1)
+    # The tape is a prefill and one more token; the last token of the answer has everything before it in the cache.
+    dims = {**ready.dims, "b": batch, "s": prompt + (validation.max_new_tokens or 1) - 1}
+    longest = ready.dims.get("P")
+    if longest is not None:
+        dims["s"] = min(dims["s"], longest)
+    decoding = laws.plain.peak(dims, frozenset({"decoding"}))
+    prefill = laws.plain.peak({**dims, "s": prompt}, frozenset({"generation"}))
+    larger = dims if decoding.bytes > prefill.bytes else {**dims, "s": prompt}
+    peak = max(decoding, prefill, key=lambda p: p.bytes)
+    segment = Segment.of(laws.made.tape, larger)
+    events = tuple((k, b, n, p, "generation", m) for k, b, n, p, _, m in segment.events)
+    return Phase("generation", Peak(peak.bytes, peak.parts, "generation", peak.where), Segment(events))

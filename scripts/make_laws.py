@@ -1,0 +1,112 @@
+"""Make the shipped laws: `python scripts/make_laws.py [FAMILY ...] [--check]`. Needs the `test` extra.
+
+Every law is made from traces of small models and proved on a deeper one (see preflight.memory.device.make). A setup that
+a family does not have (an architecture without SDPA, say) is left out; everything else must succeed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.memory.device.families import FAMILIES, Family
+from preflight.memory.device.make import CannotMake, Made, make
+from preflight.memory.device.resolve import SAME_CODE
+from preflight.memory.device.store import FORMAT, LAWS, key_text, pack
+from preflight.memory.device.tracing import TraceError, request_traces
+
+PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
+LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))
+# Config keys whose other value is usual as well.
+VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "llama": ({}, {"tie_word_embeddings": True}),
+    "qwen2": ({}, {"tie_word_embeddings": False}),
+    "gpt2": ({}, {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+    "bert": ({}, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
+}
+NO_GENERATION = ("gemma2",)  # its two kinds of cache alternate with the layers
+
+
+def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """(task, kind, setup, structure) of every law to make. Eager attention, variants and adapters for the first task."""
+    for task in family.tasks:
+        first = task == family.tasks[0]
+        for turn, changed in enumerate(VARIANTS.get(family.name, ({},)) if first else ({},)):
+            structure = {**family.structure, **changed}
+            for attention, mask in _attentions(family, first and turn == 0):
+                base = {"attention": attention, "mask": mask, "checkpointing": False, "peft": None}
+                for weights, autocast in PRECISIONS:
+                    setup = {**base, "weights": weights, "autocast": autocast}
+                    yield task, "train", setup, structure
+                    yield task, "train", {**setup, "checkpointing": True}, structure
+                    yield task, "eval", setup, structure
+                    if task == "causal-lm" and family.name not in NO_GENERATION and (attention == "eager" or not mask):
+                        yield task, "generate", setup, structure
+                if first and task in ("causal-lm", "seq2seq-lm", "sequence-classification") and family.name != "gpt2":
+                    peft = {"method": "lora", "targets": list(family.lora_targets), "dropout": False}
+                    for weights, autocast in LORA_PRECISIONS:
+                        setup = {**base, "weights": weights, "autocast": autocast, "peft": peft}
+                        yield task, "train", setup, structure
+                        yield task, "train", {**setup, "checkpointing": True}, structure
+
+
+def _attentions(family: Family, everything: bool) -> list[tuple[str, bool]]:
+    if "sdpa" not in family.attentions:
+        return [("eager", family.padded)]
+    found = [("sdpa", False), ("sdpa", True)] if family.padded else [("sdpa", False)]
+    return [*found, ("eager", family.padded)] if everything else found
+
+
+def run_family(family: Family) -> dict[str, Any]:
+    versions: dict[str, str] = {}
+    laws: dict[str, Made] = {}
+
+    def run(traces: Any) -> list[dict[str, Any]]:
+        replies = serve({"traces": traces})
+        versions.update(replies["versions"])
+        for reply in replies["traces"]:
+            if "error" in reply:
+                raise TraceError(reply["error"])
+        return json.loads(json.dumps(replies["traces"]))  # type: ignore[no-any-return]
+
+    from preflight.tracer.main import serve
+
+    for task, kind, setup, structure in plans(family):
+        key = key_text(task, kind, setup, structure)
+        try:
+            laws[key] = make(family, task, kind, setup, structure, run)
+        except (CannotMake, TraceError) as error:
+            print(f"  not made: {family.name} {key}: {error}", file=sys.stderr)
+    return {"format": FORMAT, "family": family.name, "made_by": dict(sorted(versions.items())), **pack(laws)}
+
+
+def write(data: dict[str, Any]) -> int:
+    """One block and one law a line, so that a change shows in a diff. Returns bytes."""
+    compact = {"separators": (",", ":"), "sort_keys": False}
+    head = {k: v for k, v in data.items() if k not in ("laws", "blocks")}
+    blocks = ",\n".join(json.dumps(b) for b in data["blocks"])
+    laws = ",\n".join(f"{json.dumps(k)}:{json.dumps(v, **compact)}" for k, v in data["laws"].items())  # type: ignore[arg-type]
+    text = json.dumps(head, **compact)[:-1] + f',"blocks":[\n{blocks}\n],"laws":{{\n{laws}\n}}}}\n'  # type: ignore[arg-type]
+    LAWS.mkdir(exist_ok=True)
+    (LAWS / f"{data['family']}.json").write_text(text, encoding="utf-8")
+    return len(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*")
+    options = parser.parse_args()
+    for name in options.families or [f for f in FAMILIES if f not in SAME_CODE]:
+        start = time.perf_counter()
+        data = run_family(FAMILIES[name])
+        size = write(data)
+        print(f"{name}: {len(data['laws'])} laws, {size} bytes, {time.perf_counter() - start:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
