@@ -276,7 +276,10 @@ def _none_fits(
     if not reasons:
         return Allocation(unknown=unknown, impossible="its partition has no nodes", settings=("request.partition",))
     order = ("constraint", "gpu_type", "gpus_per_node", "memory", "cpus_per_task", "nodes")
-    ranked = sorted(zip(reasons, candidates, strict=True), key=lambda pair: -order.index(pair[0][0]))
+    ranked = sorted(
+        zip(reasons, candidates, strict=True),
+        key=lambda pair: (-order.index(pair[0][0]), -pair[1][1].gpus, -(pair[1][1].memory or 0)),
+    )
     (name, text), (partition, node) = ranked[0]
     need = _need(request, node, partition, cluster)
     gpu, _ = gpu_of(request, node, need.gpus)
