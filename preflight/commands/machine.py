@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -81,17 +80,16 @@ def _text(data: object, key: str = "", indent: int = 0) -> list[str]:
     return [f"{lead}{key}: {gib(data) if size and isinstance(data, int) else data}"]
 
 
-if find_spec("preflight.machines.slurm_import") is not None:
+@command.group("import")
+def import_group() -> None:
+    """Describe a cluster from what its scheduler knows."""
 
-    @command.group("import")
-    def import_group() -> None:
-        """Describe a cluster from what its scheduler knows."""
 
-    @import_group.command("slurm")
-    @click.option("--conf", type=click.Path(), metavar="FILE", help="Read a slurm.conf instead of asking scontrol.")
-    @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the machine file here.")
-    def import_slurm(conf: str | None, output: str | None) -> None:
-        """Nodes and partitions of a SLURM cluster as a machine file."""
-        from preflight.commands.import_slurm import run
+@import_group.command("slurm")
+@click.option("--conf", type=click.Path(), metavar="FILE", help="Read a slurm.conf instead of asking scontrol.")
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the machine file here.")
+def import_slurm(conf: str | None, output: str | None) -> None:
+    """Nodes and partitions of a SLURM cluster as a machine file."""
+    from preflight.commands.import_slurm import run
 
-        run(conf, output)
+    run(conf, output)
