@@ -88,7 +88,7 @@ class Explorer:
     def leaves(
         self, deciders: Sequence[Axis], assume: Mapping[str, Value]
     ) -> Iterator[tuple[dict[str, Value], Exploration]]:
-        """An interpretation for each combination of the deciding axes; one that a branch does not suggest is left out."""
+        """An interpretation for each combination of the deciding axes; those a branch does not suggest are left out."""
         found = self.run({name: Const(value) for name, value in assume.items()})
         rest = [axis for axis in deciders if axis.name not in assume and axis.name in found.space.axes]
         own = values_of(found.space.axes[rest[0].name]) if rest else None

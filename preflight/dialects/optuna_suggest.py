@@ -116,9 +116,8 @@ def _range(
     is_log = bool(log is not None and ev.value_of(log) is True)
     if width is not None and width <= 0:
         width = 1 if integer else None
-    return Range(
-        bottom, top, width, integer, is_log, low.origin if low is not None else None, high.origin if high is not None else None
-    )  # fmt: skip
+    places = [bound.origin if bound is not None else None for bound in (low, high)]
+    return Range(bottom, top, width, integer, is_log, places[0], places[1])
 
 
 def _suggest(record: CallRecord, ev: Evaluator, domain: Domain) -> Abstract | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from preflight.python.expressions import attribute, set_attribute
+from preflight.python.access import attribute, set_attribute
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -50,9 +50,11 @@ class Site:
         return call_value(self.ev, function, args, {}, self.node, self.frame)
 
 
-SILENT = frozenset(("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "exec", "eval",
-                    "compile", "__import__", "locals", "globals", "dir", "help", "memoryview", "bytes", "bytearray", "slice",
-                    "chr", "ord", "hex", "bin", "oct", "ascii", "object", "delattr", "breakpoint", "complex"))  # fmt: skip
+SILENT = frozenset(
+    ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "exec", "eval",
+     "compile", "__import__", "locals", "globals", "dir", "help", "memoryview", "bytes", "bytearray", "slice", "chr", "ord",
+     "hex", "bin", "oct", "ascii", "object", "delattr", "breakpoint", "complex")
+)  # fmt: skip
 """Built-ins whose result is not evaluated and whose call nobody asks for."""
 OPERATORS = frozenset(("int", "float", "str", "bool", "abs", "round"))
 REDUCTIONS = frozenset(("min", "max", "sum", "any", "all", "len"))

@@ -56,9 +56,9 @@ _MISSING = Const(Unknown("not set"))
 class Evaluator:
     """Interprets one program.
 
-    `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator) and come before
-    the shipped ones (`library_hooks`). `assume` gives values of parameters by which conditions are decided, without
-    replacing them in expressions; with `assume_defaults` the parameters' own defaults decide too.
+    `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator) and come
+    before the shipped ones (`library_hooks`). `assume` gives values of parameters by which conditions are decided,
+    without replacing them in expressions; with `assume_defaults` the parameters' own defaults decide too.
     """
 
     def __init__(
@@ -200,8 +200,9 @@ class Evaluator:
         """Call a function or class of the project; `missing="unknown"`: parameters without an argument are unknown
         where they have no default.
         """
-        from preflight.python.calls import instantiate, invoke
-        from preflight.python.expressions import class_attribute
+        from preflight.python.access import class_attribute
+        from preflight.python.classes import instantiate
+        from preflight.python.functions import invoke
 
         if isinstance(function, FunctionValue):
             return invoke(self, function, tuple(args), dict(kwargs or {}))

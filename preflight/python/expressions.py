@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ast
 import builtins as python_builtins
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from preflight.python.hooks_config import VALUES
-from preflight.python.hooks_std import PATH, join_path, path_parent
-from preflight.python.imports import module_attribute, namespace_attribute, resolve
+from preflight.python.access import attribute, item, set_attribute, set_item
+from preflight.python.hooks_std import join_path
+from preflight.python.imports import resolve
 from preflight.python.objects import (
     Abstract,
     Attribute,
     ClassValue,
-    Config,
     Container,
-    Either,
     External,
     Frame,
     FunctionValue,
@@ -58,11 +55,6 @@ def evaluate(ev: Evaluator, node: ast.expr, frame: Frame) -> Abstract:
 
 def as_expr(ev: Evaluator, node: ast.expr, frame: Frame) -> Expr:
     return to_expr(evaluate(ev, node, frame))
-
-
-def load(node: ast.expr) -> ast.expr:
-    """A target as it is read (`x` of `x += 1`); names and attributes are interpreted alike in both contexts."""
-    return node
 
 
 # --- leaves -----------------------------------------------------------------------------------------------------------
@@ -107,166 +99,11 @@ def _attribute(ev: Evaluator, node: ast.Attribute, frame: Frame) -> Abstract:
     return attribute(ev, evaluate(ev, node.value, frame), node.attr, node, frame)
 
 
-def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: Frame) -> Abstract:
-    """`value.name`."""
-    if isinstance(value, External):
-        if value.name.startswith("project:"):
-            return namespace_attribute(ev, value, name, frame)
-        full = f"{value.name}.{name}"
-        given = VALUES.get(full)
-        return given(ev) if given is not None else External(full, frame.module.origin(node))
-    if isinstance(value, ModuleValue):
-        return module_attribute(ev, value, name)
-    if isinstance(value, Instance):
-        return _instance_attribute(ev, value, name, node, frame)
-    if isinstance(value, ClassValue):
-        found = class_attribute(value, name)
-        if isinstance(found, FunctionValue) and is_class_method(found):
-            return replace(found, self_value=value)
-        return found if found is not None else Attribute(value, name, frame.module.origin(node))
-    if isinstance(value, Container) and value.kind == "namespace":
-        if name in value.items:
-            return value.items[name]
-        if name == "__dict__":
-            return value
-        return Attribute(value, name, frame.module.origin(node))
-    if isinstance(value, Config):
-        return _config_attribute(ev, value, name, node, frame)
-    if isinstance(value, Either):
-        then = attribute(ev, value.then, name, node, frame)
-        return ev.join(value.condition, then, attribute(ev, value.otherwise, name, node, frame))
-    if isinstance(value, FunctionValue) and name in ("__name__", "__qualname__"):
-        return Const(value.name.rpartition(".")[2])
-    return Attribute(value, name, frame.module.origin(node))
-
-
-def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.expr, frame: Frame) -> Abstract:
-    if name in value.attributes:
-        return value.attributes[name]
-    if value.made_by == PATH and name in ("parent", "parents"):
-        return path_parent(value)
-    if isinstance(config := value.state.get("config"), Config):
-        return config_child(config, name)
-    if name == "__dict__":
-        return Container("dict", value.attributes)
-    if value.cls is not None:
-        if name == "__class__":
-            return value.cls
-        found = class_attribute(value.cls, name)
-        if isinstance(found, FunctionValue):
-            return bind(ev, found, value, node, frame)
-        if found is not None:
-            return found
-    return Attribute(value, name, frame.module.origin(node))
-
-
-def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.expr, frame: Frame) -> Abstract:
-    """A function of a class as seen through an object: a method, or a property's value."""
-    kinds = {d.name for d in function.decorators if isinstance(d, External)}
-    if "staticmethod" in kinds:
-        return function
-    bound = replace(function, self_value=itself)
-    if kinds & {"property", "functools.cached_property", "cached_property", "torch.jit.unused"}:
-        return ev.call(bound, ())
-    return bound
-
-
-def class_attribute(cls: ClassValue, name: str) -> Abstract | None:
-    """A name of a class or of its bases within the project."""
-    for one in cls.lineage():
-        if name in one.attributes:
-            return one.attributes[name]
-    return None
-
-
-def is_class_method(function: FunctionValue) -> bool:
-    return any(isinstance(d, External) and d.name == "classmethod" for d in function.decorators)
-
-
-CONFIG_METHODS = frozenset(
-    ("get", "keys", "values", "items", "pop", "update", "as_dict", "setdefault", "copy", "to_dict", "merge_with")
-)  # methods of wandb.config and DictConfig: never keys in practice
-
-
-def _config_attribute(ev: Evaluator, value: Config, name: str, node: ast.expr, frame: Frame) -> Abstract:
-    if name in value.known:
-        return value.known[name]
-    if name in CONFIG_METHODS or name.startswith("__"):
-        return Attribute(value, name, frame.module.origin(node))
-    return config_child(value, name)
-
-
-def config_child(value: Config, key: Key) -> Abstract:
-    """A key of a configuration object: what the program put there, else a reference to it."""
-    if key in value.known:
-        return value.known[key]
-    child = Config(f"{value.prefix}.{key}" if value.prefix else str(key), value.kind, {}, value.origin)
-    value.known[key] = child  # the same object each time: the program may set keys of it
-    return child
-
-
 def _subscript(ev: Evaluator, node: ast.Subscript, frame: Frame) -> Abstract:
     value = evaluate(ev, node.value, frame)
     if isinstance(node.slice, ast.Slice):
         return _slice(ev, value, node.slice, frame)
     return item(ev, value, evaluate(ev, node.slice, frame), node, frame)
-
-
-def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame: Frame) -> Abstract:
-    """`value[index]`."""
-    origin = frame.module.origin(node)
-    if isinstance(value, External):
-        if value.name == "os.environ":
-            return _environment(ev, to_expr(index))
-        return value if value.name[:1].isupper() or value.name.startswith("typing") else Attribute(value, "[]", origin)
-    if isinstance(value, Either):
-        then = item(ev, value.then, index, node, frame)
-        return ev.join(value.condition, then, item(ev, value.otherwise, index, node, frame))
-    if isinstance(value, ClassValue):
-        return value
-    expr = to_expr(index)
-    if isinstance(value, Container) and not isinstance(expr, Const) and is_constant(whole := to_expr(value)):
-        return ev.op("get", (whole, expr), origin)  # constants: the reference is solved later
-    key = ev.value_of(expr)
-    if isinstance(value, Config):
-        return config_child(value, key) if isinstance(key, (str, int)) else unknown("a key that is not known", origin)
-    if isinstance(value, Container):
-        return container_item(ev, value, key, expr, node, frame)
-    if isinstance(value, Instance):
-        if value.cls is not None and isinstance(method := class_attribute(value.cls, "__getitem__"), FunctionValue):
-            return ev.call(bind(ev, method, value, node, frame), (index,))
-        if isinstance(key, str) and key in value.attributes:
-            return value.attributes[key]
-        return Attribute(value, "[]", origin)
-    return ev.op("get", (to_expr(value), expr), origin) if is_expr(value) else unknown("an item of an object", origin)
-
-
-def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, node: ast.expr, frame: Frame) -> Abstract:
-    """An item of a list or dict whose index may depend on parameters."""
-    origin = frame.module.origin(node)
-    if isinstance(key, Unknown):
-        if value.is_sequence and value.items and not is_expr(value.items[0]):
-            return value.items[0]  # any of a list of objects, for the calls it is used in
-        return ev.op("get", (to_expr(value), expr), origin)
-    if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
-        key += len(value.items)
-    if not isinstance(key, (str, int, float, bool, tuple, type(None))) or key not in value.items:
-        return unknown(f"it has no item {key!r} that is known", origin)
-    return value.items[key]
-
-
-def is_constant(expr: Expr) -> bool:
-    """Whether nothing in it is unknown or a name."""
-    if isinstance(expr, Op):
-        return all(is_constant(operand) for operand in expr.operands)
-    return isinstance(expr, Const) and not isinstance(expr.value, Unknown)
-
-
-def _environment(ev: Evaluator, key: Expr) -> Abstract:
-    if isinstance(key, Const) and isinstance(key.value, str):
-        found = ev.environment.get(key.value)
-        return found if found is not None else unknown(f"environment variable {key.value} is not known", key.origin)
-    return unknown("an environment variable")
 
 
 def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abstract:
@@ -434,53 +271,6 @@ def _dict(ev: Evaluator, node: ast.Dict, frame: Frame) -> Abstract:
     return Container("dict", items, frame.module.origin(node), openness(open_))
 
 
-def _comprehension(
-    ev: Evaluator, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, frame: Frame
-) -> Abstract:
-    inner = Frame({}, frame.module, frame, frame.function, [], frame.globals_)
-    kind = {ast.SetComp: "set", ast.DictComp: "dict"}.get(type(node), "list")
-    made = Container(kind, {}, frame.module.origin(node))
-    for complete in _generate(ev, node.generators, inner):
-        if not complete:
-            made.flags["open"] = True
-        if isinstance(node, ast.DictComp):
-            key = ev.value_of(as_expr(ev, node.key, inner))
-            value = evaluate(ev, node.value, inner)
-            if isinstance(key, (str, int, float, bool)):
-                made.items[key] = value
-            else:
-                made.flags["open"] = True
-        else:
-            made.items[len(made.items)] = evaluate(ev, node.elt, inner)
-    return made
-
-
-def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) -> Iterator[bool]:
-    """Runs of a comprehension's element; False where what runs is not exactly known."""
-    if not generators:
-        yield True
-        return
-    first, rest = generators[0], generators[1:]
-    source = evaluate(ev, first.iter, frame)
-    items = ev.iterate(source)
-    known = items is not None and len(items) <= 256
-    if not known:
-        ev.loops += 1
-    for value in items if items is not None and known else [unknown("it changes in a loop")]:
-        assign(ev, first.target, value, frame)
-        passes: list[bool | None] = []
-        for condition in first.ifs:
-            passes.append(ev.truth(evaluate(ev, condition, frame)))
-            if passes[-1] is False:
-                break
-        if False in passes:
-            continue
-        for complete in _generate(ev, rest, frame):
-            yield complete and known and None not in passes
-    if not known:
-        ev.loops -= 1
-
-
 def _joined(ev: Evaluator, node: ast.JoinedStr, frame: Frame) -> Abstract:
     parts: list[Expr] = []
     for part in node.values:
@@ -507,9 +297,17 @@ def _call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
 
 
 def _lambda(ev: Evaluator, node: ast.Lambda, frame: Frame) -> Abstract:
-    from preflight.python.calls import parameter_defaults
+    from preflight.python.functions import parameter_defaults
 
     return FunctionValue("<lambda>", node, frame.module, frame, parameter_defaults(ev, node.args, frame))
+
+
+def _comprehension(
+    ev: Evaluator, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, frame: Frame
+) -> Abstract:
+    from preflight.python.comprehensions import comprehension
+
+    return comprehension(ev, node, frame)
 
 
 def _walrus(ev: Evaluator, node: ast.NamedExpr, frame: Frame) -> Abstract:
@@ -573,34 +371,3 @@ def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, value: Abstract, frame:
             assign(ev, element, ev.op("get", (to_expr(value), Const(index))), frame)
         else:
             assign(ev, element, unknown("one of several results", frame.module.origin(element)), frame)
-
-
-def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:
-    """`holder.name = value`."""
-    if isinstance(holder, Instance):
-        ev.write(holder.attributes, name, value)
-    elif isinstance(holder, Container) and holder.kind == "namespace":
-        ev.write(holder.items, name, value)
-    elif isinstance(holder, Config):
-        ev.write(holder.known, name, value)
-    elif isinstance(holder, ClassValue):
-        ev.write(holder.attributes, name, value)
-    elif isinstance(holder, ModuleValue):
-        ev.write(holder.frame.variables, name, value)
-    elif isinstance(holder, Either):
-        set_attribute(ev, holder.then, name, value)
-        set_attribute(ev, holder.otherwise, name, value)
-
-
-def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> None:
-    """`holder[key] = value`."""
-    if isinstance(holder, External) and holder.name == "os.environ":
-        if isinstance(key, str) and is_expr(value):
-            ev.environment.setdefault(key, to_expr(value))
-    elif isinstance(holder, Container):
-        if isinstance(key, (str, int, float, bool, type(None))):
-            ev.write(holder.items, key, value)
-        else:
-            holder.flags["open"] = True
-    elif isinstance(key, str):
-        set_attribute(ev, holder, key, value)

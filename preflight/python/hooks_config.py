@@ -145,7 +145,7 @@ def first(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def select(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """OmegaConf.select(cfg, "a.b")."""
-    from preflight.python.expressions import config_child
+    from preflight.python.access import config_child
 
     value, key = record.object("cfg", 0), record.argument("key", 1)
     name = ev.value_of(key) if key is not None else None

@@ -1,4 +1,4 @@
-"""Parsers that make a command line of dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis, jsonargparse."""
+"""Parsers that make a command line of dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HF = "transformers.HfArgumentParser"
 
 def parameter_object(ev: Evaluator, cls: Abstract, prefix: str, kind: str = "dataclass", _depth: int = 0) -> Abstract:
     """An object of a dataclass whose fields the command line sets; one of a library is a configuration object."""
-    from preflight.python.calls import dataclass_fields
+    from preflight.python.classes import dataclass_fields
 
     if not isinstance(cls, ClassValue):
         return Config(prefix, kind)
@@ -44,7 +44,7 @@ def parameter_object(ev: Evaluator, cls: Abstract, prefix: str, kind: str = "dat
 
 
 def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: str, depth: int) -> Abstract:
-    from preflight.python.calls import field_default
+    from preflight.python.classes import field_default
 
     default = field_default(ev, owner, name)
     annotation = owner.annotations.get(name, "")
@@ -121,7 +121,7 @@ def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
 
 
 def cli(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`tyro.cli(Config)`, `simple_parsing.parse(Config)`, `pyrallis.parse(config_class=Config)`, `draccus.parse(Config)`."""
+    """`tyro.cli(Config)`, `simple_parsing.parse(Config)`, `pyrallis.parse(config_class=Config)` and the like."""
     target = record.object("config_class", 0) or record.object("f", 0)
     if isinstance(target, FunctionValue):
         from preflight.python.hooks_click import entry_function

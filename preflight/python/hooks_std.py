@@ -71,6 +71,14 @@ def join_path(ev: Evaluator, left: Instance, right: Abstract) -> Abstract:
     return make_path(posixpath.join(one, other) if one is not None and other is not None else None)
 
 
+def joined_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`path.joinpath(name, ...)`."""
+    found = record.receiver_object
+    for part in record.arguments:
+        found = join_path(ev, found, part) if isinstance(found, Instance) else None
+    return found
+
+
 def path_parent(path: Instance) -> Instance:
     """`path.parent`."""
     text = path.state.get("path")
@@ -161,7 +169,7 @@ def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
     from preflight.python.hooks_config import namespace
 
     items: dict[Key, Abstract] = {}
-    known = all([spread(argument, items) for argument in record.arguments])
+    known = not [argument for argument in record.arguments if not spread(argument, items)]  # all are spread
     items.update(record.keywords)
     flags = openness(not (known and record.complete))
     return namespace(Container("namespace", items, record.origin, flags, record.name))
@@ -169,7 +177,8 @@ def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def ordered_dict(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
-    known = all([spread(a, items) for a in record.arguments if not isinstance(a, FunctionValue) and not is_expr(a)])
+    parts = [a for a in record.arguments if not isinstance(a, FunctionValue) and not is_expr(a)]
+    known = not [part for part in parts if not spread(part, items)]
     items.update(record.keywords)
     return Container("dict", items, record.origin, openness(not known or "default" in record.method))
 
@@ -265,8 +274,7 @@ _NAMESPACES = ("argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict
 HOOKS: Mapping[str, Hook] = {
     "os.environ.get": getenv, "os.getenv": getenv, "os.environ.setdefault": getenv, "os.environ.pop": getenv,
     PATH: new_path, "pathlib.PurePath": new_path, f"{PATH}.resolve": same_path, f"{PATH}.absolute": same_path,
-    f"{PATH}.expanduser": same_path, f"{PATH}.open": open_file, "open": open_file, f"{PATH}.joinpath": lambda r, e: (
-        join_path(e, r.receiver_object, r.arguments[0]) if isinstance(r.receiver_object, Instance) and r.arguments else None),
+    f"{PATH}.expanduser": same_path, f"{PATH}.open": open_file, "open": open_file, f"{PATH}.joinpath": joined_path,
     f"{PATH}.read_text": same_path, f"{PATH}.as_posix": same_path, "open.read": same_path,
     "os.path.join": join_texts, "os.path.dirname": dirname, "os.path.abspath": first, "os.path.realpath": first,
     "os.path.expanduser": first, "os.fspath": first,
@@ -275,9 +283,10 @@ HOOKS: Mapping[str, Hook] = {
     **dict.fromkeys(_NAMESPACES, make_namespace),
     "collections.OrderedDict": ordered_dict, "collections.defaultdict": ordered_dict,
     "dataclasses.asdict": as_dict, "dataclasses.replace": replaced, "attr.asdict": as_dict, "attrs.asdict": as_dict,
-    "typing.cast": second, "math.ceil": operation("ceil"), "math.floor": operation("floor"), "numpy.ceil": operation("ceil"),
+    "typing.cast": second, "math.ceil": operation("ceil"), "math.floor": operation("floor"),
+    "numpy.ceil": operation("ceil"),
     "math.pow": operation("**"), "math.sqrt": square_root, "numpy.sqrt": square_root, "math.exp2": power_of_two,
-    "math.prod": lambda r, e: None, "itertools.product": product, "ast.literal_eval": literal, "json.loads": literal,
-    "tqdm.tqdm": first, "tqdm.auto.tqdm": first, "tqdm.notebook.tqdm": first, "tqdm.trange": lambda r, e: Instance("range"),
+    "itertools.product": product, "ast.literal_eval": literal, "json.loads": literal,
+    "tqdm.tqdm": first, "tqdm.auto.tqdm": first, "tqdm.notebook.tqdm": first,
     "rich.progress.track": first
 }  # fmt: skip

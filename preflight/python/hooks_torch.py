@@ -44,7 +44,8 @@ def spawn(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 _WRAPPERS = (
-    "torch.compile", "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.DataParallel",
+    "torch.compile", "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.DataParallel",
     "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.fsdp.fully_shard", "torch.jit.script",
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm", "peft.get_peft_model", "peft.prepare_model_for_kbit_training",
     "torch.distributed._composable.fsdp.fully_shard",
@@ -54,7 +55,9 @@ HOOKS: Mapping[str, Hook] = {
     **dict.fromkeys(_WRAPPERS, first),
     "accelerate.Accelerator.prepare": prepare, "accelerate.Accelerator.prepare_model": first,
     "accelerate.Accelerator.prepare_data_loader": first, "accelerate.Accelerator.unwrap_model": first,
-    "lightning.Fabric.setup": prepare, "lightning.fabric.Fabric.setup": prepare, "lightning_fabric.Fabric.setup": prepare,
+    "lightning.Fabric.setup": prepare, "lightning.fabric.Fabric.setup": prepare,
+    "lightning_fabric.Fabric.setup": prepare,
     "lightning.Fabric.setup_dataloaders": prepare, "lightning.fabric.Fabric.setup_dataloaders": prepare,
-    "deepspeed.initialize": deepspeed, "torch.multiprocessing.spawn": spawn, "torch.multiprocessing.start_processes": spawn,
+    "deepspeed.initialize": deepspeed,
+    "torch.multiprocessing.spawn": spawn, "torch.multiprocessing.start_processes": spawn,
 }  # fmt: skip

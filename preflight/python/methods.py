@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from preflight.python.access import config_child, set_item
 from preflight.python.builtins import Site, config_default
-from preflight.python.expressions import config_child, set_item
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
 SAME_OBJECT = frozenset(
-    ("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float", "double", "requires_grad_", "to_empty", "share_memory",
-     "xpu", "type", "contiguous", "__enter__", "apply", "build", "unwrap")
+    ("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float", "double", "requires_grad_", "to_empty",
+     "share_memory", "xpu", "type", "contiguous", "__enter__", "apply", "build", "unwrap")
 )  # fmt: skip
 """Methods of torch.nn.Module (and of tensors) that give the object itself; their calls are still recorded."""
 

@@ -16,7 +16,7 @@ from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, Value, unkno
 if TYPE_CHECKING:
     from preflight.python.records import CallRecord
 
-Key: TypeAlias = Union[None, bool, int, float, str, "tuple[Key, ...]"]
+Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]
 
 
 def openness(open_: bool) -> dict[Key, bool]:

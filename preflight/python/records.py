@@ -15,8 +15,8 @@ class CallRecord:
     """One call that the program makes, with arguments as expressions over its parameters.
 
     `name` is qualified through imports ("torch.utils.data.DataLoader", "transformers.TrainingArguments"); a method of
-    an object is written as in the text ("model.generate"), `receiver` is then what the object was made by, where that is
-    known ("torch.optim.AdamW"), and `method` its last name. For calls to the project's own code the name is
+    an object is written as in the text ("model.generate"), `receiver` is then what the object was made by, where that
+    is known ("torch.optim.AdamW"), and `method` its last name. For calls to the project's own code the name is
     "module.function".
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from preflight.python.expressions import assign, evaluate, load
+from preflight.python.expressions import assign, evaluate
 from preflight.python.imports import import_from, import_modules
 from preflight.python.objects import (
     Abstract,
@@ -107,13 +107,8 @@ def _annotated(ev: Evaluator, node: ast.AnnAssign, frame: Frame) -> str:
     return "next"
 
 
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-}  # fmt: skip
-
-
 def _augmented(ev: Evaluator, node: ast.AugAssign, frame: Frame) -> str:
-    binary = ast.BinOp(load(node.target), node.op, node.value)
+    binary = ast.BinOp(node.target, node.op, node.value)
     ast.copy_location(binary, node)
     value = evaluate(ev, binary, frame)
     if ev.loops and is_expr(value):
@@ -307,14 +302,14 @@ def _raise(ev: Evaluator, node: ast.Raise, frame: Frame) -> str:
 
 
 def _function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> str:
-    from preflight.python.calls import make_function
+    from preflight.python.functions import make_function
 
     ev.write(frame.variables, node.name, make_function(ev, node, frame))
     return "next"
 
 
 def _class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> str:
-    from preflight.python.calls import make_class
+    from preflight.python.classes import make_class
 
     ev.write(frame.variables, node.name, make_class(ev, node, frame))
     return "next"

@@ -32,7 +32,7 @@ def train(name, batch_size, length=128):
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def read(tmp_path: Path) -> Read:
     def make(text: str, files: dict[str, str] | None = None, words: str = "", prefix: str = TRAIN) -> Reading:
         for name, content in {"tune.py": prefix + dedent(text), **(files or {})}.items():
@@ -207,7 +207,8 @@ OBJECTIVES = {
         "class Objective:\n    def __init__(self, n):\n        self.n = n\n    def __call__(self, trial):\n"
         "        return objective(trial)\nstudy.optimize(Objective(3), n_trials=2)"
     ),
-    "factory": "def build():\n    def inner(trial):\n        return objective(trial)\n    return inner\nstudy.optimize(build(), n_trials=2)",
+    "factory": "def build():\n    def inner(trial):\n        return objective(trial)\n    return inner\n"
+        "study.optimize(build(), n_trials=2)",
     "keyword": "study.optimize(func=objective, n_trials=2)",
     "loaded study": "optuna.load_study(study_name='a', storage='b').optimize(objective)",
     "main": "def main():\n    study.optimize(objective)\nif __name__ == '__main__':\n    main()",
@@ -396,14 +397,16 @@ def facts(reading: Reading) -> dict[str, object]:
 
 
 def test_jobs_share_the_gpu(read: Read) -> None:
-    text = "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\noptuna.create_study().optimize(objective, n_jobs=4)\n"
+    text = "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"
+        "optuna.create_study().optimize(objective, n_jobs=4)\n"
     assert field(read(text), "parallel.trials_per_gpu") == field(read(text), "parallel.trials_per_gpu")
     assert evaluate(field(read(text), "parallel.trials_per_gpu")) == 4  # type: ignore[arg-type]
 
 
 def test_one_job_says_nothing(read: Read) -> None:
     reading = read(
-        "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\noptuna.create_study().optimize(objective)\n"
+        "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"
+            "optuna.create_study().optimize(objective)\n"
     )
     assert not [binding for binding in reading.bindings if binding.field == "parallel.trials_per_gpu"]
     assert facts(reading)["search"] == "optuna"

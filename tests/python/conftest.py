@@ -16,7 +16,7 @@ from preflight.values import Environment, Expr
 Run = Callable[..., Evaluator]
 
 
-@pytest.fixture()
+@pytest.fixture
 def project(tmp_path: Path) -> Callable[[Mapping[str, str]], Project]:
     def make(files: Mapping[str, str]) -> Project:
         for name, text in files.items():
@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Callable[[Mapping[str, str]], Project]:
     return make
 
 
-@pytest.fixture()
+@pytest.fixture
 def run(project: Callable[[Mapping[str, str]], Project]) -> Run:
     def evaluate(
         text: str,

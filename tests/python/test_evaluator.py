@@ -354,9 +354,11 @@ def test_a_launchs_environment(run) -> None:
 
 FILES = {
     "relative": ("pkg/main.py", "from .config import BATCH\n", {"pkg/__init__.py": "", "pkg/config.py": "BATCH = 5\n"}),
-    "absolute": ("train/main.py", "from conf.config import BATCH\n", {"conf/__init__.py": "", "conf/config.py": "BATCH = 5\n"}),
+    "absolute": ("train/main.py", "from conf.config import BATCH\n"
+        "", {"conf/__init__.py": "", "conf/config.py": "BATCH = 5\n"}),
     "beside the script": ("train/main.py", "from config import BATCH\n", {"train/config.py": "BATCH = 5\n"}),
-    "src layout": ("src/app/main.py", "from app.config import BATCH\n", {"src/app/__init__.py": "", "src/app/config.py": "BATCH = 5\n"}),
+    "src layout": ("src/app/main.py", "from app.config import BATCH\n"
+        "", {"src/app/__init__.py": "", "src/app/config.py": "BATCH = 5\n"}),
     "module": ("main.py", "import config\nBATCH = config.BATCH\n", {"config.py": "BATCH = 5\n"}),
     "dotted": ("main.py", "import a.b\nBATCH = a.b.BATCH\n", {"a/__init__.py": "", "a/b.py": "BATCH = 5\n"}),
     "dotted namespace": ("main.py", "import a.b\nBATCH = a.b.BATCH\n", {"a/b.py": "BATCH = 5\n"}),

@@ -53,7 +53,7 @@ def read_split(name: str) -> list[tuple[str, int]]:
 
 def make_loader(rows, tokenizer, cfg: dict, shuffle: bool) -> DataLoader:
     def collate(batch):
-        texts, labels = zip(*batch)
+        texts, labels = zip(*batch, strict=True)
         encoded = tokenizer(
             list(texts),
             padding="max_length",

@@ -1,0 +1,183 @@
+"""Functions of the project: defined, called with abstract arguments, and what they return."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from preflight.python.access import is_class_method
+from preflight.python.expressions import evaluate
+from preflight.python.objects import (
+    Abstract,
+    Container,
+    External,
+    Frame,
+    FunctionValue,
+    Instance,
+    made_by,
+    sequence,
+    to_expr,
+)
+from preflight.python.records import CallRecord
+from preflight.values import Const, unknown
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+
+MAX_RECURSION = 2
+"""How often a function may be within itself."""
+
+
+def parameter_defaults(ev: Evaluator, arguments: ast.arguments, frame: Frame) -> dict[str, Abstract]:
+    """Default values, evaluated where the function is defined."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    made = {
+        parameter.arg: evaluate(ev, default, frame)
+        for parameter, default in zip(
+            positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
+        )
+    }
+    for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if keyword_default is not None:
+            made[parameter.arg] = evaluate(ev, keyword_default, frame)
+    return made
+
+
+def make_function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> Abstract:
+    """The value of a `def`. Decorators that are not known leave the function as it is."""
+    decorators = tuple(evaluate(ev, decorator, frame) for decorator in node.decorator_list)
+    name = f"{frame.owner.name}.{node.name}" if frame.owner is not None else node.name
+    closure = frame.parent if frame.owner is not None and frame.parent is not None else frame
+    made = FunctionValue(
+        name, node, frame.module, closure, parameter_defaults(ev, node.args, frame), decorators, frame.owner
+    )
+    for decorator in reversed(decorators):
+        if isinstance(decorator, FunctionValue) and id(decorator.node) not in ev.stack:
+            wrapped = invoke(ev, decorator, (made,), {})
+            if isinstance(wrapped, FunctionValue) and wrapped.node is not node:
+                return wrapped
+    return made
+
+
+def invoke(
+    ev: Evaluator,
+    function: FunctionValue,
+    args: tuple[Abstract, ...],
+    kwargs: dict[str, Abstract],
+    record: CallRecord | None = None,
+) -> Abstract:
+    """What a function of the project returns for these arguments."""
+    for decorator in function.decorators:
+        name = made_by(decorator)
+        hook = ev.hooks.get(f"@{name}") if name else None
+        if hook is not None:
+            fake = record or _decoration(function, args, kwargs, ev)
+            given = hook(replace(fake, callee=function, receiver_object=decorator), ev)
+            if isinstance(given, Container):  # the arguments that the decorator calls it with
+                args = tuple(given.items[key] for key in given.items if isinstance(key, int))
+                kwargs = {key: value for key, value in given.items.items() if isinstance(key, str)}
+    args, kwargs = (*function.bound_args, *args), {**function.bound_kwargs, **kwargs}
+    if function.self_value is not None and not _is_static(function):
+        args = (_first_argument(function, function.self_value), *args)
+    if ev.stack.count(id(function.node)) >= MAX_RECURSION or len(ev.stack) > 40:
+        return unknown("it calls itself")
+    frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
+    frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)
+    frame.owner_class = function.owner
+    bind_parameters(function, args, kwargs, frame)
+    return _run_body(ev, function, frame)
+
+
+def _decoration(
+    function: FunctionValue, args: tuple[Abstract, ...], kwargs: dict[str, Abstract], ev: Evaluator
+) -> CallRecord:
+    """A record of a call that the program's text does not make."""
+    node = ast.copy_location(ast.Name(function.name), function.node)
+    return CallRecord(
+        f"{function.module.name}.{function.name}", None, function.name, tuple(to_expr(a) for a in args),
+        {k: to_expr(v) for k, v in kwargs.items()}, {}, function.module.path, node,
+        function.module.origin(function.node, editable=False), reached=ev.reached, arguments=args, keywords=kwargs,
+    )  # fmt: skip
+
+
+def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
+    from preflight.python.statements import execute
+
+    ev.interpreted.add(id(function.node))
+    ev.stack.append(id(function.node))
+    ev.marks.append(len(ev.conditions))
+    contexts = len(ev.contexts)
+    ev.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
+    try:
+        if isinstance(function.node, ast.Lambda):
+            return evaluate(ev, function.node.body, frame)
+        flow = execute(ev, function.node.body, frame)
+    finally:
+        ev.stack.pop()
+        del ev.conditions[ev.marks.pop() :]
+        del ev.contexts[contexts:]
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in function.node.body for n in _own(s)):
+        return Container("list", {}, None, {"open": True})
+    return _returned(ev, frame, flow)
+
+
+def _own(node: ast.AST) -> list[ast.AST]:
+    """A statement's nodes, nested functions left out."""
+    found: list[ast.AST] = []
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        found.append(one)
+        if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(one))
+    return found
+
+
+def _returned(ev: Evaluator, frame: Frame, flow: str) -> Abstract:
+    returns = list(frame.returns)
+    if flow == "next":
+        returns.append((None, Const(None)))
+    if not returns:
+        return unknown("it does not return")
+    final = next((i for i, (condition, _) in enumerate(returns) if condition is None), len(returns) - 1)
+    value = returns[final][1]
+    for condition, other in reversed(returns[:final]):
+        value = ev.join(condition if condition is not None else unknown("?"), other, value)
+    return value
+
+
+def _first_argument(function: FunctionValue, itself: Abstract) -> Abstract:
+    """`self`, or the class for a class method."""
+    if is_class_method(function) and isinstance(itself, Instance) and itself.cls is not None:
+        return itself.cls
+    return itself
+
+
+def _is_static(function: FunctionValue) -> bool:
+    return any(isinstance(d, External) and d.name == "staticmethod" for d in function.decorators)
+
+
+def bind_parameters(
+    function: FunctionValue, args: tuple[Abstract, ...], kwargs: dict[str, Abstract], frame: Frame
+) -> None:
+    """Parameters -> arguments, defaults, or unknown."""
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    left = dict(kwargs)
+    for index, parameter in enumerate([*positional, *arguments.kwonlyargs]):
+        name = parameter.arg
+        if index < len(args) and index < len(positional):
+            frame.variables[name] = args[index]
+            left.pop(name, None)
+        elif name in left:
+            frame.variables[name] = left.pop(name)
+        elif name in function.defaults:
+            frame.variables[name] = function.defaults[name]
+        else:
+            origin = function.module.origin(parameter, editable=False)
+            frame.variables[name] = unknown(f"the argument {name} of {function.name}() is not known", origin)
+    if arguments.vararg is not None:
+        frame.variables[arguments.vararg.arg] = sequence(list(args[len(positional) :]), "tuple")
+    if arguments.kwarg is not None:
+        frame.variables[arguments.kwarg.arg] = Container("dict", dict(left.items()))
