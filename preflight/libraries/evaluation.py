@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import bind, constant, is_unknown
 from preflight.libraries.loops import is_forward
-from preflight.libraries.surroundings import ROLES, enclosing_function, evaluates, loops_around, words
+from preflight.libraries.surroundings import ROLES, enclosing_function, evaluates, loops_around, scope_of, words
 from preflight.project import Project
 from preflight.python.objects import Container, FunctionValue
 from preflight.python.records import CallRecord
@@ -145,10 +145,9 @@ def _counts(name: str, scope: ast.AST) -> Iterator[ast.expr]:
 
 def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
     """The argument that holds every sample, None where the call is batched or nothing says that it is not."""
-    function = enclosing_function(record, project)
     if not isinstance(record.node, ast.Call):
         return None
-    scope = function if function is not None else _module(record, project)
+    scope = scope_of(record, project)
     loop_names = {name for loop in loops_around(record, project) for name in _loop_names(loop)}
     for argument in [*record.node.args, *(keyword.value for keyword in record.node.keywords)]:
         if isinstance(argument, ast.Starred):
@@ -156,13 +155,6 @@ def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
         if scope is not None and _holds_all(argument, scope, loop_names, getattr(record.node, "lineno", 0), 0):
             return argument
     return None
-
-
-def _module(record: CallRecord, project: Project) -> ast.AST | None:
-    from preflight.python.module import load_module
-
-    module = load_module(record.path, project)
-    return None if module is None else module.tree
 
 
 def _loop_names(loop: ast.For | ast.While | ast.AsyncFor) -> Iterator[str]:

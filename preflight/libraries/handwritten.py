@@ -97,14 +97,32 @@ def _named(record: CallRecord) -> Iterator[tuple[str, Expr]]:
         yield from ((str(key), to_expr(value)) for key, value in attributes.items() if is_expr(value))
     yield from zip(_parameters(callee), record.args, strict=False)
     yield from record.kwargs.items()
+    yield from ((name, expr) for name, expr in _defaults(callee) if name not in record.kwargs)
 
 
-def _parameters(cls: ClassValue) -> list[str]:
+def _initialiser(cls: ClassValue) -> tuple[ast.FunctionDef | None, ClassValue]:
     for one in cls.lineage():
         for node in one.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                return [argument.arg for argument in node.args.args[1:]]
-    return list(cls.annotations)
+                return node, one
+    return None, cls
+
+
+def _parameters(cls: ClassValue) -> list[str]:
+    function, _ = _initialiser(cls)
+    return list(cls.annotations) if function is None else [argument.arg for argument in function.args.args[1:]]
+
+
+def _defaults(cls: ClassValue) -> Iterator[tuple[str, Expr]]:
+    """Literal defaults of the initialiser; `_take` keeps what the call gives in their place."""
+    function, owner = _initialiser(cls)
+    if function is not None:
+        named = function.args.args[len(function.args.args) - len(function.args.defaults) :]
+        pairs = [*zip(named, function.args.defaults, strict=True),
+                 *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)]  # fmt: skip
+        for argument, default in pairs:
+            if isinstance(default, ast.Constant) and isinstance(default.value, (int, float, str)):
+                yield argument.arg, Const(default.value, owner.module.origin(default))
 
 
 def _take(dimensions: dict[str, Expr], name: str, expr: Expr) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import bind, first_origin, is_unknown
 from preflight.libraries.models import kinds_of
-from preflight.libraries.surroundings import enclosing_function, evaluates, loops_around, words
+from preflight.libraries.surroundings import enclosing_function, evaluates, loops_around, scope_of, words
 from preflight.project import Project
 from preflight.python.objects import Instance, alternatives
 from preflight.python.records import CallRecord
@@ -256,13 +256,13 @@ def _labels_are_positions(record: CallRecord, project: Project) -> bool:
     label = arguments[1]
     if "arange" in ast.unparse(label):
         return True
-    function = enclosing_function(record, project)
-    if not isinstance(label, ast.Name) or function is None:
+    scope = scope_of(record, project)
+    if not isinstance(label, ast.Name) or scope is None:
         return False
     return any(
         isinstance(node, ast.Assign) and "arange(" in ast.unparse(node.value)
         and any(isinstance(target, ast.Name) and target.id == label.id for target in node.targets)
-        for node in ast.walk(function)
+        for node in ast.walk(scope)
     )  # fmt: skip
 
 

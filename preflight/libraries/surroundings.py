@@ -87,6 +87,15 @@ def enclosing_function(record: CallRecord, project: Project) -> ast.FunctionDef 
     return None
 
 
+def scope_of(record: CallRecord, project: Project) -> ast.AST | None:
+    """The function around the call, else its file."""
+    function = enclosing_function(record, project)
+    if function is not None:
+        return function
+    module = load_module(record.path, project)
+    return None if module is None else module.tree
+
+
 def loops_around(record: CallRecord, project: Project) -> list[ast.For | ast.While | ast.AsyncFor]:
     """The loops around the call within its own function, the nearest first."""
     found: list[ast.For | ast.While | ast.AsyncFor] = []
