@@ -12,6 +12,7 @@ from preflight.study.model import Box
 from preflight.study.verdicts import BoxVerdict
 from preflight.values import Axis, Choices, Const, Origin, Range, Value, evaluate, names
 from preflight_rules import config_examples
+from preflight_rules.batches import mismatches
 from preflight_rules.common import (
     describe,
     from_problems,
@@ -21,13 +22,8 @@ from preflight_rules.common import (
     related_of,
     several,
     with_fields,
-    worst_box,
 )
 from preflight_rules.positions import Positions, positions_of
-
-STATED_BATCH = ("train_batch_size", "effective_batch_size", "total_batch_size", "global_batch_size")
-"""Settings that state the product of micro-batch, accumulation and ranks; the first is DeepSpeed's, where the two
-other factors are stated beside it."""
 
 
 class InvalidConfig(Rule):
@@ -170,43 +166,24 @@ class BatchSizeMismatch(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         yield from from_problems(case, self.name)
-        job, box = case.job, worst_box(case)
-        micro, accumulation = job.train.batch_size, job.train.grad_accum
-        if micro is None or accumulation is None or several(case):
+        if several(case):
             return
-        ranks = (job.parallel.nodes or 1) * (job.parallel.ranks_per_node or 1)
-        for name, expr in box.constants.items():
-            last = name.split(".")[-1]
-            stated = evaluate(expr) if last in STATED_BATCH else None
-            if not isinstance(stated, int) or isinstance(stated, bool) or expr.origin is None:
-                continue
-            deepspeed = last == STATED_BATCH[0]
-            if deepspeed and not any(key.endswith("train_micro_batch_size_per_gpu") for key in box.constants):
-                continue  # elsewhere it is a usual name for the micro-batch itself
-            if expr.origin == case.origin("train.batch_size") or stated in _products(
-                micro, accumulation, ranks, deepspeed
-            ):
-                continue
+        for mismatch in mismatches(case):
+            batch, accumulation = case.job.train.batch_size, case.job.train.grad_accum
             yield Finding(
                 rule=self.name,
-                severity=Severity.error if deepspeed else Severity.warning,
-                confidence=Confidence.high if deepspeed else Confidence.medium,
-                message=(
-                    f"{name} is {stated}, but micro-batch {micro} x accumulation {accumulation} x ranks {ranks} is "
-                    f"{micro * accumulation * ranks}"
-                ),
-                origin=expr.origin,
+                severity=Severity.error if mismatch.refused else Severity.warning,
+                confidence=Confidence.high if mismatch.refused else Confidence.medium,
+                message=mismatch.message,
+                origin=mismatch.origin,
                 settings=("train.batch_size", "train.grad_accum"),
                 related=related_of(
-                    case, expr.origin, ("train.batch_size", f"batch {micro}"), ("train.grad_accum", f"x {accumulation}")
+                    case,
+                    mismatch.origin,
+                    ("train.batch_size", f"batch {batch}"),
+                    ("train.grad_accum", f"accumulation {accumulation}"),
                 ),
             )
-
-
-def _products(micro: int, accumulation: int, ranks: int, deepspeed: bool) -> set[int]:
-    """Batches that a file may rightly state; only DeepSpeed says that ranks count."""
-    whole = micro * accumulation * ranks
-    return {whole} if deepspeed else {whole, micro * accumulation, micro * ranks}
 
 
 class FitsOnlyIf(Rule):

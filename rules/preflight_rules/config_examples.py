@@ -50,13 +50,18 @@ DEEPSPEED = """
 
 MISMATCH = (
     Example(
-        "64 is not 8 x 2 x 1",
-        {"train.py": TRAINER, "ds.json": DEEPSPEED},
-        says=("64",),
+        "72 is no multiple of 8 x 2",
+        {"train.py": TRAINER, "ds.json": DEEPSPEED.replace("64", "72")},
+        says=("train_batch_size is 72", "micro-batch 8 x accumulation 2 is 16"),
     ),
     Example(
-        "16 is",
-        {"train.py": TRAINER, "ds.json": DEEPSPEED.replace("64", "16")},
+        "The trainer is told another accumulation",
+        {"train.py": TRAINER.replace("steps=2", "steps=4"), "ds.json": DEEPSPEED},
+        says=("gradient_accumulation_steps is 2", "the trainer's own arguments say 4"),
+    ),
+    Example(
+        "64 is 8 x 2 on 4 ranks",
+        {"train.py": TRAINER, "ds.json": DEEPSPEED},
         finds=0,
     ),
 )

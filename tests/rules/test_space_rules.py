@@ -150,17 +150,14 @@ def test_swept_lengths_are_dropped_beyond_the_positions() -> None:
     assert finding.proposals[0].changes[0].keep == (256, 512)
 
 
-def test_deepspeed_product() -> None:
-    constants = {
-        "train_batch_size": Const(64, origin(9)),
-        "train_micro_batch_size_per_gpu": Const(8, origin(10)),
-    }
+@pytest.mark.parametrize(("stated", "wrong"), [(32, False), (16, False), (48, True)])
+def test_a_stated_effective_batch(stated: int, wrong: bool) -> None:
     written = {"train.batch_size": 8, "train.grad_accum": 2, "parallel.ranks_per_node": 2}
-    [finding] = findings(case(written, constants=constants))
-    assert finding.rule == "batch-size-mismatch"
-    assert "train_batch_size is 64, but micro-batch 8 x accumulation 2 x ranks 2 is 32" in finding.message
-    right = {**constants, "train_batch_size": Const(32, origin(9))}
-    assert findings(case(written, constants=right)) == []
+    found = findings(case(written, constants={"data.effective_batch_size": Const(stated, origin(9))}))
+    assert [finding.rule for finding in found] == ["batch-size-mismatch"] * wrong
+    if wrong:
+        assert found[0].severity is Severity.warning
+        assert "effective_batch_size is 48, but micro-batch 8 x accumulation 2 x ranks 2 is 32" in found[0].message
 
 
 def test_unknown_length_shows_the_frontier() -> None:
