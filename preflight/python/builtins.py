@@ -52,8 +52,8 @@ class Site:
 
 SILENT = frozenset(
     ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "exec", "eval",
-     "compile", "__import__", "locals", "globals", "dir", "help", "memoryview", "bytes", "bytearray", "slice", "chr", "ord",
-     "hex", "bin", "oct", "ascii", "object", "delattr", "breakpoint", "complex")
+     "compile", "__import__", "locals", "globals", "dir", "help", "memoryview", "bytes", "bytearray", "slice",
+     "chr", "ord", "hex", "bin", "oct", "ascii", "object", "delattr", "breakpoint", "complex")
 )  # fmt: skip
 """Built-ins whose result is not evaluated and whose call nobody asks for."""
 OPERATORS = frozenset(("int", "float", "str", "bool", "abs", "round"))

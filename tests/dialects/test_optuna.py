@@ -208,7 +208,7 @@ OBJECTIVES = {
         "        return objective(trial)\nstudy.optimize(Objective(3), n_trials=2)"
     ),
     "factory": "def build():\n    def inner(trial):\n        return objective(trial)\n    return inner\n"
-        "study.optimize(build(), n_trials=2)",
+    "study.optimize(build(), n_trials=2)",
     "keyword": "study.optimize(func=objective, n_trials=2)",
     "loaded study": "optuna.load_study(study_name='a', storage='b').optimize(objective)",
     "main": "def main():\n    study.optimize(objective)\nif __name__ == '__main__':\n    main()",
@@ -314,7 +314,8 @@ def test_a_choice_of_its_own_is_fixed(read: Read) -> None:
         def objective(trial):
             kind = trial.suggest_categorical("kind", ["small", "big"])
             length = trial.suggest_int("length", 64, 512) if kind == "small" else 128
-            train("bert-large-uncased" if kind == "big" else "bert-base-uncased", trial.suggest_int("bs", 1, 64), length)
+            name = "bert-large-uncased" if kind == "big" else "bert-base-uncased"
+            train(name, trial.suggest_int("bs", 1, 64), length)
         optuna.create_study().optimize(objective)
         """
     )
@@ -397,8 +398,10 @@ def facts(reading: Reading) -> dict[str, object]:
 
 
 def test_jobs_share_the_gpu(read: Read) -> None:
-    text = "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"
+    text = (
+        "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"
         "optuna.create_study().optimize(objective, n_jobs=4)\n"
+    )
     assert field(read(text), "parallel.trials_per_gpu") == field(read(text), "parallel.trials_per_gpu")
     assert evaluate(field(read(text), "parallel.trials_per_gpu")) == 4  # type: ignore[arg-type]
 
@@ -406,7 +409,7 @@ def test_jobs_share_the_gpu(read: Read) -> None:
 def test_one_job_says_nothing(read: Read) -> None:
     reading = read(
         "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"
-            "optuna.create_study().optimize(objective)\n"
+        "optuna.create_study().optimize(objective)\n"
     )
     assert not [binding for binding in reading.bindings if binding.field == "parallel.trials_per_gpu"]
     assert facts(reading)["search"] == "optuna"

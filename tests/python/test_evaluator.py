@@ -364,7 +364,8 @@ FILES = {
     "dotted namespace": ("main.py", "import a.b\nBATCH = a.b.BATCH\n", {"a/b.py": "BATCH = 5\n"}),
     "namespace package": ("main.py", "from a import b\nBATCH = b.BATCH\n", {"a/b.py": "BATCH = 5\n"}),
     "star": ("main.py", "from config import *\n", {"config.py": "BATCH = 5\n"}),
-    "re-exported": ("main.py", "from a import BATCH\n", {"a/__init__.py": "from .b import BATCH\n", "a/b.py": "BATCH = 5\n"}),
+    "re-exported": (
+        "main.py", "from a import BATCH\n", {"a/__init__.py": "from .b import BATCH\n", "a/b.py": "BATCH = 5\n"}),
     "cycle": ("main.py", "from a import BATCH\n", {"a.py": "import b\nBATCH = 5\n", "b.py": "import a\nX = a.BATCH\n"}),
     "up": ("pkg/sub/main.py", "from ..config import BATCH\n", {"pkg/__init__.py": "", "pkg/config.py": "BATCH = 5\n"}),
 }  # fmt: skip

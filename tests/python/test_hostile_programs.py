@@ -84,8 +84,10 @@ def step_{i}(model, loader, args):
 """
         for i in range(50)
     )
-    text = f"import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--accum', type=int)\n"
+    text = (
+        f"import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--accum', type=int)\n"
         f"args = p.parse_args()\n{body}"
+    )
     run(text)  # imports
     start = time.perf_counter()
     run(text, path="again.py")

@@ -96,8 +96,10 @@ def test_a_way_to_build_a_parser(name: str, run) -> None:
 
 
 def test_words_in_the_programs_text_leave_no_parameters(run) -> None:
-    text = "import argparse\nfrom lib import probe\np = argparse.ArgumentParser()\n"
+    text = (
+        "import argparse\nfrom lib import probe\np = argparse.ArgumentParser()\n"
         "p.add_argument('--bs', type=int, default=1)\n"
+    )
     evaluator = run(text + "probe(p.parse_args([]).bs)\nprobe(p.parse_args(['--bs', '8']).bs)\n")
     assert [evaluate(expr) for expr in probed(evaluator)] == [1, 8]
     assert not evaluator.parameters
@@ -124,24 +126,24 @@ ENTRIES = {
         "a, t = HfArgumentParser((A, TrainingArguments)).parse_args_into_dataclasses()\nprobe(a.batch_size)"
     ),
     "tyro": "import tyro\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n"
-        "    batch_size: int = 4\nprobe(tyro.cli(A).batch_size)",
+    "    batch_size: int = 4\nprobe(tyro.cli(A).batch_size)",
     "simple_parsing": (
         "from simple_parsing import ArgumentParser\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n"
         "    batch_size: int = 4\np = ArgumentParser()\np.add_arguments(A, dest='o')\n"
-            "probe(p.parse_args().o.batch_size)"
+        "probe(p.parse_args().o.batch_size)"
     ),
     "wandb.config": "import wandb\nwandb.init(config={'batch_size': 4})\nprobe(wandb.config.batch_size)",
     "wandb item": "import wandb\nwandb.init(config=dict(batch_size=4))\nconfig = wandb.config\n"
-        "probe(config['batch_size'])",
+    "probe(config['batch_size'])",
     "wandb get": "import wandb\nwandb.init()\nprobe(wandb.config.get('batch_size', 4))",
     "wandb run": "import wandb\nrun = wandb.init(config={'batch_size': 4})\nprobe(run.config.batch_size)",
     "wandb with": "import wandb\nwith wandb.init(config={'batch_size': 4}) as run:\n"
-        "    probe(run.config['batch_size'])",
+    "    probe(run.config['batch_size'])",
     "wandb defaults": "import wandb\nwandb.init()\nwandb.config.update({'batch_size': 4})\n"
-        "probe(wandb.config.batch_size)",
+    "probe(wandb.config.batch_size)",
     "wandb agent": (
         "import wandb\ndef train():\n    with wandb.init(config={'batch_size': 4}):\n"
-            "        probe(wandb.config.batch_size)\n"
+        "        probe(wandb.config.batch_size)\n"
         "wandb.agent('id', function=train)"
     ),
 }
@@ -234,7 +236,7 @@ def test_hydra(run) -> None:
 LOADS = {
     "safe_load": "import yaml\nwith open('conf/x.yaml') as f:\n    d = yaml.safe_load(f)\nprobe(d['train']['bs'])",
     "path": "import yaml\nfrom pathlib import Path\n"
-        "d = yaml.safe_load((Path('conf') / 'x.yaml').read_text())\nprobe(d['train']['bs'])",
+    "d = yaml.safe_load((Path('conf') / 'x.yaml').read_text())\nprobe(d['train']['bs'])",
     "beside": (
         "import os, yaml\nhere = os.path.dirname(os.path.abspath(__file__))\n"
         "d = yaml.safe_load(open(os.path.join(here, 'conf', 'x.yaml')))\nprobe(d['train']['bs'])"
@@ -245,7 +247,7 @@ LOADS = {
     ),
     "omegaconf": "from omegaconf import OmegaConf\nprobe(OmegaConf.load('conf/x.yaml').train.bs)",
     "easydict": "import yaml\nfrom easydict import EasyDict\n"
-        "d = EasyDict(yaml.safe_load(open('conf/x.yaml')))\nprobe(d.train.bs)",
+    "d = EasyDict(yaml.safe_load(open('conf/x.yaml')))\nprobe(d.train.bs)",
     "namespace": (
         "import yaml, argparse\nd = argparse.Namespace(**yaml.safe_load(open('conf/x.yaml')))\nprobe(d.train['bs'])"
     ),
@@ -268,6 +270,6 @@ def test_a_file_of_the_project(name: str, run) -> None:
 def test_a_file_outside_the_project_is_unknown(run) -> None:
     evaluator = run(
         "import yaml\nfrom lib import probe\nprobe(yaml.safe_load(open('/etc/x.yaml'))['a'])\n"
-            "probe(yaml.safe_load(open('../x.yaml'))['a'])\n"
+        "probe(yaml.safe_load(open('../x.yaml'))['a'])\n"
     )
     assert all(isinstance(evaluate(expr), Unknown) for expr in probed(evaluator))
