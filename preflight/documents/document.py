@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from preflight.documents import cut
 from preflight.documents.base import Edit, Source
 from preflight.documents.scalars import Version
 from preflight.documents.tree import Found, Item, Node, entries
@@ -99,10 +98,14 @@ class TreeDocument:
 
     def replace(self, route: Route, value: Value) -> Edit:
         """The edit that gives a value another text, in the style of the old one. Raises CannotEdit."""
+        from preflight.documents import cut
+
         return cut.replace(self, route, value)
 
     def insert(self, beside: Route, key: str, value: Value, after: bool = True) -> Edit:
         """The edit that adds a key behind (or before) an existing key of a mapping. Raises CannotEdit."""
+        from preflight.documents import cut
+
         return cut.insert(self, beside, key, value, after)
 
     def remove_item(self, route: Route) -> Edit:
@@ -110,12 +113,16 @@ class TreeDocument:
         item too: an empty list means something else."""
         if not route or not isinstance(route[-1], int):
             raise KeyError(route)
+        from preflight.documents import cut
+
         size = len(self.find(route[:-1]).node.items)
         self.find(route)
         return cut.merge(self.source, cut.keep(self, route[:-1], [i for i in range(size) if i != route[-1]]))
 
     def keep_items(self, route: Route, indices: Iterable[int]) -> tuple[Edit, ...]:
         """The edits that leave only these items of a list. Raises CannotEdit where none is left."""
+        from preflight.documents import cut
+
         return cut.keep(self, route, indices)
 
 

@@ -133,13 +133,16 @@ class Words:
 
     def __init__(self, text: ShellText) -> None:
         self.text = text
+        self._ascii = text.text.isascii()
         self.assigned: list[tuple[str, Expr]] = []
         """What `${X:=d}` sets, in the order met."""
 
     def bounds(self, node: Node) -> tuple[int, int]:
         """First character and end of a node, without the white space that the grammar counts in."""
-        start, end = self.text.char(node.start_byte), self.text.char(node.end_byte)
-        while start < end and self.text.text[start] in " \t\r\n":
+        start, end, text = node.start_byte, node.end_byte, self.text.text
+        if not self._ascii:
+            start, end = self.text.char(start), self.text.char(end)
+        while start < end and text[start] in " \t\r\n":
             start += 1
         return start, end
 

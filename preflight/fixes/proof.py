@@ -101,7 +101,8 @@ class Prover:
             return None
         found: list[Difference] = []
         for old, new in zip(self.found.studies, after.studies, strict=True):
-            found += differences(old.study, new.study, intent)
+            if old.study is not new.study:
+                found += differences(old.study, new.study, intent)
         return found
 
 
