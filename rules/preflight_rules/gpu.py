@@ -22,21 +22,31 @@ from preflight_rules.common import (
     several,
     severity_of,
     sum_of,
+    with_fields,
 )
 
 STATES = ("weights", "gradients", "optimizer")
 FIELDS = ("train.batch_size", "train.seq_len", "train.image_size", "model.name", "train.optimizer", "train.precision")
 
 
-def states_of(device: DeviceEstimate) -> int:
-    """Bytes of weights, gradients and optimizer states together: what no smaller batch reduces."""
-    return sum(device.breakdown.get(part, 0) for part in STATES)
+def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
+    """Bytes of weights, gradients and optimizer states when all three are there: what no smaller batch reduces.
+
+    The peak of a large batch lies where gradients have only begun; that of the smallest one is the optimizer step.
+    """
+    found = [device.breakdown]
+    if case.job.train.batch_size not in (None, 1) and not device.lower_bound:
+        least = case.estimate(with_fields(case.job, {"train.batch_size": 1})).device
+        found += [least.breakdown] if least is not None else []
+    each = [{part: breakdown.get(part, 0) for part in STATES} for breakdown in found]
+    return max(each, key=lambda parts: sum(parts.values()))
 
 
-def evidence(device: DeviceEstimate) -> tuple[str, ...]:
+def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
     """Notes that prove a device figure: where the peak sits, the states, the largest allocation, the tiers."""
     notes = [f"the peak sits in {device.phase}" + (f" at {device.where}" if device.where else "")]
-    notes.append(f"weights, gradients and optimizer states: {gib(states_of(device))}")
+    states = states_of(case, device)
+    notes.append(f"weights, gradients and optimizer states: {gib(sum(states.values()))} ({sum_of(states)})")
     largest = device.largest_allocation
     if largest is not None:
         notes.append(f"largest single allocation: {gib(largest.bytes)} = {largest.product}, at {largest.where}")
@@ -90,7 +100,7 @@ def _finding(
         settings=FIELDS,
         related=related_of(case, origin, *words),
         label=label,
-        notes=evidence(device),
+        notes=evidence(case, device),
         help=_advice(case, device),
         parts=parts_of(device.breakdown),
         interval=bounds(device.process),
@@ -123,7 +133,7 @@ class GpuMemoryExceeded(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
-        if device is None or device.verdict != "exceeds" or several(case) or _states_alone(device):
+        if device is None or device.verdict != "exceeds" or several(case) or _states_alone(case, device):
             return
         proposals = (*remedies.device_proposals(case), *remedies.cap_vocabulary(case))
         yield _finding(case, device, self.name, _need(case, device), proposals, "does not fit")
@@ -150,8 +160,8 @@ class GpuMemoryTight(Rule):
         yield finding
 
 
-def _states_alone(device: DeviceEstimate) -> bool:
-    return device.capacity is not None and states_of(device) > device.capacity
+def _states_alone(case: Case, device: DeviceEstimate) -> bool:
+    return device.capacity is not None and sum(states_of(case, device).values()) > device.capacity
 
 
 class StatesExceedGpu(Rule):
@@ -171,13 +181,13 @@ class StatesExceedGpu(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
-        if device is None or not _states_alone(device) or several(case):
+        if device is None or not _states_alone(case, device) or several(case):
             return
-        parts = {part: device.breakdown.get(part, 0) for part in STATES}
+        parts = states_of(case, device)
         at_least = "at least " if device.lower_bound else ""
         message = (
             f"{describe(case.job)}: weights, gradients and optimizer states alone take {at_least}"
-            f"{gib(states_of(device))} ({sum_of(parts)}) of the {gib(device.capacity or 0)} that {gpu_name(case)} "
+            f"{gib(sum(parts.values()))} ({sum_of(parts)}) of the {gib(device.capacity or 0)} that {gpu_name(case)} "
             "gives; no smaller batch helps"
         )
         proposals = (
@@ -193,7 +203,7 @@ class StatesExceedGpu(Rule):
             origin=origin,
             settings=("model.name", "train.optimizer", "train.precision", "parallel.strategy"),
             label="its states alone do not fit",
-            notes=evidence(device)[:1] + device.notes,
+            notes=evidence(case, device)[:1] + device.notes,
             help=_states_advice(case),
             parts=parts_of(device.breakdown),
             interval=bounds(device.process),
@@ -258,7 +268,7 @@ class LogitsExceedGpu(Rule):
             origin=origin,
             settings=("train.vocab_size", "train.batch_size", "train.seq_len"),
             label=f"{gib(largest.bytes)} at once",
-            notes=evidence(device),
+            notes=evidence(case, device),
             help=("compute the loss in chunks (a fused linear cross-entropy), or evaluate in batches",),
             parts=parts_of(device.breakdown),
             interval=bounds(device.process),

@@ -10,7 +10,7 @@ from preflight.rule import Case, Rule
 from preflight.values import Origin
 from preflight_rules import constraints, spaces, sweep_examples
 from preflight_rules.common import bounds, from_problems, gib, parts_of, several, severity_of, values_text
-from preflight_rules.gpu import FIELDS, evidence
+from preflight_rules.gpu import FIELDS, evidence, states_of
 
 
 def binding(case: Case) -> DeviceEstimate | HostEstimate | None:
@@ -40,7 +40,7 @@ def _worst(case: Case, rule: str, message: str, places: list[tuple[Origin, str]]
         settings=FIELDS,
         related=tuple(places[1:]),
         label="not all of it fits" if case.space.counts.fits else "none of it fits",
-        notes=(*spaces.safe_notes(case), *(evidence(device) if device is not None else ())),
+        notes=(*spaces.safe_notes(case), *(evidence(case, device) if device is not None else ())),
         parts=parts_of(breakdown),
         interval=None if interval is None else bounds(interval),
         capacity=capacity,
@@ -119,7 +119,7 @@ class SpaceAllUnsafe(Rule):
         sure = f" ({counts.at_risk:,} at risk)" if counts.at_risk else ""
         message = f"{number}{sure}; {spaces.worst_text(case)}"
         if isinstance(estimate, DeviceEstimate) and estimate.capacity is not None:
-            states = sum(estimate.breakdown.get(part, 0) for part in ("weights", "gradients", "optimizer"))
+            states = sum(states_of(case, estimate).values())
             message += f", {gib(states)} of it weights, gradients and optimizer states"
         yield _worst(case, self.name, message, _blamed(case), severity)
 
