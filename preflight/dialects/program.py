@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from preflight.dialects.program_find import recognises
 from preflight.dialects.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
-from preflight.documents.base import DocumentError, Source
+from preflight.documents.base import Source
 from preflight.project import Project
-from preflight.values import Axis, Const, Expr, Span
+from preflight.values import Axis, Const, Expr
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -32,9 +32,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
     from preflight.dialects.program_launch import launch_bindings, launch_links
     from preflight.dialects.program_sweep import sweep_of
+    from preflight.documents.python import parse_python
     from preflight.libraries.calls import read_calls
 
-    _check_syntax(source)
+    parse_python(source)  # raises where it is not Python
     evaluator = _evaluated(source, call, project)
     said = read_calls(evaluator.calls, project, parameters=evaluator.parameters)
     parameters = (*evaluator.parameters.values(), *_library_parameters(evaluator))
@@ -52,22 +53,13 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     )  # fmt: skip
 
 
-def _check_syntax(source: Source) -> None:
-    try:
-        ast.parse(source.text)
-    except SyntaxError as error:
-        at = source.offset(min(error.lineno or 1, source.line_count), 1) + max(0, (error.offset or 1) - 1)
-        at = min(at, len(source.text))
-        raise DocumentError(f"it is not valid Python: {error.msg}", Span(at, min(at + 1, len(source.text)))) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise DocumentError("it is not Python that can be parsed (too deep or too large)", Span(0, 0)) from error
-
-
 def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator:
     """The program interpreted; a second time where the command line names a data file that it reads."""
+    from preflight.dialects.program_launch import environment_of
     from preflight.python.evaluator import Evaluator
 
-    evaluator = Evaluator(project)
+    environment = environment_of(call.launch) if call is not None else {}
+    evaluator = Evaluator(project, environment=environment)
     evaluator.run(source.path)
     files = {
         name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
@@ -78,7 +70,7 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator
         if isinstance(parameter.default, Const) and str(parameter.default.value).endswith(_DATA_FILES)
     }  # fmt: skip
     if files or defaults:
-        evaluator = Evaluator(project, assume={**defaults, **files})
+        evaluator = Evaluator(project, environment=environment, assume={**defaults, **files})
         evaluator.run(source.path)
     return evaluator
 

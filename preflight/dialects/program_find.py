@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from preflight.documents.base import Source
 from preflight.project import Project, UnreadableFile
 
-_LIBRARIES = re.compile(
-    r"^\s*(?:from|import)\s+(?:torch|transformers|trl|ultralytics|lightning|pytorch_lightning|accelerate|timm|deepspeed"
-    r"|diffusers|peft|unsloth|open_clip|sentence_transformers|bitsandbytes)\b",
-    re.MULTILINE,
+_NAMES = (
+    "torch|transformers|trl|ultralytics|lightning|pytorch_lightning|accelerate|timm|deepspeed|diffusers|peft|unsloth"
+    "|open_clip|sentence_transformers|bitsandbytes"
 )
+_LIBRARIES = re.compile(rf"^\s*(?:from\s+(?:{_NAMES})\b|import\s(?:[\w., ]*[ ,])?(?:{_NAMES})\b)", re.MULTILINE)
 _TRAINS = re.compile(
     r"\.(?:manual_)?backward\(|\b(?:\w*Trainer|(?:Seq2Seq)?TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\("
     r"|\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\b.*(?:parse|Parser)|HfArgumentParser\("

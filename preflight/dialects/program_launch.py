@@ -6,11 +6,11 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.dialects.reading import Binding, Call, Fact, Launch, Link
-from preflight.libraries.common import DEFAULT_RANK, TEXT_RANK, bind, constant
+from preflight.libraries.common import DEFAULT_RANK, TEXT_RANK, bind, constant, fold
 from preflight.libraries.parallelism import STAGES
 from preflight.libraries.spellings import PRECISIONS, spelled
 from preflight.project import Project
-from preflight.values import Const, Expr, Unknown
+from preflight.values import Const, Expr, Op, Unknown, unknown
 
 _ACCELERATED = ("accelerate", "transformers-trainer", "trl")
 """Frameworks that read what `accelerate launch` puts into the environment."""
@@ -25,6 +25,22 @@ def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence
     if several and framework in _ACCELERATED:
         found.insert(0, bind("parallel.strategy", Const("ddp"), DEFAULT_RANK))
     return [*found, *kept]
+
+
+def environment_of(launch: Launch) -> dict[str, Expr]:
+    """The environment that the program sees: what the script exports, and what the launcher sets for each process."""
+    found = dict(launch.environment)
+    total = launch.total_ranks
+    if total is None and launch.ranks_per_node is not None:
+        total = fold(Op("*", (launch.ranks_per_node, launch.nodes or Const(1))))
+    count = fold(Op("str", (total,))) if total is not None else unknown("how many processes there are")
+    if launch.launcher in ("torchrun", "accelerate", "deepspeed"):
+        for name, expr in (("RANK", Const("0")), ("LOCAL_RANK", Const("0")), ("WORLD_SIZE", count)):
+            found.setdefault(name, expr)
+    elif launch.launcher == "srun":
+        for name, expr in (("SLURM_PROCID", Const("0")), ("SLURM_LOCALID", Const("0")), ("SLURM_NTASKS", count)):
+            found.setdefault(name, expr)
+    return found
 
 
 def _several(launch: Launch) -> bool:
