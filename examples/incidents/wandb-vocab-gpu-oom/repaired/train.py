@@ -46,9 +46,10 @@ def main():
     ).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate)
     for step in range(config.max_iters):
-        inputs, targets = get_batch(train_paths, config.batch_size)
-        logits, loss = model(inputs, targets)
-        loss.backward()
+        for _ in range(config.gradient_accumulation_steps):
+            inputs, targets = get_batch(train_paths, config.batch_size)
+            logits, loss = model(inputs, targets)
+            (loss / config.gradient_accumulation_steps).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if (step + 1) % config.eval_interval == 0:
