@@ -45,8 +45,8 @@ class Estimator:
         from preflight.memory.host.estimate import limit_of
         from preflight.study.grid import Side
 
-        capacity = self.gpu.capacity if self.gpu is not None else None
-        return Side(self.device_bound, capacity), Side(self.host_bound, lambda job: limit_of(job)[0])
+        known = self.gpu.capacity if self.gpu is not None else None
+        return Side(self.device_bound, lambda job: job.machine.gpu_memory or known), Side(self.host_bound, lambda job: limit_of(job)[0])
 
 
 def estimates(job: Job, gpu: Gpu | None) -> Estimates:
