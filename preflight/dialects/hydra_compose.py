@@ -22,7 +22,6 @@ from preflight.dialects.hydra_tree import (
     Table,
     assign,
     embedded,
-    from_document,
     from_value,
     leaves,
     merge,
@@ -73,19 +72,17 @@ def _add(repository: Repository, config_path: str, package: str, found: Composit
     file = repository.file(config_path)
     if file is None:
         return
-    table = embedded(from_document(file.document), package)
+    table = embedded(file.item, package)
     if table is None:
-        place = Origin(file.path, file.document.span(), (), (), False)
-        found.problems.append(Problem("invalid-config", "a configuration is a mapping; this is none", place))
+        found.problems.append(Problem("invalid-config", "a configuration is a mapping; this is none", file.origin))
         return
     clashes: list[Clash] = []
     merge(found.root, table, clashes)
-    whole = Origin(file.path, file.document.span(), (), (), False)
     for key, before, after in clashes:
         here, there = ("list", "mapping") if isinstance(after, Listing) else ("mapping", "list")
         said = f"{key} is a {here} here and a {there} before: Hydra refuses to merge them"
         related = ((before.origin, f"a {there} here"),) if before.origin is not None else ()
-        found.problems.append(Problem("invalid-config", said, after.origin or whole, related=related))
+        found.problems.append(Problem("invalid-config", said, after.origin or file.origin, related=related))
     if file.path not in found.files:
         found.files.append(file.path)
 
@@ -94,7 +91,7 @@ def _report(repository: Repository, found: Composition) -> None:
     """Problems of the files that were read."""
     for file in repository.files.values():
         found.problems += [Problem("invalid-config", message, origin) for message, origin in file.complaints]
-        for note in file.document.problems:
+        for note in file.notes:
             severity = "error" if note.kind in ("duplicate-key", "several-documents") else "warning"
             origin = Origin(file.path, note.span, None, (), False)
             found.problems.append(Problem("invalid-config", note.message, origin, severity))
@@ -124,7 +121,7 @@ def _defaults(
     repository: Repository, name: str, primary: ConfigFile, overrides: Sequence[Given], found: Composition
 ) -> list[tuple[str, str]]:
     """(configuration, package) in the order of merging."""
-    place = _defaults_place(primary)
+    place = primary.defaults_origin
     for _ in range(MAX_GAPS):
         try:
             with _quiet_hydra():
@@ -187,12 +184,6 @@ def _line(error: Exception) -> str:
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
 
 
-def _defaults_place(file: ConfigFile) -> Origin:
-    if file.document.has(("defaults",)):
-        return file.document.key_origin(("defaults",))
-    return Origin(file.path, file.document.span(), (), (), False)
-
-
 def _unused(error: Exception, overrides: Sequence[Given], repository: Repository, name: str) -> Problem:
     """An override of a group that is not in the defaults list, at the word or the entry that says it."""
     text = _line(error)
@@ -206,7 +197,7 @@ def _unused(error: Exception, overrides: Sequence[Given], repository: Repository
             if entry.override and entry.group is not None and key.split("@")[0].endswith(entry.group.lstrip("/")):
                 return Problem("invalid-config", text, entry.origin)
     primary = repository.files[name.removesuffix(".yaml")]
-    return Problem("invalid-config", text, _defaults_place(primary))
+    return Problem("invalid-config", text, primary.defaults_origin)
 
 
 def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Problem]:
@@ -234,7 +225,7 @@ def _gap(repository: Repository, path: str, above: str | None, primary: ConfigFi
     for entry in parent.entries:
         if _names(entry, path):
             return Problem("invalid-config", said, entry.origin, "info")
-    return Problem("invalid-config", said, _defaults_place(parent), "info")
+    return Problem("invalid-config", said, parent.defaults_origin, "info")
 
 
 def _names(entry: Entry, path: str) -> bool:
@@ -247,7 +238,7 @@ def _cycle(repository: Repository, name: str, primary: ConfigFile) -> Problem:
     """Defaults lists that lead back to where they began, with the entry that closes the circle."""
     found = _circle(repository, name.removesuffix(".yaml"), ())
     if found is None:
-        place = _defaults_place(primary)
+        place = primary.defaults_origin
         return Problem("invalid-config", "its defaults lists are nested too deeply to be composed", place)
     chain, entry = found
     return Problem("invalid-config", "the defaults lists go round in a circle: " + " -> ".join(chain), entry.origin)

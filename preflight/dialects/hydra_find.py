@@ -185,7 +185,7 @@ def resolved(program: str, config_path: str) -> str | None:
 
 def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str | None]]:
     """(file, config_path, config_name) of the `@hydra.main` decorators around a folder."""
-    for path in _python_files(project, folder):
+    for path in python_files(project, folder):
         known = project.parsed.get(("hydra main", path))
         if not isinstance(known, tuple):
             known = tuple(_decorators(path, project))
@@ -194,7 +194,7 @@ def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str
             yield path, config_path, config_name
 
 
-def _python_files(project: Project, folder: str) -> Iterator[str]:
+def python_files(project: Project, folder: str) -> Iterator[str]:
     """Python files beside and above a configuration folder, and up to two levels below those places."""
     seen: set[str] = set()
     count = 0

@@ -7,13 +7,14 @@ nothing outside the root is read. `hydra/...` groups that plugins bring are empt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from preflight.dialects.hydra_tree import Item, from_document
 from preflight.documents.base import DocumentError
-from preflight.documents.document import TreeDocument
+from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, parse_yaml
 from preflight.project import Project, UnreadableFile
@@ -61,13 +62,17 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """One file: its document, its defaults, its package header."""
+    """One file (or a class that the program registers): its content, its defaults, its package header."""
 
     path: str
-    document: TreeDocument
-    entries: tuple[Entry, ...] = ()
-    package: str | None = None
-    complaints: tuple[tuple[str, Origin], ...] = ()
+    item: Item
+    entries: tuple[Entry, ...]
+    package: str | None
+    complaints: tuple[tuple[str, Origin], ...]
+    notes: tuple[Note, ...]
+    origin: Origin
+    defaults_origin: Origin
+    """The place of its defaults list, of the whole where it has none."""
 
 
 @dataclass
@@ -81,6 +86,8 @@ class Repository:
     files: dict[str, ConfigFile] = field(default_factory=dict)
     """What was read so far, by configuration path ("model/small")."""
     broken: dict[str, tuple[str, Origin]] = field(default_factory=dict)
+    stored: dict[str, ConfigFile] | None = None
+    """What the program's ConfigStore holds; looked up when a file is missing."""
     loads: int = 0
 
     def file(self, config_path: str) -> ConfigFile | None:
@@ -92,7 +99,24 @@ class Repository:
                 if path is not None and self.project.exists(path):
                     self._read(name, path)
                     break
+            else:
+                if not name.startswith("hydra/"):
+                    self._registered(name)
         return self.files.get(name)
+
+    def _registered(self, name: str) -> None:
+        """A configuration that no file has: the program may register a class by that name."""
+        found = self._classes().get(name)
+        if found is not None:
+            self.files[name] = found
+
+    def _classes(self) -> Mapping[str, ConfigFile]:
+        if self.stored is None:
+            from preflight.dialects.hydra_find import python_files
+            from preflight.dialects.hydra_structured import stored
+
+            self.stored = stored(python_files(self.project, self.folders[0]), self.project)
+        return self.stored
 
     def _read(self, name: str, path: str) -> None:
         try:
@@ -103,7 +127,12 @@ class Repository:
             return
         complaints: list[tuple[str, Origin]] = []
         found = tuple(read_entries(document, complaints))
-        self.files[name] = ConfigFile(path, document, found, package_header(document.source.text), tuple(complaints))
+        whole = Origin(path, document.span(), (), (), False)
+        defaults = document.key_origin(("defaults",)) if document.has(("defaults",)) else whole
+        self.files[name] = ConfigFile(
+            path, from_document(document), found, package_header(document.source.text), tuple(complaints),
+            document.problems, whole, defaults,
+        )  # fmt: skip
 
     # --- the interface of hydra._internal.config_repository.IConfigRepository, as far as the defaults list needs it
 
@@ -134,6 +163,7 @@ class Repository:
             path = _under(folder, group_name)
             names = self.project.listdir(path) if path is not None else []
             options |= {name[:-5] for name in names if name.endswith(".yaml")}
+        options |= {name.rpartition("/")[2] for name in self._classes() if name.rpartition("/")[0] == group_name}
         return sorted(options)
 
     def get_sources(self) -> list[object]:
@@ -141,7 +171,9 @@ class Repository:
 
     def _is_folder(self, group: str) -> bool:
         paths = [_under(folder, group) for folder in self.folders]
-        return any(path is not None and self.project.is_dir(path) for path in paths)
+        if any(path is not None and self.project.is_dir(path) for path in paths):
+            return True
+        return "." not in group and any(name.startswith(f"{group}/") for name in self._classes())
 
 
 def parsed(path: str, project: Project) -> YamlDocument:

@@ -579,3 +579,82 @@ def test_a_million_values_and_deep_texts_do_not_hang(tmp_path: Path) -> None:
     found = values(alone(tree(tmp_path, {"conf/config.yaml": "\n".join(lines) + "\n"})))
     assert found["x3"] == "0123456789" * 8 or isinstance(found["x3"], str)
     assert isinstance(found["x49"], Unknown)
+
+
+# --- structured configurations ---------------------------------------------------------------------------------------
+
+STRUCTURED = """\
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, List, Optional
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from omegaconf import II, MISSING
+
+EXTRA = ["a", "b"]
+
+
+class Precision(Enum):
+    bf16 = 1
+    fp32 = 2
+
+
+@dataclass
+class Optimizer:
+    lr: float = 1e-3
+    steps: int = compute_steps()
+
+
+@dataclass
+class Model:
+    length: int = 128
+    width: int = MISSING
+    heads: int = II("model.length")
+
+
+@dataclass
+class Large(Model):
+    length: int = 1_024
+    layers: List[int] = field(default_factory=lambda: [1, 2])
+
+
+@dataclass
+class Base:
+    defaults: List[Any] = field(default_factory=lambda: [{"model": "small"}, "_self_"])
+    seed: int = -1
+    precision: Precision = Precision.bf16
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    tuned: Optimizer = Optimizer(lr=0.5)
+    name: str = MISSING
+    tags: List[str] = field(default_factory=lambda: EXTRA)
+    note: Optional[str] = None
+
+
+cs = ConfigStore.instance()
+cs.store(name="base_schema", node=Base)
+cs.store(group="model", name="small", node=Model)
+cs.store("large", Large, "model")
+
+
+@hydra.main(config_path="conf", config_name="config", version_base=None)
+def main(cfg): ...
+"""
+
+
+def test_classes_that_the_program_registers(tmp_path: Path) -> None:
+    text = "defaults:\n  - base_schema\n  - _self_\n\nname: x\noptimizer:\n  lr: 0.1\nmodel:\n  width: 64\n"
+    project = tree(tmp_path, {"conf/config.yaml": text, "train.py": STRUCTURED})
+    reading = alone(project)
+    found = values(reading)
+    assert isinstance(found.pop("optimizer.steps"), Unknown)
+    assert isinstance(found.pop("tuned.steps"), Unknown)
+    assert found == {
+        "model.length": 128, "model.width": 64, "model.heads": 128, "seed": -1, "precision": "bf16",
+        "optimizer.lr": 0.1, "tuned.lr": 0.5, "name": "x", "tags": ("a", "b"), "note": None,
+    }  # fmt: skip
+    assert problems(reading) == []
+    assert at(project, expr(reading, "model.length").origin) == "train.py:25 128"
+    large = launched(project, "model=large")
+    assert (values(large)["model.length"], values(large)["model.layers"]) == (1024, (1, 2))
+    assert problems(large) == []
