@@ -16,10 +16,12 @@ from preflight.values import Origin
 from preflight_rules import loaders, slurm_examples
 from preflight_rules.common import (
     bounds,
+    count,
     describe_loaders,
     from_problems,
     gib,
     host_of,
+    model_name,
     parts_of,
     severity_of,
     sum_of,
@@ -56,12 +58,12 @@ def memory_change(case: Case, need: int) -> tuple[Change, int] | None:
         return None
     node = loaders.node_limit(case)
     memory = whole_gib(need) if node is None else min(whole_gib(need), node // GIB * GIB)
-    for name, count in (("memory_per_cpu", found.cpus_per_node), ("memory_per_gpu", found.gpus_per_node)):
+    for name, units in (("memory_per_cpu", found.cpus_per_node), ("memory_per_gpu", found.gpus_per_node)):
         if getattr(request, name) is not None:
-            if not count:
+            if not units:
                 return None
-            each = memory // count // 2**20 * 2**20
-            return Change(f"request.{name}", each), each * count
+            each = memory // units // 2**20 * 2**20
+            return Change(f"request.{name}", each), each * units
     return Change("request.memory", memory), memory
 
 
@@ -100,7 +102,7 @@ class SlurmMemoryTooLow(Rule):
             confidence=worth[1],
             message=(
                 f"{said} gives {gib(host.limit)} per node, and the job needs {gib(host.per_node.expected)} "
-                f"({gib(host.per_node.low)} to {gib(host.per_node.high)}): {describe_loaders(case.job)}{room}"
+                f"({gib(host.per_node.low)} to {gib(host.per_node.high)}): {_doing(case, host)}{room}"
             ),
             origin=origin,
             settings=("request.memory",),
@@ -123,6 +125,14 @@ class SlurmMemoryTooLow(Rule):
             yield Proposal(title, (change[0],), Safety.safe)
         else:
             yield Proposal(title, (change[0],), reason="nobody said how much memory the nodes have")
+
+
+def _doing(case: Case, host: HostEstimate) -> str:
+    """What the job does when it needs most, in words."""
+    if host.peak != "load":
+        return describe_loaders(case.job)
+    ranks = case.job.parallel.ranks_per_node or 1
+    return f"{count(ranks, 'rank')} per node load the weights of {model_name(case.job)}"
 
 
 class UnstatedOptions(Options):
@@ -165,7 +175,7 @@ class SlurmMemoryUnstated(Rule):
             confidence=Confidence.medium,
             message=(
                 f"no memory is requested: the cluster's default decides, and the job needs about "
-                f"{gib(host.per_node.expected)} per node ({describe_loaders(case.job)})"
+                f"{gib(host.per_node.expected)} per node ({_doing(case, host)})"
             ),
             origin=place(request),
             settings=("request.memory",),

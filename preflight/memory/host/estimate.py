@@ -9,6 +9,7 @@ from preflight.job import Job
 from preflight.machines.sizes import format_gib
 from preflight.memory.estimate import HostEstimate, Interval
 from preflight.memory.host import constants as c
+from preflight.memory.host.checkpoint import ONE_COPY, Weights, weights_of
 from preflight.memory.host.law import Loader, Loaders, Moment
 from preflight.values import Unknown
 
@@ -22,6 +23,9 @@ PIXEL_BYTES = 3 * 4
 """A decoded image as the model takes it: three float32 channels (torchvision's ToTensor)."""
 
 TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
+
+LOAD = "load"
+"""The moment in which every rank holds the model's weights on the host."""
 
 LARGEST_SAMPLE = 2**50
 """Where the search for the largest sample ends: no sample is a pebibyte."""
@@ -90,18 +94,18 @@ def missing_fields(job: Job) -> tuple[str, ...]:
 def estimate_host(job: Job, parameters: int | None = None, *, cuda: bool = True) -> HostEstimate | Unknown:
     """Memory of one node, or why it is unknown: with the largest sample that would still fit, where that can be said.
 
-    `parameters`: the model's count, for the checkpoint and offloaded states (job.model.parameters where it is None).
+    `parameters`: the model's count, for its weights while they load and for offloaded states; None: the job's law says.
     A job that would not fit even with empty samples gets the estimate of those, a lower bound.
     """
     missing = missing_fields(job)
-    count = parameters if parameters is not None else job.model.parameters
-    if job.parallel.offload not in ("none", None) and count is None:
+    weights = weights_of(job, parameters)
+    if job.parallel.offload not in ("none", None) and weights is None:
         missing = (*missing, "model.parameters")
     if not missing:
-        return _estimate(job, sample_bytes(job)[0] or 0, count, cuda)
+        return _estimate(job, sample_bytes(job)[0] or 0, weights, cuda)
     if missing != ("data.sample_bytes",):
         return Unknown(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known")
-    empty = _estimate(job, 0, count, cuda)
+    empty = _estimate(job, 0, weights, cuda)
     if empty.verdict == "exceeds":
         note = "a lower bound: data.sample_bytes is unknown and samples are not counted"
         return replace(empty, notes=(*empty.notes, note))
@@ -119,10 +123,10 @@ def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = 
     None: another field is missing, no limit is known, or nothing fits. The law grows with the sample, so bisection
     finds the edge to the byte.
     """
-    count = parameters if parameters is not None else job.model.parameters
     if limit_of(job)[0] is None or set(missing_fields(job)) - {"data.sample_bytes"}:
         return None
-    return _largest(lambda size: _estimate(job, size, count, cuda).verdict == "fits")
+    weights = weights_of(job, parameters)
+    return _largest(lambda size: _estimate(job, size, weights, cuda).verdict == "fits")
 
 
 def _largest(fits: Callable[[int], bool]) -> int | None:
@@ -135,10 +139,10 @@ def _largest(fits: Callable[[int], bool]) -> int | None:
     return low
 
 
-def _estimate(job: Job, sample: int, parameters: int | None, cuda: bool) -> HostEstimate:
-    rank = _rank(job, sample, parameters, cuda)
+def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool) -> HostEstimate:
+    rank = _rank(job, sample, weights, cuda)
     ranks = job.parallel.ranks_per_node or 1
-    offload = _offload(job, parameters)
+    offload = _offload(job, weights)
     moments = _moments(rank)
     peak = max(moments, key=lambda moment: moment.total)
     interval = _interval(rank, moments, ranks, offload)
@@ -158,12 +162,12 @@ def _estimate(job: Job, sample: int, parameters: int | None, cuda: bool) -> Host
         verdict=interval.verdict(limit),
         peak="validation" if spike else peak.name,
         train_only=round(training.total * ranks + offload.expected) if spike else None,
-        notes=_notes(job, parameters),
+        notes=_notes(job, weights),
     )
     return _shared_memory(job, rank, ranks, found)
 
 
-def _rank(job: Job, sample: int, parameters: int | None, cuda: bool) -> _Rank:
+def _rank(job: Job, sample: int, weights: Weights | None, cuda: bool) -> _Rank:
     data, nothing = job.data, c.Measured(0, 0, 0)
     uses = bool(c.TRANSFORMERS_USERS & {name.partition(".")[0] for name in data.imports})
     heavy = c.BASE_TRANSFORMERS if uses else nothing
@@ -185,14 +189,10 @@ def _rank(job: Job, sample: int, parameters: int | None, cuda: bool) -> _Rank:
         persistent=bool(data.persistent_workers),
         overlap=bool(data.validation_overlaps),
     )
-    weights = c.WEIGHT_BYTES[job.train.weights_dtype or _implied_dtype(job)]
-    return _Rank(
-        base, c.CUDA if cuda else nothing, loaders, weights * (parameters or 0), job.parallel.trials_per_gpu or 1
-    )
-
-
-def _implied_dtype(job: Job) -> str:
-    return job.train.precision if job.train.precision in ("bf16", "fp16") else "fp32"
+    checkpoint = 0 if weights is None else weights.bytes
+    if job.parallel.strategy in ONE_COPY:
+        checkpoint //= job.parallel.ranks_per_node or 1
+    return _Rank(base, c.CUDA if cuda else nothing, loaders, checkpoint, job.parallel.trials_per_gpu or 1)
 
 
 def _moments(rank: _Rank) -> tuple[Moment, ...]:
@@ -203,39 +203,46 @@ def _moments(rank: _Rank) -> tuple[Moment, ...]:
         moments.append(Moment(moment.name, {**own, **terms}))
     if rank.checkpoint:
         dataset = {"dataset": float(rank.loaders.dataset)} if rank.loaders.dataset else {}
-        moments.append(Moment("load", {**own, **dataset, "checkpoint": float(rank.checkpoint * rank.trials)}))
+        moments.append(Moment(LOAD, {**own, **dataset, "checkpoint": float(rank.checkpoint * rank.trials)}))
     return tuple(moments)
 
 
 def _interval(rank: _Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
-    """The model's error on what is loaded, beside each rank's own (low, high) of base and CUDA.
+    """The model's error on what the loaders keep, beside each rank's own (low, high) of base and CUDA.
 
-    Low end for an array in memory: __getitem__ may return views of it, of which workers keep nothing.
+    Low end for an array in memory: __getitem__ may return views of it, of which workers keep nothing. Weights that are
+    loaded are what they are.
     """
     own = rank.base.expected + rank.cuda.expected
-    least = loading = max(moment.total for moment in moments) - own
+    least = moments
     if rank.loaders.dataset and not rank.loaders.growth:
-        views = _moments(replace(rank, loaders=rank.loaders.as_views()))
-        least = max(moment.total for moment in views) - own
+        least = _moments(replace(rank, loaders=rank.loaders.as_views()))
     rounding = c.PINNED_ROUNDING * rank.loaders.train.queue() * rank.trials if rank.loaders.pinned else 0.0
-    low = rank.base.low + rank.cuda.low + least * c.MODEL_ERROR[0]
-    high = rank.base.high + rank.cuda.high + loading * c.MODEL_ERROR[1] + rounding
-    expected = round((own + loading) * ranks + offload.expected)
-    return Interval(round(low * ranks + offload.low), expected, round(high * ranks + offload.high))
+    low = max((one.total - own) * (1 if one.name == LOAD else c.MODEL_ERROR[0]) for one in least)
+    high = max(
+        (one.total - own) * (1 if one.name == LOAD else c.MODEL_ERROR[1]) + (0 if one.name == LOAD else rounding)
+        for one in moments
+    )
+    expected = max(one.total for one in moments)
+    return Interval(
+        round((rank.base.low + rank.cuda.low + low) * ranks + offload.low),
+        round(expected * ranks + offload.expected),
+        round((rank.base.high + rank.cuda.high + high) * ranks + offload.high),
+    )
 
 
-def _offload(job: Job, parameters: int | None) -> c.Measured:
+def _offload(job: Job, weights: Weights | None) -> c.Measured:
     """Bytes per node: states are split over all ranks, so a node holds its share of one copy."""
     kind = job.parallel.offload or "none"
     per = c.OFFLOAD_PER_PARAMETER[kind]
     if job.train.peft.method is not None:  # the adapters' own states are nothing beside the weights
         half = 2.0 if kind == "parameters" else 0.0
         per = c.Measured(half, half, half)
-    share = (parameters or 0) / (job.parallel.nodes or 1)
+    share = (0 if weights is None else weights.parameters) / (job.parallel.nodes or 1)
     return c.Measured(*(each * share for each in per))
 
 
-def _notes(job: Job, parameters: int | None) -> tuple[str, ...]:
+def _notes(job: Job, weights: Weights | None) -> tuple[str, ...]:
     notes = []
     how = sample_bytes(job)[1]
     if how:
@@ -244,8 +251,8 @@ def _notes(job: Job, parameters: int | None) -> tuple[str, ...]:
         notes.append(f"shuffling keeps {c.SHUFFLE_PER_SAMPLE} bytes per sample: not counted, data.samples is unknown")
     if job.data.validation_workers is not None and job.validation.batch_size is None:
         notes.append("validation.batch_size is unknown: taken as train.batch_size")
-    if parameters is None:
-        notes.append("loading the checkpoint is not counted: the parameter count is unknown")
+    if weights is None:
+        notes.append("loading the model's weights is not counted: their number is unknown")
     return tuple(notes)
 
 
