@@ -42,24 +42,18 @@ def may_recognise(path: str) -> bool:
 
 
 def recognise(source: Source, project: Project) -> Dialect | None:
-    """The dialect of a file, None where no reader is sure of it. Raises DocumentError for text that cannot be parsed."""
+    """The dialect of a file, None where no reader is sure of it. Raises DocumentError for what cannot be parsed."""
     suffix = PurePosixPath(source.path).suffix.lower()
     if suffix == "" and not source.text.startswith("#!"):
         return None
     for name, suffixes in DIALECTS:
         if suffix in suffixes:
             dialect = load(name)
-            if dialect is not None and dialect.recognises(source, project):
+            if dialect.recognises(source, project):
                 return dialect
     return None
 
 
-def load(name: str) -> Dialect | None:
+def load(name: str) -> Dialect:
     """A dialect's module."""
-    module = f"preflight.dialects.{name}"
-    try:
-        return cast(Dialect, import_module(module))
-    except ModuleNotFoundError as error:
-        if error.name == module:
-            return None
-        raise
+    return cast(Dialect, import_module(f"preflight.dialects.{name}"))

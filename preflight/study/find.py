@@ -7,13 +7,12 @@ scripts, sweeps and programs in the usual places.
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cached_property
-from pathlib import PurePosixPath
 
-from preflight.dialects import may_recognise
 from preflight.project import Project, UnreadableFile
 from preflight.study.follow import Chain, Follower
 
@@ -24,12 +23,15 @@ USUAL = (
 """Directories under the root where projects keep what starts their programs."""
 
 MAX_CANDIDATES = 400
+"""Files of one directory that are searched."""
 MAX_LENGTH = 200_000
 """Characters of a candidate that are searched for names. A launcher is a small file."""
 
 LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".py")
 _WORD = re.compile(r"[A-Za-z0-9_\-]+")
-_SKIPPED = frozenset({"setup", "conftest"})
+_SKIPPED = frozenset({"setup.py", "conftest.py"})
+
+Index = Mapping[str, Sequence[str]]
 
 
 class Launchers:
@@ -38,8 +40,7 @@ class Launchers:
     def __init__(self, project: Project, follower: Follower, given: Sequence[str]) -> None:
         self.project, self.follower, self.given = project, follower, tuple(given)
         self._chains: dict[str, list[Chain]] = {}
-        self._indexed: dict[str, frozenset[str]] = {}
-        self._directories: dict[str, tuple[str, ...]] = {}
+        self._words: dict[str, Index] = {}
 
     def chains_to(self, path: str) -> list[Chain]:
         """The launches that a file is part of: its own where nobody starts it."""
@@ -82,44 +83,53 @@ class Launchers:
 
     def _candidates(self, path: str) -> Iterator[str]:
         """Files that mention `path` by its name, the closest first."""
-        pure = PurePosixPath(path)
-        wanted = {pure.stem, *([pure.parent.name] if pure.stem == "__main__" else [])}
-        is_config = pure.suffix in (".yaml", ".yml", ".json")
-        for candidate in self._places(pure.parent.as_posix()):
-            suffix = PurePosixPath(candidate).suffix
-            if suffix == ".py" and not is_config:
-                continue  # scripts and sweeps start programs; Python that calls Python is its reader's business
-            words = self._words(candidate)
-            if wanted & words or (is_config and suffix == ".py" and "hydra" in words):
-                yield candidate
+        folder, name = posixpath.split(path)
+        stem, suffix = posixpath.splitext(name)
+        words = [posixpath.basename(folder) if stem == "__main__" else stem]
+        is_config = suffix in (".yaml", ".yml", ".json")
+        is_module = suffix == ".py" and self.follower.dialect(path) is None
+        seen: set[str] = set()
+        for index in self._indices(folder):
+            for candidate in (one for word in words for one in index.get(word, ())):
+                # scripts and sweeps start programs; Python that calls a program is its reader's business
+                if candidate not in seen and (is_config or is_module or not candidate.endswith(".py")):
+                    seen.add(candidate)
+                    yield candidate
+            for candidate in index.get("hydra", ()) if is_config else ():  # a composed file is named nowhere
+                if candidate not in seen and candidate.endswith(".py"):
+                    seen.add(candidate)
+                    yield candidate
 
-    def _words(self, path: str) -> frozenset[str]:
-        if path not in self._indexed:
-            try:
-                text = self.project.source(path).text[:MAX_LENGTH]
-            except UnreadableFile:
-                text = ""
-            self._indexed[path] = frozenset(_WORD.findall(text))
-        return self._indexed[path]
+    def _indices(self, folder: str) -> Iterator[Index]:
+        """The settings' roots, the given files, the file's own directory and its parents, the usual places."""
+        yield self._index("\0roots", self._configured)
+        yield self._index("\0given", [path for path in self.given if path.endswith(LAUNCHERS)])
+        places = [folder]
+        while places[-1]:
+            places.append(posixpath.dirname(places[-1]))
+        for place in dict.fromkeys([*places, *USUAL]):
+            yield self._index(place, None)
 
-    def _places(self, directory: str) -> Iterator[str]:
-        """Candidates: the settings' roots, the given files, the file's own directory and its parents, usual places."""
-        directory = "" if directory == "." else directory
-        parents = [p.as_posix() if p.as_posix() != "." else "" for p in PurePosixPath(directory).parents]
-        seen: dict[str, None] = dict.fromkeys(self._configured)
-        seen.update(dict.fromkeys(path for path in self.given if PurePosixPath(path).suffix in LAUNCHERS))
-        for place in dict.fromkeys([directory, *parents, *USUAL]):
-            if len(seen) >= MAX_CANDIDATES:
-                break
-            seen.update(dict.fromkeys(self._in(place)))
-        yield from seen
+    def _index(self, place: str, paths: Iterable[str] | None) -> Index:
+        """Words of the candidates in a place, each with the files that hold it."""
+        if place not in self._words:
+            index: dict[str, list[str]] = {}
+            for path in self._in(place) if paths is None else paths:
+                try:
+                    text = self.project.source(path).text[:MAX_LENGTH]
+                except UnreadableFile:
+                    continue  # its own check says why
+                for word in set(_WORD.findall(text)):
+                    index.setdefault(word, []).append(path)
+            self._words[place] = index
+        return self._words[place]
 
-    def _in(self, directory: str) -> tuple[str, ...]:
-        if directory not in self._directories:
-            names = [name for name in self.project.listdir(directory) if _may_launch(name)]
-            paths = [f"{directory}/{name}" if directory else name for name in names[:MAX_CANDIDATES]]
-            self._directories[directory] = tuple(path for path in paths if self.project.exists(path))
-        return self._directories[directory]
+    def _in(self, directory: str) -> Iterator[str]:
+        names = [name for name in self.project.listdir(directory) if _may_launch(name)]
+        for name in names[:MAX_CANDIDATES]:
+            path = f"{directory}/{name}" if directory else name
+            if self.project.exists(path):
+                yield path
 
     @cached_property
     def _configured(self) -> tuple[str, ...]:
@@ -129,16 +139,13 @@ class Launchers:
             if not any(mark in pattern for mark in "*?["):
                 found.update({pattern: None} if self.project.exists(pattern) else {})
                 continue
-            base = PurePosixPath(pattern).parent.as_posix()
-            found.update(
-                dict.fromkeys(path for path in self._in("" if base == "." else base) if fnmatch(path, pattern))
-            )
+            base = posixpath.dirname(pattern)
+            found.update(dict.fromkeys(path for path in self._in(base) if fnmatch(path, pattern)))
         return tuple(found)
 
 
 def _may_launch(name: str) -> bool:
-    pure = PurePosixPath(name)
-    return pure.suffix in LAUNCHERS and may_recognise(name) and pure.stem not in _SKIPPED and not name.startswith(".")
+    return name.endswith(LAUNCHERS) and name not in _SKIPPED and not name.startswith(".")
 
 
 def _has(chain: Chain, path: str) -> bool:

@@ -277,3 +277,15 @@ def test_defaults_stand_behind_everything(tmp_path: Path) -> None:
     assert bound.origin is None
     assert bound.source == "preflight's default"
     assert "train.seq_len" not in study.boxes[0].fields
+
+
+def test_a_module_finds_the_program_that_imports_it(tmp_path: Path) -> None:
+    program = PROGRAM.replace("import torch\n", "import torch\nfrom model import Net\n", 1)
+    files = {"train.py": program.replace("torch.nn.Linear(8, 8)", "Net()"), "model.py": "class Net:\n    pass\n"}
+    (study,), skipped = read({**files, "sweep.yaml": SWEEP}, tmp_path, "model.py")
+    assert study.paths == ("sweep.yaml", "train.py", "model.py")
+    assert skipped == ()
+    (tmp_path / "other.py").write_text("class Other:\n    pass\n")
+    studies, skipped = build(["other.py"], Project(tmp_path, Settings()))
+    assert studies == ()
+    assert [one.kind for one in skipped] == ["unrecognised"]
