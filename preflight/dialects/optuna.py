@@ -48,13 +48,16 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The search space, the Job fields it feeds, and whether a trial that runs out of memory is handled."""
     from preflight.dialects.optuna_explore import Explorer, branches, jobs
     from preflight.dialects.optuna_handling import handles_oom
+    from preflight.dialects.program_launch import launch_links
+    from preflight.python.subprocesses import subprocess_links
 
     explorer = Explorer(source.path, project, call)
     found = explorer.run({})
     if not found.space.axes and call is None:  # `--tune` is off by default: read as the search it can be
         explorer.defaults = False
         found = explorer.run({})
-    if not found.facts.trains:
+    started = tuple(subprocess_links(found.evaluator.calls, project))
+    if not found.facts.trains and not started:
         return Reading(source.path, NAME, trains=False, reads=_reads(found, source))
     boxes = branches(explorer, found)
     shared = jobs(found.space)
@@ -64,17 +67,20 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         place = found.space.optimize[0].origin if found.space.optimize else None
         facts = [Fact("search", NAME, place), handles_oom(found.evaluator, found.space), *facts]
     parameters = found.evaluator.parameters
+    if parameters:
+        facts.append(Fact("reads_config", True))
     return Reading(
         path=source.path,
         dialect=NAME,
         parameters=tuple(p for name, p in parameters.items() if name not in found.space.axes),
-        bindings=(*found.facts.bindings, *own) if not boxes else own,
+        bindings=(*found.bindings, *own) if not boxes else own,
         axes=tuple(found.space.axes.values()) if not boxes else (),
         branches=boxes,
-        links=found.facts.links,
+        links=(*launch_links(call, project), *found.facts.links, *started),
         facts=tuple(facts),
         problems=found.facts.problems,
         reads=_reads(found, source),
+        trains=found.facts.trains,
     )
 
 

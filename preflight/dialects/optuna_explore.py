@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna_suggest import SUGGEST, Space, space_of, trial
+from preflight.dialects.program_launch import environment_of, launch_bindings
 from preflight.dialects.reading import Binding, Branch, Call
 from preflight.libraries.calls import CallFacts, read_calls
 from preflight.project import Project
@@ -31,13 +32,14 @@ class Exploration:
     evaluator: Evaluator
     space: Space
     facts: CallFacts
+    bindings: tuple[Binding, ...]
     decided_by: frozenset[str]
 
     def like(self, other: Exploration, axis: str) -> bool:
         """Whether a choice of `axis` made no difference."""
         mine = {name: a for name, a in self.space.axes.items() if name != axis}
         theirs = {name: a for name, a in other.space.axes.items() if name != axis}
-        return mine == theirs and self.facts.bindings == other.facts.bindings
+        return mine == theirs and self.bindings == other.bindings
 
 
 class Explorer:
@@ -65,13 +67,16 @@ class Explorer:
 
     def _run(self, assume: Mapping[str, Expr]) -> Exploration:
         self.runs += 1
-        environment = dict(self.call.launch.environment) if self.call is not None else {}
+        environment = environment_of(self.call.launch) if self.call is not None else {}
         ev = Evaluator(
             self.project, {**SUGGEST, **STUDY}, environment=environment, assume={**self.words, **assume},
             assume_defaults=self.defaults,
         )  # fmt: skip
         ev.run(self.path)
-        return Exploration(ev, space_of(ev), read_calls(ev.calls, self.project), frozenset(ev.decided_by))
+        space = space_of(ev)
+        facts = read_calls(ev.calls, self.project, parameters=(*ev.parameters, *space.axes))
+        bindings = tuple(launch_bindings(self.call, facts.facts, facts.bindings))
+        return Exploration(ev, space, facts, bindings, frozenset(ev.decided_by))
 
     def deciders(self, found: Exploration) -> list[Axis]:
         """Axes of few values that conditions depend on and that make a difference, in the order they are suggested."""
@@ -130,7 +135,7 @@ def branches(explorer: Explorer, found: Exploration) -> tuple[Branch, ...]:
     leaves = []
     for chosen, one in explorer.leaves(deciders, {}):
         axes = tuple(axis for axis in one.space.axes.values() if axis.name not in chosen)
-        leaves.append(Leaf({name: (value,) for name, value in chosen.items()}, axes, one.facts.bindings))
+        leaves.append(Leaf({name: (value,) for name, value in chosen.items()}, axes, one.bindings))
     merged = leaves
     for name in [axis.name for axis in reversed(deciders)]:
         merged = _merge(merged, name)

@@ -7,7 +7,8 @@ import ast
 from preflight.dialects.optuna_suggest import Space
 from preflight.dialects.reading import Fact
 from preflight.python.evaluator import Evaluator
-from preflight.python.records import TryRecord
+from preflight.python.records import CallRecord, TryRecord
+from preflight.python.subprocesses import STARTERS
 from preflight.values import Origin, Value
 
 CATCHES = ("OutOfMemoryError", "RuntimeError", "Exception", "BaseException", "*")
@@ -31,8 +32,19 @@ def handles_oom(ev: Evaluator, space: Space) -> Fact:
             module = next((m.module for m in ev.modules.values() if m.module.path == tried.path), None)
             place = module.origin(handler, editable=False) if module is not None else None
             return Fact("handles_oom", True, place)
+    started = [record for record in ev.calls if record.name in STARTERS and record.reached]
+    if started and all(_survives(record, ev) for record in started):  # a process of its own dies alone
+        return Fact("handles_oom", True, started[0].origin)
     start: Origin | None = space.optimize[0].origin if space.optimize else None
     return Fact("handles_oom", False, start)
+
+
+def _survives(record: CallRecord, ev: Evaluator) -> bool:
+    """Whether a subprocess that fails raises nothing in the study."""
+    checked = record.kwargs.get("check")
+    if record.method in ("check_call", "check_output") or (checked is not None and ev.value_of(checked) is not False):
+        return bool(record.in_try)
+    return True
 
 
 def _names(value: Value) -> tuple[str, ...]:

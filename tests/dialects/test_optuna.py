@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from preflight.dialects import optuna
-from preflight.dialects.reading import Call, Reading, word
+from preflight.dialects.reading import Call, Parameter, Reading, word
 from preflight.project import Project
 from preflight.settings import Settings
 from preflight.values import Choices, Const, Op, Range, Ref, Unbounded, evaluate
@@ -464,3 +464,42 @@ def test_exceptions_that_the_study_catches(read: Read) -> None:
         "optimize(objective)", "optimize(objective, catch=(torch.OutOfMemoryError,))"
     )
     assert facts(read(text))["handles_oom"] is True
+
+
+# --- studies that start a program for each trial ----------------------------------------------------------------------
+
+STARTS = {
+    "list": 'subprocess.run([sys.executable, "train.py", "--bs", str(bs), "--name=m"])',
+    "glued": 'subprocess.run(["python", "train.py", f"--bs={bs}", "--name=m"])',
+    "text": 'os.system(f"python train.py --bs {bs} --name=m")',
+    "launcher": 'subprocess.run(["torchrun", "--nproc_per_node=2", "train.py", "--bs", f"{bs}", "--name=m"])',
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_program_started_for_each_trial(name: str, read: Read) -> None:
+    reading = read(
+        f"""
+        import optuna, os, subprocess, sys
+        def objective(trial):
+            bs = trial.suggest_int("bs", 1, 8)
+            {STARTS[name]}
+            return 0.0
+        optuna.create_study().optimize(objective, n_trials=5)
+        """,
+        {"train.py": "import argparse\n"},
+        prefix="",
+    )
+    (link,) = reading.links
+    assert (link.kind, link.target) == ("program", "train.py")
+    from preflight.study.bind import bind_words
+
+    given = bind_words(
+        [Parameter("bs", Const(1), ("--bs",), type="int"), Parameter("name", Const(""), ("--name",))], link.words
+    )
+    assert evaluate(given["bs"], {"bs": Const(6)}) == 6
+    assert evaluate(given["name"]) == "m"
+    assert link.launch.launcher == ("torchrun" if name == "launcher" else "python")
+    assert not reading.trains
+    assert [axis.name for axis in reading.axes] == ["bs"]
+    assert facts(reading)["handles_oom"] is True
