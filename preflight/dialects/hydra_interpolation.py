@@ -139,6 +139,8 @@ class Resolver:
         arguments = [self._argument(argument, origin, path) for argument in part.arguments]
         if name in EXPRESSIONS:
             return arithmetic(arguments, _computed(origin))
+        if name == "device_count" and "SLURM_GPUS_ON_NODE" in self.environment:
+            return _via(Op("int", (self.environment["SLURM_GPUS_ON_NODE"],), origin), origin)
         if name in _UNKNOWABLE:
             return unknown(_UNKNOWABLE[name], origin)
         if name in ("oc.env", "env"):

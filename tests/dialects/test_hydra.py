@@ -379,6 +379,13 @@ def test_emulated_resolvers(value: str, result: object, tmp_path: Path) -> None:
     assert values(alone(project))["x"] == result
 
 
+def test_the_launch_says_what_the_environment_holds(tmp_path: Path) -> None:
+    text = "defaults: [_self_]\ngpus: ${device_count:}\nhome: ${oc.env:SCRATCH}\n"
+    project = tree(tmp_path, {"conf/config.yaml": text})
+    held = {"SLURM_GPUS_ON_NODE": Const("4"), "SCRATCH": Const("/big", Origin("job.sh", Span(0, 1)))}
+    assert values(launched(project, environment=held)) == {"gpus": 4, "home": "/big"}
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
