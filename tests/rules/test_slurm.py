@@ -1,0 +1,122 @@
+"""SLURM's rules through the whole engine, on scripts beside one small training program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from preflight import engine
+from preflight.files import Batch
+from preflight.findings import Finding, Safety
+from preflight.settings import Settings
+from preflight_rules.slurm_examples import CLUSTER, TRAIN, job
+
+MIB = 2**20
+LINE = "srun python train.py --batch_size 64 --workers 4"
+
+
+def findings(
+    root: Path, script: str, rule: str, sample: int | None = 16 * MIB, cluster: str | None = CLUSTER
+) -> list[Finding]:
+    files = {"train.sbatch": script, "train.py": TRAIN, **({"cluster.toml": cluster} if cluster else {})}
+    for name, text in files.items():
+        (root / name).write_text(text)
+    known = {"data.sample_bytes": sample} if sample is not None else {}
+    settings = Settings(set=known, machine="cluster.toml" if cluster else None)
+    project, asked = engine.setup(Batch(root, settings, None, ("train.sbatch",), ()), engine.Options(), root)
+    report = engine.check(project, asked)
+    assert not [one for one in report.findings if one.rule == "internal-error"], report.findings
+    return [one for one in report.findings if one.rule == rule]
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("memory", "text"),
+    [
+        ("--mem=32G", "70G"),
+        ("--mem-per-cpu=1G", None),
+        ("--mem-per-gpu=8G", None),
+    ],
+)
+def test_every_way_to_ask_for_memory_is_raised_where_it_is_written(
+    memory: str, text: str | None, tmp_path: Path
+) -> None:
+    script = job("--ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8", memory, line=LINE)
+    [finding] = findings(tmp_path, script, "slurm-memory-too-low")
+    assert finding.origin is not None
+    assert script[finding.origin.span.start : finding.origin.span.end] == memory.partition("=")[2]
+    assert finding.fix is not None
+    assert finding.fix.safety is Safety.safe
+    [edit] = finding.fix.edits
+    assert edit.span == finding.origin.span
+    if text is not None:
+        assert edit.text == text
+
+
+def test_too_little_by_the_clusters_default(tmp_path: Path) -> None:
+    script = job("--ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=2", line=LINE)
+    cluster = CLUSTER.replace("default = true", 'default = true\ndefault_memory_per_cpu = "2GB"')
+    [finding] = findings(tmp_path, script, "slurm-memory-too-low", cluster=cluster)
+    assert "the default per cpu gives 16 GiB per node" in finding.message
+    [proposal] = finding.proposals
+    [change] = proposal.changes
+    assert (change.field, change.value, proposal.safety) == ("request.memory", 70 * 2**30, Safety.safe)
+
+
+def test_a_node_that_is_full_is_not_slurms_fault(tmp_path: Path) -> None:
+    cluster = CLUSTER.replace("256000MB", "32GB")
+    script = job("--ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8", "--mem=32G", line=LINE)
+    assert findings(tmp_path, script, "slurm-memory-too-low", cluster=cluster) == []
+
+
+def test_nobody_said_what_the_node_has(tmp_path: Path) -> None:
+    script = job("--ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8", "--mem=32G", line=LINE)
+    [finding] = findings(tmp_path, script, "slurm-memory-too-low", cluster=None)
+    assert all(proposal.safety is Safety.unsafe for proposal in finding.proposals)
+
+
+def test_small_jobs_need_not_say_how_much(tmp_path: Path) -> None:
+    script = job("--ntasks-per-node=1", "--gres=gpu:1", line=LINE)
+    assert findings(tmp_path, script, "slurm-memory-unstated", sample=1024, cluster=None) == []
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+FOUR = ("--gres=gpu:4", "--cpus-per-task=8", "--mem=200G")
+
+
+@pytest.mark.parametrize(
+    ("directives", "line"),
+    [
+        (("--ntasks-per-node=4", *FOUR), LINE),
+        (("--ntasks=4", *FOUR), "srun --cpu-bind=none python train.py"),
+        (("--ntasks-per-node=1", *FOUR), "torchrun --nproc_per_node=4 train.py"),
+        (("--ntasks-per-node=1", "--nodes=2", *FOUR), "srun torchrun --nnodes=2 --nproc_per_node=4 train.py"),
+        (("--ntasks-per-node=4", *FOUR), "srun --ntasks-per-node=1 torchrun --nproc_per_node=4 train.py"),
+        (("--nodes=2", *FOUR), "srun accelerate launch --num_machines 2 --num_processes 8 train.py"),
+        (("--nodes=1", *FOUR), "python train.py"),
+        (("--nodes=1",), "python train.py"),
+    ],
+)
+def test_what_adds_up(directives: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    assert findings(tmp_path, job(*directives, line=line), "slurm-tasks-mismatch", None, None) == []
+
+
+@pytest.mark.parametrize(
+    ("directives", "line", "words"),
+    [
+        (("--ntasks-per-node=8", *FOUR), LINE, "8 processes per node on 4 GPUs"),
+        (("--ntasks-per-node=2", *FOUR), LINE, "2 GPUs of each node idle"),
+        (("--ntasks-per-node=4", *FOUR), "srun torchrun --nproc_per_node=4 train.py", "16 processes on 4 GPUs"),
+        (("--ntasks-per-node=1", *FOUR), "srun torchrun --nproc_per_node=8 train.py", "8 processes per node on 4 GPUs"),
+        (("--nodes=4", *FOUR), "srun torchrun --nnodes=2 --nproc_per_node=4 train.py", "told of 2 nodes, and 4"),
+        (("--nodes=2", *FOUR), "torchrun --nproc_per_node=4 train.py", "on the first one alone"),
+        (("--nodes=2", *FOUR), "srun accelerate launch --num_machines 2 --num_processes 4 train.py", "2 GPUs of each"),
+    ],
+)
+def test_what_does_not(directives: tuple[str, ...], line: str, words: str, tmp_path: Path) -> None:
+    found = findings(tmp_path, job(*directives, line=line), "slurm-tasks-mismatch", None, None)
+    assert any(words in one.message for one in found), [one.message for one in found]
