@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defau
 from preflight.values import Expr, Origin, Span, Value
 
 if TYPE_CHECKING:
-    from tree_sitter import Parser
+    from tree_sitter import Parser, Tree
 
 __all__ = [
     "Assignment", "BashDocument", "Block", "Command", "Heredoc", "apply_defaults", "parse_bash", "parse_heredoc",
@@ -26,6 +27,12 @@ __all__ = [
 
 MAX_CHARACTERS = 4 * 2**20
 """sbatch refuses larger scripts (max_script_size in slurm.conf(5))."""
+MAX_PIPES = 5_000
+"""The grammar takes a time that grows with the square of a pipeline's length, and cannot be stopped; this many take
+about a second."""
+MAX_SECONDS = 10.0
+"""For the rest, it can: hostile scripts are given up after this time. Real ones of a thousand lines take a tenth of a
+second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +96,21 @@ def _parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
+def _tree(data: bytes) -> Tree:
+    """The syntax tree. Raises DocumentError where it takes too long."""
+    parser, stop = _parser(), time.monotonic() + MAX_SECONDS
+    try:
+        return parser.parse(
+            lambda offset, _: data[offset : offset + 65536],
+            progress_callback=lambda _, __: time.monotonic() > stop,
+        )
+    except TypeError:  # tree-sitter before 0.25 has no such callback
+        return parser.parse(data)
+    except ValueError:
+        parser.reset()
+        raise DocumentError(f"it cannot be parsed within {MAX_SECONDS:.0f} seconds", Span(0, 0)) from None
+
+
 def parse_bash(source: Source) -> BashDocument:
     """A bash script. Text that bash would not take is left out and listed in `problems`.
 
@@ -140,7 +162,9 @@ def _parse(source: Source, text: ShellText) -> BashDocument:
     if len(text.text) > MAX_CHARACTERS:
         raise DocumentError("it is larger than the 4 MiB that sbatch takes", Span(0, 0))
     # CRLF is reported, not parsed: a `\r` would end up in every last word
-    tree = _parser().parse(text.text.replace("\r\n", " \n").encode("utf-8", "replace"))
+    if text.text.count("|") > MAX_PIPES:
+        raise DocumentError(f"it has more than {MAX_PIPES:,} pipes", Span(0, 0))
+    tree = _tree(text.text.replace("\r\n", " \n").encode("utf-8", "replace"))
     reader = Reader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
     reader.statements(tree.root_node, (), False, 0)
     reader.finish()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from preflight.documents.base import Edit, Source
@@ -38,6 +38,7 @@ class TreeDocument:
     language: Literal["yaml", "json"]
     version: Version
     problems: tuple[Note, ...] = ()
+    _index: dict[int, dict[str, tuple[Item, tuple[Span, ...]]]] = field(default_factory=dict, repr=False)
 
     def find(self, route: Route) -> Found:
         """The item at a route, and how it is reached."""
@@ -49,12 +50,19 @@ class TreeDocument:
     def _step(self, found: Found, step: str | int, route: Route) -> Found:
         node = found.node
         if node.kind == "map" and isinstance(step, str):
-            for name, item, places in entries(node, merges=self.language == "yaml"):
-                if name == step:
-                    return self._inner(found, item, places)
+            entry = self._entries(node).get(step)
+            if entry is not None:
+                return self._inner(found, *entry)
         elif node.kind == "list" and isinstance(step, int) and 0 <= step < len(node.items):
             return self._inner(found, node.items[step], ())
         raise KeyError(route)
+
+    def _entries(self, node: Node) -> dict[str, tuple[Item, tuple[Span, ...]]]:
+        """The keys of a mapping, looked up once."""
+        if id(node) not in self._index:
+            found = entries(node, merges=self.language == "yaml")
+            self._index[id(node)] = {name: (item, places) for name, item, places in found}
+        return self._index[id(node)]
 
     def _inner(self, found: Found, item: Item, places: tuple[Span, ...]) -> Found:
         aliases = (*found.aliases, *places, *((item.alias,) if item.alias is not None else ()))

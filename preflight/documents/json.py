@@ -32,7 +32,7 @@ class JsonDocument(TreeDocument):
 
 def parse_json(source: Source) -> JsonDocument:
     """A JSON file as `json.loads` reads it. Raises DocumentError with the place of what is wrong."""
-    scanner = _Scanner(source.text)
+    scanner = _Scanner(source)
     start = scanner.space(0)
     root = scanner.value(start, 1)
     end = scanner.space(root.end)
@@ -42,8 +42,8 @@ def parse_json(source: Source) -> JsonDocument:
 
 
 class _Scanner:
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, source: Source) -> None:
+        self.source, self.text = source, source.text
         self.notes: list[Note] = []
         self.count = 0
 
@@ -129,6 +129,6 @@ class _Scanner:
     def check_key(self, key: Node, seen: dict[object, Node]) -> None:
         first = seen.setdefault(key.value, key)
         if first is not key:
-            line = self.text.count("\n", 0, first.start) + 1
+            line = self.source.line_column(first.start)[0]
             message = f"the key {key.value!r} is given twice; the first is on line {line}"
             self.notes.append(Note("duplicate-key", message, key.span, first.span))

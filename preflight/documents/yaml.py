@@ -37,7 +37,7 @@ def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:
 
     Raises DocumentError with the place of what cannot be read.
     """
-    composer = _Composer(source.text, version)
+    composer = _Composer(source, version)
     try:
         root = composer.document()
     except yaml.YAMLError as error:
@@ -83,10 +83,10 @@ def _unprintable(char: str) -> bool:
 class _Composer:
     """Events to nodes. One instance reads one file."""
 
-    def __init__(self, text: str, version: Version) -> None:
-        self.text, self.version = text, version
+    def __init__(self, source: Source, version: Version) -> None:
+        self.source, self.text, self.version = source, source.text, version
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        self.events: Iterator[yaml.Event] = yaml.parse(text, Loader=loader)
+        self.events: Iterator[yaml.Event] = yaml.parse(self.text, Loader=loader)
         self.notes: list[Note] = []
         self.anchors: dict[str, Node | None] = {}
         self.count = 0
@@ -204,7 +204,7 @@ class _Composer:
             return
         name = key_name(key)
         if name in seen:
-            line = self.text.count("\n", 0, seen[name].start) + 1
+            line = self.source.line_column(seen[name].start)[0]
             message = f"the key {name!r} is given twice; the first is on line {line}"
             self.notes.append(Note("duplicate-key", message, key.span, seen[name].span))
         seen[name] = key

@@ -264,3 +264,13 @@ def test_any_text_is_read_and_every_place_lies_in_it(text: str) -> None:
             word.partition()
     for assignment in document.assignments:
         assert 0 <= assignment.span.start <= assignment.span.end <= len(text)
+
+
+def test_what_the_grammar_takes_too_long_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DocumentError, match="pipes"):
+        parse("a|" * 20_000)
+    monkeypatch.setattr("preflight.documents.bash.MAX_SECONDS", 0.05)
+    with pytest.raises(DocumentError, match="cannot be parsed within"):
+        parse("a=(" * 10_000)
+    monkeypatch.undo()
+    assert parse("A=1\n").assignments[0].name == "A"

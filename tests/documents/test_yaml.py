@@ -234,3 +234,20 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
     except DocumentError as error:
         spans = [error.span]
     assert all(0 <= span.start <= span.end <= len(text) for span in spans)
+
+
+@pytest.mark.parametrize("line", ["a: 1\n", "a: |\n", "-\n", "<<: {}\n", "a: &a x\n"])
+def test_many_lines_of_one_kind_are_read_in_linear_time(line: str) -> None:
+    started = time.process_time()
+    document = parse(line * 20_000)
+    document.value()
+    for route in document.routes():
+        document.span(route)
+    assert time.process_time() - started < 10
+
+
+def test_many_keys_are_looked_up_in_linear_time() -> None:
+    document = parse("".join(f"k{n}: {n}\n" for n in range(30_000)))
+    started = time.process_time()
+    assert sum(document.value((f"k{n}",)) == n for n in range(30_000)) == 30_000
+    assert time.process_time() - started < 5
