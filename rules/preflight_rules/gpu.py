@@ -17,6 +17,7 @@ from preflight_rules.common import (
     device_of,
     gib,
     gpu_name,
+    largest,
     parts_of,
     related_of,
     several,
@@ -283,6 +284,25 @@ def is_logits(where: str, product: str) -> bool:
     return "vocab" in product.lower() or "logits" in where.lower() or "lm_head" in where
 
 
+def _samples_that_fit(case: Case) -> str:
+    """How many samples fit at once, by powers of two, where their number is unknown; empty where that is not known."""
+    if case.estimates.device is None or case.estimates.device.capacity is None:
+        return ""
+
+    def good(samples: int) -> bool:
+        device = case.estimate(with_fields(case.job, {"validation.batch_size": samples})).device
+        return device is not None and device.verdict == "fits"
+
+    found = largest([2**n for n in range(MOST_SAMPLES)], good)
+    if found is None or found == 2 ** (MOST_SAMPLES - 1):  # nothing fits, or nothing here grows with the samples
+        return ""
+    return f": {found:,} of them fit, {2 * found:,} do not"
+
+
+MOST_SAMPLES = 21
+"""Powers of two that are tried: a million samples at once is a whole data set."""
+
+
 class EvalUnbatched(Rule):
     """A forward or generate call takes the whole evaluation set as one batch.
 
@@ -310,11 +330,11 @@ class EvalUnbatched(Rule):
             severity = Severity.error if need > device.capacity else Severity.warning
             takes = f", which takes {gib(need)} of {gib(device.capacity)}"
         else:
-            severity, takes = Severity.warning, ""
+            severity, takes = Severity.warning, _samples_that_fit(case)
         yield Finding(
             rule=self.name,
             severity=severity,
-            confidence=Confidence.high if takes else Confidence.medium,
+            confidence=Confidence.high if severity is Severity.error else Confidence.medium,
             message=f"evaluation runs {number} through the model in one batch{takes}",
             origin=case.study.facts["eval_unbatched"].origin,
             settings=("validation.batch_size", "validation.samples"),

@@ -55,7 +55,7 @@ EXCEEDED = (
     Example(
         "BERT in fp32 at batch 64 x 512 on 16 GB",
         {"train.py": LOOP},
-        fixed={"train.py": LOOP.replace("default=64", "default=16").replace("default=1)", "default=4)")},
+        fixed={"train.py": LOOP.replace("default=64", "default=32").replace("default=1)", "default=2)")},
         says=("bert-base-uncased", "batch 64 x 512", "fp32", "adamw"),
         options={"gpu": "T4"},
     ),
@@ -66,7 +66,7 @@ EXCEEDED = (
 TIGHT = (
     Example(
         "Only the high end of the estimate is above the GPU",
-        {"train.py": LOOP.replace("default=64", "default=23")},
+        {"train.py": LOOP.replace("default=64", "default=40")},
         says=("needs",),
         options={"gpu": "T4"},
     ),

@@ -169,7 +169,10 @@ def test_axes_of_a_constraint_are_cut_where_the_vocabulary_cannot_be() -> None:
 
 @pytest.mark.parametrize(
     ("samples", "severity", "words"),
-    [(40_000, Severity.error, "all 40,000 samples"), (None, Severity.warning, "number is unknown")],
+    [
+        (40_000, Severity.error, "all 40,000 samples"),
+        (None, Severity.warning, "number is unknown) through the model in one batch: 8,192 of them fit, 16,384 do not"),
+    ],
 )
 def test_unbatched_evaluation(samples: int | None, severity: Severity, words: str) -> None:
     facts = {"eval_unbatched": True} | ({"eval_samples": samples} if samples else {})
