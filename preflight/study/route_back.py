@@ -6,7 +6,7 @@ setting is inserted only where the consumer is known to accept it. Everything el
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.documents.base import CannotEdit, DocumentError, Edit
@@ -17,10 +17,11 @@ from preflight.study.invert import solutions
 from preflight.study.model import Bound, Box, Study
 from preflight.study.normalise import Invalid, normal
 from preflight.study.texts import keep_items, replace_text
-from preflight.values import Axis, Choices, Const, Origin, Range, Ref, Unknown, Value, evaluate
+from preflight.values import Axis, Choices, Const, Domain, Origin, Range, Ref, Unknown, Value, evaluate
 
 if TYPE_CHECKING:
     from preflight.rule import Case
+    from preflight.study.verdicts import BoxVerdict
 
 Edits = tuple[Edit, ...]
 
@@ -30,16 +31,22 @@ def edits(change: Change, case: Case) -> Edits | None:
 
     An empty tuple: the files say so already.
     """
-    return edits_in(change, case.study, case.project)
+    meant = [verdict.box for verdict in case.space.boxes if _keeps(verdict, change)] if change.keep is not None else []
+    return edits_in(change, case.study, case.project, meant)
 
 
-def edits_in(change: Change, study: Study, project: Project) -> Edits | None:
-    """The same for a study and the project that it was read from."""
+def _keeps(verdict: BoxVerdict, change: Change) -> bool:
+    """Whether a box keeps just that as its largest safe part: where branches share a name, the change speaks of it."""
+    return verdict.safe is not None and verdict.safe.keep.get(change.field) == change.keep
+
+
+def edits_in(change: Change, study: Study, project: Project, meant: Sequence[Box] = ()) -> Edits | None:
+    """The same for a study and the project that it was read from; `meant` are the boxes whose axis is narrowed."""
     try:
         if change.field.startswith("request."):
             return _request(change, study, project)
         if change.keep is not None:
-            return _axis(change, study, project)
+            return _axis(change, meant or study.boxes, project, bool(meant))
         return _field(change, study, project)
     except (CannotEdit, DocumentError, UnreadableFile, KeyError):
         return None
@@ -102,20 +109,29 @@ def _reads_back(old: str, value: str, bound: Bound) -> bool:
 # --- axes -----------------------------------------------------------------------------------------------------------
 
 
-def _axis(change: Change, study: Study, project: Project) -> Edits | None:
+def _axis(change: Change, boxes: Sequence[Box], project: Project, all_meant: bool) -> Edits | None:
     """Narrows an axis to what is kept: list items taken out, the bounds of a range moved."""
     assert change.keep is not None
-    found: dict[str, Axis] = {}
-    for box in study.boxes:
+    domains: dict[str, Domain] = {}
+    for box in boxes:
         axis = _named(change.field, box)
         if axis is not None:
-            found.setdefault(repr(axis.domain), axis)
-    if len(found) != 1:  # two branches with lists of their own under one name: which one is meant is not said
+            domains.setdefault(repr(axis.domain), axis.domain)
+    if not domains or (len(domains) > 1 and not all_meant):  # branches with lists of their own under one name
         return None
-    domain = next(iter(found.values())).domain
+    found: dict[Edit, None] = {}
+    for domain in domains.values():
+        some = _narrowed(domain, change.keep, project)
+        if some is None:
+            return None
+        found.update(dict.fromkeys(some))
+    return tuple(found)
+
+
+def _narrowed(domain: Domain, keep: tuple[Value, ...], project: Project) -> Edits | None:
     if isinstance(domain, Choices):
-        return _choices(domain, change.keep, project)
-    return _range(domain, change.keep, project) if isinstance(domain, Range) else None
+        return _choices(domain, keep, project)
+    return _range(domain, keep, project) if isinstance(domain, Range) else None
 
 
 def _named(name: str, box: Box) -> Axis | None:
