@@ -8,7 +8,7 @@ from pathlib import Path
 
 from preflight import leftovers, registry, suppress
 from preflight.errors import PreflightError
-from preflight.estimating import Estimator
+from preflight.estimating import Estimator, allow_tracing
 from preflight.files import Batch
 from preflight.findings import Finding, Proposal, Safety, Severity
 from preflight.machines.model import Gpu
@@ -76,7 +76,9 @@ def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tupl
     said = wanted(options.machine, gpu, batch.settings, batch.root, cwd)
     for rule in known.values():
         registry.options_of(rule, batch.settings)
+    notes = allow_tracing(batch.settings, batch.root, options.trust)
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
+    said = replace(said, notes=(*said.notes, *notes))
     return Project(batch.root, batch.settings), Setup(batch.named, batch.walked, options, said, chosen, enabled)
 
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
+from preflight.settings import Settings
 from preflight.values import Unknown
 
 if TYPE_CHECKING:
     from preflight.study.grid import Side
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """Whether models that no shipped law knows may be traced, and by which Python (None: this one)."""
+
+    allowed: bool = True
+    interpreter: str | None = None
 
 
 @dataclass
@@ -20,20 +32,40 @@ class Estimator:
     """What the search space and the rules ask for; equal jobs are estimated once."""
 
     gpu: Gpu | None
+    tracing: Tracing = Tracing()
     _full: dict[str, Estimates] = field(default_factory=dict)
 
     def full(self, job: Job) -> Estimates:
         """The estimate at full depth."""
         key = job.model_dump_json()
         if key not in self._full:
-            self._full[key] = estimates(job, self.gpu)
+            self._full[key] = self._estimates(job)
         return self._full[key]
+
+    def _estimates(self, job: Job) -> Estimates:
+        """Device and host of one job, and what keeps one of them from being known."""
+        device, host = self._device().estimate(job, self.gpu), _host(job)
+        reasons = {
+            side: found.reason for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)
+        }
+        return Estimates(
+            device if isinstance(device, DeviceEstimate) else None,
+            host if isinstance(host, HostEstimate) else None,
+            unknown_fields(job, device, host),
+            reasons,
+        )
+
+    def _device(self) -> ModuleType:
+        """The device side, told what it may trace."""
+        from preflight.memory import device
+        from preflight.memory.device.laws import TRACING
+
+        TRACING.allowed, TRACING.interpreter = self.tracing.allowed, self.tracing.interpreter
+        return device
 
     def device_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
-        from preflight.memory import device
-
-        return device.bound(job, self.gpu)
+        return self._device().bound(job, self.gpu)
 
     def host_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of a node; the host law itself grows with every numeric field."""
@@ -46,29 +78,9 @@ class Estimator:
         from preflight.study.grid import Side
 
         known = self.gpu.capacity if self.gpu is not None else None
-        return Side(self.device_bound, lambda job: job.machine.gpu_memory or known), Side(self.host_bound, lambda job: limit_of(job)[0])
-
-
-def estimates(job: Job, gpu: Gpu | None) -> Estimates:
-    """Device and host of one job, and what keeps one of them from being known."""
-    device = _device(job, gpu)
-    host = _host(job)
-    reasons: dict[str, str] = {}
-    for side, found in (("device", device), ("host", host)):
-        if isinstance(found, Unknown):
-            reasons[side] = found.reason
-    return Estimates(
-        device if isinstance(device, DeviceEstimate) else None,
-        host if isinstance(host, HostEstimate) else None,
-        unknown_fields(job, device, host),
-        reasons,
-    )
-
-
-def _device(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
-    from preflight.memory import device
-
-    return device.estimate(job, gpu)
+        return Side(self.device_bound, lambda job: job.machine.gpu_memory or known), Side(
+            self.host_bound, lambda job: limit_of(job)[0]
+        )
 
 
 def _host(job: Job) -> HostEstimate | Unknown:
@@ -101,3 +113,20 @@ def _missing_device(job: Job) -> list[str]:
     if job.task in _TEXT or job.task is None:
         needs = {**needs, "train.seq_len": job.train.seq_len}
     return missing + [name for name, value in needs.items() if value is None]
+
+
+def tracing_of(settings: Settings, root: Path, trusted: Collection[str]) -> tuple[Tracing, tuple[str, ...]]:
+    """Whether and with which interpreter models may be traced, and what the user should know of it.
+
+    An interpreter that lies in the project came with it, and starting it is running the project's code: it has to be
+    trusted by name. Tracing itself imports torch and transformers, nothing of the project.
+    """
+    interpreter = settings.interpreter
+    if interpreter is None:
+        return Tracing(settings.trace), ()
+    path = Path(os.path.abspath(root / interpreter))
+    if path.is_relative_to(root) and path not in {Path(os.path.abspath(one)) for one in trusted}:
+        return Tracing(False), (
+            f"the interpreter {interpreter} is part of the project: it is not started without --trust",
+        )
+    return Tracing(settings.trace, str(path) if path.is_file() else interpreter), ()

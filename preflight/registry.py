@@ -39,7 +39,7 @@ def rules(trusted: tuple[str, ...] = ()) -> Mapping[str, type[Rule]]:
     """Every installed rule by name, and those of `trusted` files, in the order of the names. Raises RuleError."""
     found: dict[str, type[Rule]] = {}
     homes: dict[str, str] = {}
-    for value in (*_modules(), *trusted):
+    for value in (*_modules(), *(path for path in trusted if path.endswith(".py"))):
         for rule in _rules_of(value):
             if rule.name in found and found[rule.name] is not rule:
                 raise RuleError(f"two rules are called {rule.name}: one in {homes[rule.name]}, one in {value}")

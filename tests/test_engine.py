@@ -265,3 +265,29 @@ def test_missing_path_is_refused(project: Write) -> None:
     home = project({})
     with pytest.raises(UsageError, match="there is no such file"):
         batches(["x.yaml"], home, from_hook=True)
+
+
+# --- trust ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("trusted", "used"), [((), False), (("venv/bin/python",), True), (("elsewhere",), False)])
+def test_interpreter_of_the_project_needs_trust(
+    project: Write, monkeypatch: pytest.MonkeyPatch, trusted: tuple[str, ...], used: bool
+) -> None:
+    from preflight.memory.device.laws import TRACING
+
+    monkeypatch.setattr(TRACING, "allowed", True)
+    monkeypatch.setattr(TRACING, "interpreter", None)
+    root = project({"sweep.yaml": SWEEP, "venv/bin/python": "", "preflight.toml": 'interpreter = "venv/bin/python"\n'})
+    _, asked = opened(root, "sweep.yaml", trust=trusted)
+    assert (TRACING.allowed, TRACING.interpreter is not None) == (used, used)
+    assert bool(asked.said.notes) is not used
+
+
+def test_tracing_can_be_switched_off(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from preflight.memory.device.laws import TRACING
+
+    monkeypatch.setattr(TRACING, "allowed", True)
+    root = project({"sweep.yaml": SWEEP, "preflight.toml": "trace = false\n"})
+    opened(root, "sweep.yaml")
+    assert TRACING.allowed is False

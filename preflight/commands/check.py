@@ -40,7 +40,12 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings listed in FILE.")
 @click.option("--write-baseline", type=click.Path(), metavar="FILE", help="List today's findings in FILE.")
 @click.option("--from-hook", is_flag=True, help="Say nothing about files that are not recognised.")
-@click.option("--trust", multiple=True, metavar="PATH", help="Import this Python file of rules. Repeatable.")
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="PATH",
+    help="Run this: a Python file of rules, or the interpreter of the settings.",
+)
 def command(
     paths: tuple[str, ...],
     fix: bool,

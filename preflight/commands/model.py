@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
+from preflight.commands.options import parse_set, set_option
 from preflight.errors import UsageError
 from preflight.reports.style import look_for
+from preflight.values import Unknown, Value
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -58,6 +62,76 @@ def show(name: str, output_format: str) -> None:
                 click.echo(f"  {option:<{wide}}  {f'{size:,}' if type(size) is int else size}")
         elif value:
             click.echo(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
+
+
+@command.command()
+@click.argument("name")
+@set_option
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the law as JSON here.")
+def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
+    """The memory law of a model's training step: the shipped one, else one traced here (needs torch).
+
+    NAME is a model's name; --set says the setup, as in train.precision=bf16-mixed. A law is a list of moments, each a
+    sum of terms: a coefficient, a product of dimensions, and the part of memory that it belongs to.
+    """
+    from preflight.baseline import replace_file
+
+    found = _law(name, parse_set(assignments))
+    rows = found["rows"]
+    assert isinstance(rows, list)
+    if output is not None:
+        replace_file(Path(output), _lines(found))
+    origin = "shipped" if found["shipped"] else "traced here"
+    click.echo(f"{found['name']}: {len(rows)} moments, {origin}" + (f", written to {output}" if output else ""))
+    if output is None:
+        for row in rows:
+            click.echo(f"{row['phase']:<10} {row['where']}: {_formula(row['terms'])}")
+
+
+def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
+    """A law as the design writes it down. Raises UsageError where there is none."""
+    from preflight.job import build
+    from preflight.memory.device import catalogue, law, laws, resolve
+
+    model = catalogue.find(name)
+    if model is None and "/" not in name:
+        raise UsageError(unknown_model(name))
+    task = {"task": model.task} if model is not None else {}
+    stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
+    job = build({**stated, "model.name": name, **task, **overrides})
+    resolved = resolve.resolve(job)
+    found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
+    if isinstance(resolved, Unknown) or isinstance(found, Unknown):
+        raise UsageError(f"{name}: {found.reason if isinstance(found, Unknown) else ''}")
+    moments = law.rows(found.accumulating if (job.train.grad_accum or 1) > 1 else found.plain)
+    return {
+        "name": resolved.name,
+        "setup": dict(resolved.setup),
+        "shipped": found.shipped,
+        "rows": [
+            {"phase": row.phase, "where": row.where, "terms": [[c, dict(m), part] for c, m, part in row.terms]}
+            for row in moments
+        ],
+    }
+
+
+def _lines(found: Mapping[str, object]) -> str:
+    """JSON with a row per line, so that two laws can be compared line by line."""
+    rows = found["rows"]
+    assert isinstance(rows, list)
+    head = json.dumps({key: value for key, value in found.items() if key != "rows"})
+    body = ",\n  ".join(json.dumps(row) for row in rows)
+    return f'{head[:-1]}, "rows": [\n  {body}\n]}}\n'
+
+
+def _formula(terms: list[list[object]]) -> str:
+    """Terms in words: "4 b s V (logits) + ..."."""
+    words = []
+    for coefficient, dimensions, part in terms:
+        assert isinstance(dimensions, dict)
+        product = " ".join(name if power == 1 else f"{name}^{power}" for name, power in dimensions.items())
+        words.append(f"{coefficient} {product} ({part})".replace("  ", " "))
+    return " + ".join(words)
 
 
 def unknown_model(name: str) -> str:
