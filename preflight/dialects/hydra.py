@@ -6,7 +6,7 @@ over a group is one composition per option. Nothing of the application is import
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -297,7 +297,22 @@ def _reading(
         request=request,
         problems=tuple({_identity(problem): problem for problem in problems}.values()),
         reads=tuple(file for file in files if file != path),
+        trains=call is not None or _trains(read[0][1][0]),
     )  # fmt: skip
+
+
+def _trains(settings: Mapping[str, Setting]) -> bool:
+    """Whether a configuration that nobody launches is one of a training: it has a batch, an optimizer, a trainer."""
+    from preflight.libraries.aliases import field_for
+
+    for key, setting in settings.items():
+        if key.endswith("_target_") and isinstance(setting.expr, Const):
+            target = str(setting.expr.value)
+            if ".optim." in target or target.endswith("Trainer"):
+                return True
+        if key.rpartition(".")[2] in ("lr", "learning_rate") or (field_for(key, "hydra") or "").startswith("train."):
+            return True
+    return False
 
 
 def _says_multirun(call: Call) -> bool:

@@ -551,6 +551,14 @@ def test_a_configuration_finds_its_program(tmp_path: Path) -> None:
     assert [(one.prefix, evaluate(one.value)) for one in link.words if one.value] == [("model=", "large")]
 
 
+def test_applications_that_train_nothing_say_so(tmp_path: Path) -> None:
+    project = tree(
+        tmp_path, {"a.yaml": "defaults: [_self_]\nurl: x\nport: 3\n", "b.yaml": "defaults: [_self_]\nlr: 1\n"}
+    )
+    assert not alone(project, "a.yaml").trains
+    assert alone(project, "b.yaml").trains
+
+
 def test_an_experiment_is_added(tmp_path: Path) -> None:
     experiment = "# @package _global_\ndefaults:\n  - override /model: large\ndata: {batch_size: 64}\n"
     project = tree(tmp_path, {**TREE, "train.py": MAIN, "conf/experiment/big.yaml": experiment})
