@@ -38,7 +38,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     parse_python(source)  # raises where it is not Python
     evaluator = _evaluated(source, call, project)
     said = read_calls(evaluator.calls, project, parameters=evaluator.parameters)
-    parameters = (*evaluator.parameters.values(), *_library_parameters(evaluator))
+    known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
+    parameters = (*known.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
     links = [*launch_links(call, project), *said.links, *_hydra(source, evaluator, call, project)]
     links += _flagged_configs(parameters, call, project)

@@ -6,7 +6,8 @@ import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.dialects.reading import Binding, Fact, Link, Problem
+from preflight.dialects.reading import Binding, Fact, Link, Parameter, Problem
+from preflight.libraries import loaders, precision, ultralytics
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, settled, under
 from preflight.libraries.evaluation import evaluation
 from preflight.libraries.handwritten import handwritten_bindings
@@ -24,6 +25,7 @@ from preflight.libraries.precision import (
     lightning_bindings,
     weights_dtype,
 )
+from preflight.libraries.spread import filled
 from preflight.libraries.trainer import (
     ARGUMENT_CLASSES,
     FP32,
@@ -36,7 +38,7 @@ from preflight.libraries.trainer import (
 from preflight.libraries.ultralytics import is_training, ultralytics_bindings
 from preflight.project import Project
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Ref
+from preflight.values import Const, Expr, Ref, Scalar
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer")
 
@@ -50,6 +52,8 @@ class CallFacts:
     problems: tuple[Problem, ...] = ()
     links: tuple[Link, ...] = ()
     trains: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    """Arguments that calls take from a configuration by name."""
 
 
 def read_calls(
@@ -82,10 +86,12 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
         first.problems,
         first.links or everything.links,
         first.trains or everything.trains,
+        (*everything.parameters, *first.parameters),
     )
 
 
 def _read(calls: Sequence[CallRecord], project: Project, version: str | None, names: Collection[str]) -> CallFacts:
+    calls, spread = _filled(calls, project)
     weights = weights_dtype(calls)
     models = model_bindings(calls, project, names)
     if not any(
@@ -120,7 +126,34 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts,
              *batch_norm(models, calls), *yolo_facts]  # fmt: skip
     facts = _consistent(facts, task)
-    return CallFacts(tuple(settled(bindings)), tuple(facts), (), tuple(_links(calls)), _trains(calls))
+    return CallFacts(tuple(settled(bindings)), tuple(facts), (), tuple(_links(calls)), _trains(calls), spread)
+
+
+def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:
+    """Calls whose arguments a configuration gives as a whole, with these arguments by name."""
+    found: list[CallRecord] = []
+    named: dict[str, Parameter] = {}
+    for record in calls:
+        defaults = None if record.complete else _defaults(record)
+        if defaults is not None:
+            record, more = filled(record, calls, defaults, project)
+            named |= {parameter.name: parameter for parameter in more}
+        found.append(record)
+    return found, tuple(named.values())
+
+
+def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
+    """Arguments that decide memory of the calls that take configurations whole."""
+    if is_loader(record):
+        return loaders.DEFAULTS
+    if is_lightning_trainer(record):
+        return precision.DEFAULTS
+    if is_training(record):
+        return ultralytics.DEFAULTS
+    flavour = ARGUMENT_CLASSES.get(record.method)
+    if flavour is not None and not from_command_line(record):
+        return {p.name: p.default.value for p in parameters(flavour) if isinstance(p.default, Const)}  # type: ignore[misc]
+    return None
 
 
 def _last(bindings: Sequence[Binding], field: str) -> Expr | None:

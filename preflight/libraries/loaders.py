@@ -19,7 +19,7 @@ from preflight.values import Const, Scalar, unknown
 _LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
 _POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
               "multiprocessing_context": 11}  # fmt: skip
-_DEFAULTS: dict[str, Scalar] = {"batch_size": 1, "shuffle": False, "num_workers": 0, "pin_memory": False,
+DEFAULTS: dict[str, Scalar] = {"batch_size": 1, "shuffle": False, "num_workers": 0, "pin_memory": False,
                                 "persistent_workers": False, "prefetch_factor": 2}  # fmt: skip
 """Signature of torch.utils.data.DataLoader (2.13); prefetch_factor is 2 as soon as there are workers."""
 _FIELDS = {
@@ -72,7 +72,7 @@ def _bindings(record: CallRecord, role: str) -> list[Binding]:
         if expr is None and not record.complete:
             expr = unknown("it is among arguments that are passed on", record.origin)
         if expr is None or (name == "prefetch_factor" and constant(expr) is None):
-            found.append(bind(field, Const(_DEFAULTS[name]), DEFAULT_RANK))
+            found.append(bind(field, Const(DEFAULTS[name]), DEFAULT_RANK))
         else:
             found.append(bind(field, expr))
     if role == "train":

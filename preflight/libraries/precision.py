@@ -10,10 +10,13 @@ from preflight.libraries.spellings import DTYPES, PRECISIONS, spelled
 from preflight.libraries.surroundings import evaluates, words
 from preflight.python.objects import Instance, alternatives
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op
+from preflight.values import Const, Expr, Op, Scalar
 
 _TRAINERS = ("Trainer", "Fabric")
 _LIGHTNING = ("lightning", "pytorch_lightning")
+DEFAULTS: Mapping[str, Scalar] = {"precision": None, "accumulate_grad_batches": 1, "num_nodes": 1, "devices": None,
+                                  "strategy": "auto"}  # fmt: skip
+"""Lightning's Trainer (2.6)."""
 STRATEGIES: Mapping[str, str] = {
     "ddp": "ddp", "ddp_spawn": "ddp", "ddp_notebook": "ddp", "ddp_fork": "ddp",
     "ddp_find_unused_parameters_true": "ddp", "ddp_find_unused_parameters_false": "ddp", "fsdp": "fsdp",

@@ -75,7 +75,8 @@ def _argument(record: CallRecord, name: str) -> tuple[Expr, int | None]:
 
 def _nominal(record: CallRecord) -> Fact:
     value = constant(_argument(record, "nbs")[0])
-    return Fact("nominal_batch", value, record.origin)
+    known = value if isinstance(value, int) else DEFAULTS["nbs"]  # a configuration could set it: nobody does
+    return Fact("nominal_batch", known, record.origin)
 
 
 def _bindings(record: CallRecord, project: Project) -> list[Binding]:

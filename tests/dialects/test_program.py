@@ -13,7 +13,7 @@ from preflight.documents.base import DocumentError, Source
 from preflight.project import Project
 from preflight.settings import Settings
 from preflight.study.build import build
-from preflight.values import Choices, Const, Range
+from preflight.values import Choices, Const, Range, evaluate
 
 LOOP = """
 import torch
@@ -138,6 +138,40 @@ def test_a_hydra_program_links_to_its_configuration(tmp_path: Path) -> None:
     (link,) = reading.links
     assert (link.kind, link.target, link.words) == ("config", "conf/config.yaml", words)
     assert values(reading, {"data.batch_size": 8})["train.batch_size"] == 8
+
+
+SPREAD = """
+import hydra, torch
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg):
+    train_loader = DataLoader(train_data, **cfg.dataloader.params, shuffle=True)
+    val_loader = DataLoader(val_data, **cfg.dataloader.params, shuffle=False)
+    trainer = pl.Trainer(**cfg.trainer.params, callbacks=callbacks)
+    trainer.fit(model, train_loader, val_loader)
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_part_of_the_configuration_as_arguments(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    config = (
+        "dataloader:\n  params:\n    batch_size: 22\n    num_workers: 2\n    persistent_workers: true\n"
+        "trainer:\n  params:\n    precision: 16-mixed\n    num_nodes: 4\n    devices: 4\n"
+    )
+    (tmp_path / "conf" / "config.yaml").write_text(config)
+    (tmp_path / "train.py").write_text(SPREAD)
+    (study,), _ = build(["train.py"], Project(tmp_path, Settings()))
+    found = {name: evaluate(bound.expr) for name, bound in study.boxes[0].fields.items()}
+    assert (found["train.batch_size"], found["validation.batch_size"]) == (22, 22)
+    assert (found["data.workers"], found["data.validation_workers"]) == (2, 2)
+    assert (found["data.persistent_workers"], found["data.pin_memory"]) == (True, False)
+    assert (found["train.precision"], found["parallel.nodes"], found["train.grad_accum"]) == ("fp16-mixed", 4, 1)
+    origin = study.boxes[0].fields["validation.batch_size"].origin
+    assert origin is not None
+    assert origin.path == "conf/config.yaml"
 
 
 def test_another_configuration_on_the_command_line(tmp_path: Path) -> None:

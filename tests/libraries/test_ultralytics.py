@@ -81,3 +81,26 @@ def test_a_cache_of_unknown_size(cache: str, known: bool, tmp_path: Path) -> Non
 def test_model_train_of_torch_is_a_mode(tmp_path: Path) -> None:
     text = "import torch\nmodel = torch.nn.Linear(2, 2)\nmodel.train()\nmodel(x).sum().backward()\n"
     assert "data.sample_bytes" not in values(read_program(text, tmp_path))
+
+
+SPREAD = """
+import wandb
+from ultralytics import YOLO
+DEFAULTS = dict(imgsz=640, batch=16)
+run = wandb.init()
+params = {**DEFAULTS, **dict(run.config)}
+YOLO("yolov8n.pt").train(data="cones.yaml", workers=12, **params)
+"""
+
+
+def test_a_configuration_as_arguments_has_the_programs_defaults_below_it(tmp_path: Path) -> None:
+    reading = read_program(SPREAD, tmp_path)
+    assert (values(reading)["train.batch_size"], values(reading)["train.image_size"]) == (16, 640)
+    found = values(reading, {"batch": 64})
+    assert (found["train.batch_size"], found["data.workers"], found["validation.batch_size"]) == (64, 12, 128)
+    assert {p.kind for p in reading.parameters if p.name == "batch"} == {"wandb"}
+
+
+def test_arguments_from_anywhere_else_are_unknown(tmp_path: Path) -> None:
+    text = "import json\nfrom ultralytics import YOLO\nYOLO('y.pt').train(**json.loads(input()))\n"
+    assert is_unknown(values(read_program(text, tmp_path))["train.batch_size"])
