@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.findings import Confidence, Finding, Proposal, Severity
+from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.values import Origin
@@ -111,6 +111,16 @@ def _finding(
     )
 
 
+def proposals_of(case: Case, device: DeviceEstimate) -> tuple[Proposal, ...]:
+    """Remedies, the safe ones first; a smaller vocabulary before a smaller batch where the vocabulary is the cause."""
+    found, capped = remedies.device_proposals(case), tuple(remedies.cap_vocabulary(case))
+    safe = tuple(proposal for proposal in found if proposal.safety is Safety.safe)
+    unsafe = tuple(proposal for proposal in found if proposal.safety is Safety.unsafe)
+    largest = device.largest_allocation
+    caused = largest is not None and is_logits(largest.where, largest.product)
+    return (*safe, *capped, *unsafe) if caused else (*safe, *unsafe, *capped)
+
+
 class GpuMemoryExceeded(Rule):
     """The job needs more memory than its GPU can give, so it will stop with `CUDA out of memory`.
 
@@ -136,8 +146,7 @@ class GpuMemoryExceeded(Rule):
         device = device_of(case)
         if device is None or device.verdict != "exceeds" or several(case) or _states_alone(case, device):
             return
-        proposals = (*remedies.device_proposals(case), *remedies.cap_vocabulary(case))
-        yield _finding(case, device, self.name, _need(case, device), proposals, "does not fit")
+        yield _finding(case, device, self.name, _need(case, device), proposals_of(case, device), "does not fit")
 
 
 class GpuMemoryTight(Rule):
@@ -259,7 +268,7 @@ class LogitsExceedGpu(Rule):
             f"the largest single allocation is a tensor of logits: {largest.product} = {gib(largest.bytes)} of the "
             f"{gib(device.capacity)} that {gpu_name(case)} gives ({describe(case.job)})"
         )
-        proposals = (*remedies.device_proposals(case), *remedies.cap_vocabulary(case))
+        proposals = proposals_of(case, device)
         origin = case.origin("train.vocab_size", "validation.batch_size", *FIELDS)
         yield Finding(
             rule=self.name,

@@ -58,10 +58,11 @@ def accumulation_hazard(case: Case) -> str:
     return ""
 
 
-def device_proposals(case: Case, batch: bool = True) -> tuple[Proposal, ...]:
+def device_proposals(case: Case, batch: bool = True, others: bool = True) -> tuple[Proposal, ...]:
     """Proposals for the worst combination, the best first; `batch=False` where states alone are too large.
 
-    Unsafe ones are worked out only where no safe one can be written: each costs estimates.
+    Each costs estimates (and, for a setup that no law is shipped for, a trace), so they are worked out until one can be
+    written: the safe ones first, then, if `others`, what makes another run of it.
     """
     base = evaluation_changes(case)
     found = []
@@ -71,7 +72,11 @@ def device_proposals(case: Case, batch: bool = True) -> tuple[Proposal, ...]:
         found.append(proposal)
         if proposal.safety is Safety.safe and possible(case, proposal.changes):
             return tuple(sorted(found, key=_rank))
-    found += list(_other_runs(case, base, batch))
+    written_already = any(possible(case, proposal.changes) for proposal in found)
+    for proposal in _other_runs(case, base, batch) if others and not written_already else ():
+        found.append(proposal)
+        if possible(case, proposal.changes):
+            break
     return tuple(sorted(found, key=_rank))
 
 

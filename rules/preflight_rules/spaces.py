@@ -9,7 +9,7 @@ from preflight.rule import Case
 from preflight.study.verdicts import BoxVerdict, ModelVerdict, SafeBox
 from preflight.values import Axis, Choices, Origin, Range, Value
 from preflight_rules import loaders, remedies
-from preflight_rules.common import assignment_text, describe, gib, values_text
+from preflight_rules.common import assignment_text, describe, gib, possible, values_text
 
 
 def counts_text(case: Case) -> str:
@@ -141,12 +141,14 @@ def _shared(case: Case, verdict: BoxVerdict, axis: Axis) -> bool:
 def space_proposals(case: Case) -> tuple[Proposal, ...]:
     """Settings outside the search that make all of it fit, then a smaller search, then other runs."""
     found: list[Proposal] = []
+    narrower = list(narrowing(case))
+    enough = any(possible(case, proposal.changes) for proposal in narrower)
     host, device = case.estimates.host, case.estimates.device
     if device is not None and device.verdict in ("exceeds", "at-risk"):
-        found += remedies.device_proposals(case)
+        found += remedies.device_proposals(case, others=not enough)
     elif host is not None and host.verdict in ("exceeds", "at-risk"):
         found += loaders.loader_proposals(case)
     safe = [proposal for proposal in found if proposal.safety is Safety.safe]
-    others = [proposal for proposal in found if proposal.safety is Safety.unsafe]
-    capped = list(remedies.cap_vocabulary(case))
-    return (*safe, *narrowing(case), *others, *capped)
+    unsafe = [proposal for proposal in found if proposal.safety is Safety.unsafe]
+    capped = [] if enough else list(remedies.cap_vocabulary(case))
+    return (*safe, *narrower, *capped, *unsafe)

@@ -80,11 +80,24 @@ def test_accumulation_is_unsafe_where_it_is_another_run(fact: str, words: str) -
 def test_no_accumulation_without_a_place_for_it() -> None:
     written = {"train.batch_size": 32, "train.seq_len": 1024}
     [finding] = findings(case(written, device=Device()))["gpu-memory-exceeded"]
-    [batch, length] = finding.proposals
+    [batch] = finding.proposals
     assert [change.field for change in batch.changes] == ["train.batch_size"]
     assert (batch.changes[0].value, batch.safety) == (8, Safety.unsafe)
     assert "32 to 8" in batch.reason
-    assert (length.changes[0].field, length.changes[0].value) == ("train.seq_len", 384)
+
+
+def test_a_shorter_length_where_the_batch_has_no_place() -> None:
+    one = case({"train.seq_len": 1024}, defaults={"train.batch_size": 32}, device=Device())
+    [length] = findings(one)["gpu-memory-exceeded"][0].proposals
+    assert (length.changes[0].field, length.changes[0].value, length.safety) == ("train.seq_len", 384, Safety.unsafe)
+
+
+def test_a_vocabulary_that_is_the_cause_goes_before_the_batch() -> None:
+    logits = LargestAllocation(6 * GIB, "lm_head", "200 tokens x 10,000,000 vocabulary x 4")
+    written = {"train.batch_size": 4, "train.seq_len": 1024, "train.vocab_size": 10_000_000}
+    found = findings(case(written, device=Device(capacity=12 * GIB, logits=logits, vocabulary=1000)))
+    for rule in ("gpu-memory-exceeded", "logits-exceed-gpu"):
+        assert found[rule][0].proposals[0].changes[0].field == "train.vocab_size"
 
 
 def test_nominal_batch_is_the_same_run() -> None:
