@@ -8,7 +8,7 @@ from pathlib import Path
 
 from preflight import leftovers, registry, suppress
 from preflight.errors import PreflightError
-from preflight.estimating import Estimator, allow_tracing
+from preflight.estimating import Estimator, Tracing, tracing_of
 from preflight.files import Batch
 from preflight.findings import Finding, Proposal, Safety, Severity
 from preflight.machines.model import Gpu
@@ -44,7 +44,7 @@ class Setup:
     said: Wanted
     rules: tuple[type[Rule], ...]
     enabled: frozenset[str]
-
+    tracing: Tracing
     estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
     """What was estimated stays known when the files are read again."""
 
@@ -76,10 +76,12 @@ def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tupl
     said = wanted(options.machine, gpu, batch.settings, batch.root, cwd)
     for rule in known.values():
         registry.options_of(rule, batch.settings)
-    notes = allow_tracing(batch.settings, batch.root, options.trust)
+    tracing, notes = tracing_of(batch.settings, batch.root, options.trust)
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
-    return Project(batch.root, batch.settings), Setup(batch.named, batch.walked, options, said, chosen, enabled)
+    return Project(batch.root, batch.settings), Setup(
+        batch.named, batch.walked, options, said, chosen, enabled, tracing
+    )
 
 
 def check(project: Project, asked: Setup, prove: bool = True) -> Report:
@@ -139,7 +141,7 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
 
     target = choose(study, asked.said)
     study = placed(study, target)
-    estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu))
+    estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
     space = judge(study, estimator.full, *estimator.sides(), constraints=project.settings.constraints)
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
     result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes)

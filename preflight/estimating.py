@@ -65,7 +65,8 @@ class Estimator:
 
     def device_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
-        return self._device().bound(job, self.gpu)
+        found: tuple[int, int] | None = self._device().bound(job, self.gpu)
+        return found
 
     def host_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of a node; the host law itself grows with every numeric field."""

@@ -271,23 +271,23 @@ def test_missing_path_is_refused(project: Write) -> None:
 
 
 @pytest.mark.parametrize(("trusted", "used"), [((), False), (("venv/bin/python",), True), (("elsewhere",), False)])
-def test_interpreter_of_the_project_needs_trust(
-    project: Write, monkeypatch: pytest.MonkeyPatch, trusted: tuple[str, ...], used: bool
-) -> None:
-    from preflight.memory.device.laws import TRACING
-
-    monkeypatch.setattr(TRACING, "allowed", True)
-    monkeypatch.setattr(TRACING, "interpreter", None)
+def test_interpreter_of_the_project_needs_trust(project: Write, trusted: tuple[str, ...], used: bool) -> None:
     root = project({"sweep.yaml": SWEEP, "venv/bin/python": "", "preflight.toml": 'interpreter = "venv/bin/python"\n'})
     _, asked = opened(root, "sweep.yaml", trust=trusted)
-    assert (TRACING.allowed, TRACING.interpreter is not None) == (used, used)
+    assert (asked.tracing.allowed, asked.tracing.interpreter is not None) == (used, used)
     assert bool(asked.said.notes) is not used
 
 
-def test_tracing_can_be_switched_off(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_can_be_switched_off(project: Write) -> None:
+    _, asked = opened(project({"sweep.yaml": SWEEP, "preflight.toml": "trace = false\n"}), "sweep.yaml")
+    assert asked.tracing.allowed is False
+
+
+def test_device_is_told_what_it_may_trace() -> None:
+    from preflight.estimating import Estimator, Tracing
+    from preflight.job import Job
     from preflight.memory.device.laws import TRACING
 
-    monkeypatch.setattr(TRACING, "allowed", True)
-    root = project({"sweep.yaml": SWEEP, "preflight.toml": "trace = false\n"})
-    opened(root, "sweep.yaml")
-    assert TRACING.allowed is False
+    for tracing in (Tracing(), Tracing(False), Tracing(True, "/usr/bin/python3")):
+        Estimator(None, tracing).full(Job())
+        assert (TRACING.allowed, TRACING.interpreter) == (tracing.allowed, tracing.interpreter)

@@ -13,7 +13,7 @@ import click
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option
 from preflight.errors import UsageError
-from preflight.estimating import Estimator
+from preflight.estimating import Estimator, tracing_of
 from preflight.job import Job, build
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import Estimates
@@ -158,7 +158,7 @@ def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subj
     found = _gpu(gpu or job.machine.gpu, settings.gpu)
     if found is not None and job.machine.gpu is None:
         job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
-    return Subject(job, found, Estimator(found))
+    return Subject(job, found, Estimator(found, tracing_of(settings, folder, ())[0]))
 
 
 def _gpu(named: str | None, default: str | None) -> Gpu | None:
@@ -187,4 +187,4 @@ def _configuration(path: Path, overrides: dict[str, Value], gpu: str | None) -> 
     elif result.study.is_search:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
-    return Subject(result.space.worst.job, result.gpu, Estimator(result.gpu), note)
+    return Subject(result.space.worst.job, result.gpu, asked.estimators[result.gpu], note)

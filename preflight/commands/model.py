@@ -99,6 +99,7 @@ def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
     task = {"task": model.task} if model is not None else {}
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
+    laws.TRACING.allowed = True
     resolved = resolve.resolve(job)
     found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
