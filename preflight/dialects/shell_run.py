@@ -90,7 +90,8 @@ class Shell:
                 self._block(around, inside, depth + 1)
                 continue
             for step in inside:
-                self._step(step)
+                if not self.ended:
+                    self._step(step)
 
     def _block(self, block: Block, steps: list[Step], depth: int) -> None:
         if block.kind == "function":

@@ -282,3 +282,13 @@ def test_places_are_exact_behind_quotes_and_wide_characters(tmp_path: Path) -> N
     assert script.at(lr.origin) == "0.1"
     assert isinstance(script.link.origin, Origin)
     assert isinstance(script.link.origin.span, Span)
+
+
+def test_nothing_runs_behind_exit(tmp_path: Path) -> None:
+    script = Script(tmp_path, HEAD + "[ -f x ] || exit 1\npython train.py --a 1\nexit 0\npython train.py --a 2\n")
+    assert script.words() == ["--a", "1"]
+
+
+def test_an_array_of_words_is_passed_on_as_words(tmp_path: Path) -> None:
+    script = Script(tmp_path, HEAD + 'ARGS=(--bs 16)\nARGS+=(--name "a b")\npython train.py "${ARGS[@]}"\n')
+    assert script.words() == ["--bs", "16", "--name", "a b"]

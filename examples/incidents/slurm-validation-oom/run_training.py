@@ -35,33 +35,9 @@ def main(cfg: DictConfig) -> None:
     pl.seed_everything(cfg.seed, workers=True)
     train_data = SceneDataset(cfg.data_root, cfg.train_split)
     val_data = SceneDataset(cfg.data_root, cfg.val_split)
-    params = cfg.dataloader.params
-    train_loader = DataLoader(
-        train_data,
-        batch_size=params.batch_size,
-        shuffle=True,
-        num_workers=params.num_workers,
-        prefetch_factor=params.prefetch_factor,
-        pin_memory=params.pin_memory,
-        persistent_workers=params.persistent_workers,
-    )
-    val_loader = DataLoader(
-        val_data,
-        batch_size=params.batch_size,
-        num_workers=params.num_workers,
-        prefetch_factor=params.prefetch_factor,
-        pin_memory=params.pin_memory,
-        persistent_workers=params.persistent_workers,
-    )
-    trainer = pl.Trainer(
-        max_epochs=cfg.trainer.params.max_epochs,
-        accelerator=cfg.trainer.params.accelerator,
-        strategy=cfg.trainer.params.strategy,
-        devices=cfg.trainer.params.devices,
-        num_nodes=cfg.trainer.params.num_nodes,
-        precision=cfg.trainer.params.precision,
-        accumulate_grad_batches=cfg.trainer.params.accumulate_grad_batches,
-    )
+    train_loader = DataLoader(train_data, **cfg.dataloader.params, shuffle=True)
+    val_loader = DataLoader(val_data, **cfg.dataloader.params, shuffle=False)
+    trainer = pl.Trainer(**cfg.trainer.params)
     trainer.fit(PlannerModule(cfg), train_loader, val_loader)
 
 
