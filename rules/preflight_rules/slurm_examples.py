@@ -181,11 +181,15 @@ IGNORED = (
     Example(
         "A directive behind the first command",
         {"train.sbatch": LATE, "train.py": TRAIN},
+        fixed={"train.sbatch": EARLY},
+        unsafe=True,
         says=("after the first command (line 3)",),
     ),
     Example(
         "A blank in the marker",
         {"train.sbatch": EARLY.replace("#SBATCH --mem", "# SBATCH --mem"), "train.py": TRAIN},
+        fixed={"train.sbatch": EARLY},
+        unsafe=True,
     ),
     Example("All directives at the top", {"train.sbatch": EARLY, "train.py": TRAIN}, finds=0),
     Example(
