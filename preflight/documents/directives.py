@@ -40,6 +40,8 @@ _SHORT = {
 }  # fmt: skip
 _ALIASES = {"tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "share": "oversubscribe",
             "mem_bind": "mem-bind"}  # fmt: skip
+_MARKER = re.compile(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
+"""sbatch reads `#SLURM` too, with a warning; a comment that merely starts with the word is not taken for one here."""
 _LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
 
 
@@ -96,7 +98,7 @@ def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Dir
         inside = bisect_right(starts, start) - 1
         if inside >= 0 and heredocs[inside].start <= start < heredocs[inside].end:
             continue
-        if line.startswith("#SBATCH"):
+        if _MARKER.match(line):
             if command_line:
                 message = f"it stands after the first command (line {command_line})"
                 _ignore(ignored, "after-command", message, line, start, number)
@@ -132,7 +134,7 @@ def _ignore(ignored: list[Ignored], reason: str, message: str, line: str, start:
 
 
 def _looks_like(ignored: list[Ignored], head: str, line: str, start: int, number: int) -> None:
-    if not re.search(r"SBATCH[ \t]*-", line, re.I):
+    if not re.search(r"SBATCH[ \t]*--?[A-Za-z]", line, re.I):
         return  # prose that mentions it
     if head[0] in " \t":
         _ignore(ignored, "indented", "it does not start at the beginning of the line", line, start, number)
@@ -148,7 +150,8 @@ def _words(line: str, start: int, number: int) -> list[_Word]:
     """The arguments on a directive line: quotes group, a backslash takes the next character as it is, an unquoted `#`
     starts a comment."""
     words: list[_Word] = []
-    at, size = len("#SBATCH"), len(line)
+    marker = _MARKER.match(line)
+    at, size = marker.end() if marker is not None else 0, len(line)
     while True:
         while at < size and line[at].isspace():
             at += 1

@@ -39,7 +39,16 @@ def test_lines_that_sbatch_does_not_read_have_a_reason(text: str, reason: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["# see SBATCH docs\n", "# SBATCH options below\n", "#SBATCHES\n", "echo '#SBATCH'\n", ""]
+    "text",
+    [
+        "# see SBATCH docs\n",
+        "# SBATCH options below\n",
+        "# SBATCH - see there\n",
+        "#SLURM x\n",
+        "#SBATCHES\n",
+        "echo '#SBATCH'\n",
+        "",
+    ],
 )
 def test_prose_is_no_directive(text: str) -> None:
     directives, ignored = read_directives(text)
@@ -75,6 +84,7 @@ READ: list[tuple[str, list[tuple[str, str | None]]]] = [
     ("#SBATCH --tasks-per-node=4", [("ntasks-per-node", "4")]),
     ("#SBATCH --mem", [("mem", None)]),
     ("#SBATCH --mem\n#SBATCH 4G", [("mem", "4G")]),
+    ("#SLURM -N2", [("nodes", "2")]),
     ("\n# c\n  # d\n#SBATCH -N1\n\n#SBATCH -N2", [("nodes", "1"), ("nodes", "2")]),
 ]
 
