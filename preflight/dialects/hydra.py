@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from preflight.dialects.hydra_overrides import CommandLine, Given
     from preflight.dialects.hydra_repository import Repository
     from preflight.dialects.hydra_tree import Path
+    from preflight.documents.yaml import YamlDocument
 
 NAME = "hydra"
 MAX_COMPOSITIONS = 24
@@ -84,19 +85,22 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
     words = call.words if call is not None else _chosen(path, found, project)
     line = command_line(words)
     folder, name = _place(found, line, call)
+    problems = list(line.problems)
+    document, own = _own(folder, name, project)
     folders = [folder, *(one for one in line.config_dirs if project.is_dir(one))]
-    folders += _search_path(folder, name, line, project)
+    folders += _search_path(document, own, line, project, problems)
     repository = Repository(project, tuple(dict.fromkeys(folders)))
     if repository.file(name) is None:
         return Reading(path, NAME, problems=tuple(_no_primary(path, name, repository)))
-    plan = _Plan(problems=list(line.problems))
-    multirun = line.multirun or (call is not None and call.launch.multirun)
+    plan = _Plan(problems=problems)
+    multirun = _multirun(line, own, call)
     _sort(line.overrides, repository, plan, multirun, call)
     base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
-    if _sweeping(base[0], multirun, call):
+    sweeping = multirun or call is None or not call.words  # nobody says how it is launched: as it is meant to be
+    if sweeping:
         _sweeper(base[0], repository, plan)
         base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
-    return _reading(path, plan, repository, name, base, call)
+    return _reading(path, plan, repository, name, base, call, sweeping)
 
 
 def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[str, str]:
@@ -107,27 +111,48 @@ def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[st
     return folder, line.config_name or found.name
 
 
-def _search_path(folder: str, name: str, line: CommandLine, project: Project) -> Iterator[str]:
-    """Folders of the project that the primary configuration's `hydra.searchpath` adds (relative to the root, where
-    programs are started)."""
+def _own(folder: str, name: str, project: Project) -> tuple[YamlDocument | None, Mapping[str, Value]]:
+    """What the primary configuration says to Hydra itself, before anything is composed."""
     from preflight.dialects.hydra_repository import parsed
     from preflight.project import UnreadableFile
 
     path = f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
     try:
-        top = parsed(path, project).value()
+        document = parsed(path, project)
     except (DocumentError, UnreadableFile):
-        return
-    hydra = top.get("hydra") if isinstance(top, dict) else None
-    listed: object = hydra.get("searchpath") if isinstance(hydra, dict) else None
+        return None, {}
+    top = document.value()
+    hydra = top.get("hydra") if isinstance(top, Mapping) else None
+    return document, hydra if isinstance(hydra, Mapping) else {}
+
+
+def _multirun(line: CommandLine, own: Mapping[str, Value], call: Call | None) -> bool:
+    """`-m`, or `hydra.mode=MULTIRUN` on the command line or in the primary configuration."""
+    modes = [given.override.value() for given in line.overrides if given.key == "hydra.mode" and given.override]
+    mode = modes[-1] if modes else own.get("mode")
+    return line.multirun or (call is not None and call.launch.multirun) or str(mode).upper() == "MULTIRUN"
+
+
+def _search_path(
+    document: YamlDocument | None,
+    own: Mapping[str, Value],
+    line: CommandLine,
+    project: Project,
+    problems: list[Problem],
+) -> Iterator[str]:
+    """Folders of the project that `hydra.searchpath` adds (relative to the root, where programs are started)."""
+    listed: object = own.get("searchpath")
     for given in line.overrides:
         if given.key == "hydra.searchpath" and given.override is not None:
-            listed = given.override.value()
-    for entry in listed if isinstance(listed, (list, tuple)) else ():
-        if isinstance(entry, str) and not entry.startswith("pkg://"):
-            inside = entry.removeprefix("file://")
-            if not PurePosixPath(inside).is_absolute() and project.is_dir(inside):
-                yield PurePosixPath(inside).as_posix()
+            listed, document = given.override.value(), None
+    for index, entry in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
+        inside = str(entry).removeprefix("file://")
+        if "://" not in inside and not PurePosixPath(inside).is_absolute() and project.is_dir(inside):
+            yield PurePosixPath(inside).as_posix()
+        elif document is not None:
+            said = f"the search path {entry} lies outside the project: what is found there is unknown"
+            origin = document.origin(("hydra", "searchpath", index))
+            problems.append(Problem("invalid-config", said, origin, "info"))
 
 
 def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Problem]:
@@ -189,16 +214,6 @@ def _references(expr: Expr | None) -> Iterator[Ref]:
     elif isinstance(expr, Op):
         for operand in expr.operands:
             yield from _references(operand)
-
-
-def _sweeping(found: Composition, multirun: bool, call: Call | None) -> bool:
-    """Whether the sweeper's own parameters count: in a multirun, and where nobody says how the program is launched."""
-    from preflight.dialects.hydra_tree import Leaf, select
-
-    mode = select(found.root, ("hydra", "mode"))
-    if isinstance(mode, Leaf) and str(mode.value).upper() == "MULTIRUN":
-        return True
-    return multirun or call is None or not call.words
 
 
 def _sweeper(found: Composition, repository: Repository, plan: _Plan) -> None:
@@ -269,7 +284,7 @@ def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Pa
 
 def _reading(
     path: str, plan: _Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
-    call: Call | None,
+    call: Call | None, sweeping: bool,
 ) -> Reading:  # fmt: skip
     from preflight.dialects import hydra_launcher
 
@@ -282,9 +297,8 @@ def _reading(
         problems += found.problems
     problems += _loops(first, resolver)
     problems += hydra_launcher.schema_problems(first, resolver)
-    multirun = _sweeping(first, call is not None and (call.launch.multirun or _says_multirun(call)), call)
-    request: Request | None = hydra_launcher.request(first, resolver) if multirun else None
-    trials: Binding | None = hydra_launcher.trials(first, resolver) if multirun else None
+    request: Request | None = hydra_launcher.request(first, resolver) if sweeping else None
+    trials: Binding | None = hydra_launcher.trials(first, resolver) if sweeping else None
     axes = tuple(plan.axes) + tuple(axis for _, _, _, axis in plan.groups if axis is not None)
     files = dict.fromkeys(file for found, _ in boxes for file in found.files)
     return Reading(
@@ -313,12 +327,6 @@ def _trains(settings: Mapping[str, Setting]) -> bool:
         if key.rpartition(".")[2] in ("lr", "learning_rate") or (field_for(key, "hydra") or "").startswith("train."):
             return True
     return False
-
-
-def _says_multirun(call: Call) -> bool:
-    from preflight.dialects.hydra_overrides import command_line
-
-    return command_line(call.words).multirun
 
 
 def _identity(problem: Problem) -> tuple[str, str, Span]:

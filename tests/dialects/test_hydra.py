@@ -440,6 +440,15 @@ def test_a_multirun_is_a_search_space(tmp_path: Path) -> None:
     assert problems(reading) == []
 
 
+@pytest.mark.parametrize("where", ["word", "file"])
+def test_the_mode_may_say_it_instead(where: str, tmp_path: Path) -> None:
+    text = CONFIG + ("hydra: {mode: MULTIRUN}\n" if where == "file" else "")
+    extra = ["hydra.mode=MULTIRUN"] if where == "word" else []
+    reading = launched(tree(tmp_path, {**TREE, "conf/config.yaml": text}), *extra, "data.batch_size=8,16")
+    assert axis(reading, "data.batch_size").domain.values == (8, 16)  # type: ignore[union-attr]
+    assert problems(reading) == []
+
+
 def test_swept_groups_are_branches(tmp_path: Path) -> None:
     project = tree(tmp_path, TREE)
     reading = launched(project, "--multirun", "model=small,large", "data.batch_size=1,2")
@@ -586,6 +595,7 @@ def test_nothing_leaves_the_project(tmp_path: Path) -> None:
     reading = alone(tree(tmp_path / "root", {"conf/config.yaml": text}))
     assert "secret" not in values(reading)
     assert values(reading)["x"] == 1
+    assert sum("outside the project" in one.message for one in reading.problems) == 3
 
 
 def test_a_million_values_and_deep_texts_do_not_hang(tmp_path: Path) -> None:
