@@ -155,6 +155,7 @@ def _box(
         bounds[name] = bound
         if problem is not None:
             problems.append(problem)
+    _without_guessed_dimensions(bounds)
     _same_vocabulary(bounds)
     bounds = {**{name: bound for name, bound in table_defaults().items() if name not in bounds}, **bounds}
     constants = {name: unmark(fixed(expr, held)) for name, expr in gathered.constants.items()}
@@ -165,6 +166,14 @@ def _box(
             place = next((places[axis] for axis in names(bound.expr) if places.get(axis) is not None), None)
             bounds[name] = bound if place is None else replace(bound, origin=place)
     return Box(bounds, axes, dict(branch.fixed), constants), problems
+
+
+def _without_guessed_dimensions(bounds: dict[str, Bound]) -> None:
+    """A model that the program names has its own dimensions: a `hidden_dim` nobody was seen to read is not one."""
+    named = [bounds.get(f"model.{name}") for name in ("name", "path", "target", "law")]
+    if any(bound is not None and not bound.setting for bound in named):
+        for name in [one for one, bound in bounds.items() if one.startswith("model.config.") and bound.setting]:
+            del bounds[name]
 
 
 def _same_vocabulary(bounds: dict[str, Bound]) -> None:

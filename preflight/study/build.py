@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from preflight.errors import PreflightError
 from preflight.project import Project
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
@@ -19,8 +20,11 @@ def build(
     """Every study that the given files have a say in, and the files that make none.
 
     `paths` are relative to the project's root. `overrides` (Job field -> value, from --set) beat everything else.
+    Raises SettingsError or UsageError for Job fields that there are none of, or values that a field cannot have.
+
     Studies stand in the order of the paths that lead to them; one that several paths lead to stands there once.
     """
+    _known_fields(project, overrides or {})
     follower = Follower(project)
     launchers = Launchers(project, follower, paths)
     chains: dict[object, Chain] = {}
@@ -37,6 +41,28 @@ def build(
     skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
     return _concurrent(kept, studies), left
+
+
+def _known_fields(project: Project, overrides: Mapping[str, Value]) -> None:
+    settings = project.settings
+    if not (settings.map or settings.set or overrides):
+        return
+    from preflight.errors import SettingsError, UsageError, suggestion
+    from preflight.job import fields
+    from preflight.study.normalise import Invalid, kind_of, normal
+
+    given: list[tuple[str, type[PreflightError], str, Value]] = [
+        *((f"[tool.preflight.map] {name}", SettingsError, target, None) for name, target in settings.map.items()),
+        *(("[tool.preflight.set]", SettingsError, name, value) for name, value in settings.set.items()),
+        *(("--set", UsageError, name, value) for name, value in overrides.items()),
+    ]
+    for where, error, name, value in given:
+        if kind_of(name) is None:
+            raise error(f"{where}: there is no Job field {name}{suggestion(name, fields())}")
+        try:
+            normal(name, value)
+        except Invalid as problem:
+            raise error(f"{where}: {problem}") from None
 
 
 def _key(chain: Chain) -> object:

@@ -96,9 +96,20 @@ def _box(
     if counts.unsafe and not counts.unknown and _fits(point.estimates):  # the bound was too rough: the worst does fit
         counts = Counts(fits=counts.fits + counts.unsafe)
         return BoxVerdict(box, counts, point)
+    if counts.fits and not counts.unsafe and not counts.unknown:
+        counts = _with_worst(counts, _single(point.estimates))
     safe = _safe(grid, cells, constraints) if counts.unsafe and counts.fits else None
     return BoxVerdict(
         box, counts, point, safe, _unsafe_values(grid, cells), _by_model(grid, cells, per_cell, constraints)
+    )  # fmt: skip
+
+
+def _with_worst(counts: Counts, worst: Counts) -> Counts:
+    """All fit by the bound; where the full estimate of the worst disagrees, that one at least does not."""
+    if not worst.unsafe:
+        return counts
+    return replace(
+        counts, fits=counts.fits - 1, at_risk=worst.at_risk, exceeds=worst.exceeds, exact=counts.fits == 1
     )  # fmt: skip
 
 

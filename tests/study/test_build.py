@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from preflight.errors import PreflightError
 from preflight.project import Project
 from preflight.settings import Settings
 from preflight.study.build import build
@@ -289,3 +290,27 @@ def test_a_module_finds_the_program_that_imports_it(tmp_path: Path) -> None:
     studies, skipped = build(["other.py"], Project(tmp_path, Settings()))
     assert studies == ()
     assert [one.kind for one in skipped] == ["unrecognised"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "overrides", "message"),
+    [
+        (Settings(map={"x": "train.batch"}), {}, r"map\] x: there is no Job field train.batch .did you mean"),
+        (Settings(set={"train.batch_size": 0}), {}, r"set\]: train.batch_size is 0: it must be a whole number"),
+        (Settings(), {"train.nope": 1}, "--set: there is no Job field train.nope"),
+        (Settings(), {"train.precision": "fp12"}, "--set: train.precision is 'fp12': it must be one of fp32"),
+    ],
+)
+def test_settings_that_cannot_be(settings: Settings, overrides: dict[str, Value], message: str, tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match=message):
+        build([], Project(tmp_path, settings), overrides)
+
+
+def test_a_named_model_takes_no_dimension_by_its_name_alone(tmp_path: Path) -> None:
+    sweep = "program: train.py\nmethod: grid\nparameters:\n  hidden_size:\n    values: [64, 128]\n"
+    program = "from transformers import AutoModel\nimport torch\n\nmodel = AutoModel.from_pretrained('gpt2').cuda()\n"
+    loop = "opt = torch.optim.AdamW(model.parameters())\nfor x in data:\n    model(x).loss.backward()\n    opt.step()\n"
+    (study,), _ = read({"sweep.yaml": sweep, "train.py": program + loop}, tmp_path)
+    assert worth(study, "model.name") == "gpt2"
+    assert not [name for name in study.boxes[0].fields if name.startswith("model.config")]
+    assert study.combinations == 1
