@@ -34,10 +34,15 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.program_sweep import sweep_of
     from preflight.documents.python import parse_python
     from preflight.libraries.calls import read_calls
+    from preflight.libraries.versions import pinned
 
     parse_python(source)  # raises where it is not Python
     evaluator = _evaluated(source, call, project)
-    said = read_calls(evaluator.calls, project, parameters=evaluator.parameters)
+    versions = list(pinned(source.path, project))
+    version = next(
+        (b.expr.value for b in versions if b.field == "software.transformers" and isinstance(b.expr, Const)), None
+    )
+    said = read_calls(evaluator.calls, project, version if isinstance(version, str) else None, evaluator.parameters)
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
     parameters = (*known.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
@@ -48,7 +53,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
-        source.path, NAME, (*defaults, *fixed), (*_constants(evaluator, source), *bindings), axes=axes,
+        source.path, NAME, (*defaults, *fixed), (*versions, *_constants(evaluator, source), *bindings), axes=axes,
         links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
         reads=tuple(path for path in evaluator.reads if path != source.path), trains=said.trains,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from preflight.dialects.reading import Binding, Fact, Link, Parameter, Problem
 from preflight.libraries import loaders, precision, ultralytics
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, settled, under
 from preflight.libraries.evaluation import evaluation
+from preflight.libraries.freezing import frozen_bindings
 from preflight.libraries.handwritten import handwritten_bindings
 from preflight.libraries.lengths import length_bindings
 from preflight.libraries.loaders import is_loader, loader_bindings
@@ -109,6 +110,7 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     bindings = [
         *loader_bindings(calls, project),
         *models,
+        *frozen_bindings(calls, project),
         *picture_bindings(calls, project),
         *switch_bindings(tuple(dict.fromkeys(record.path for record in calls)), project),
         *optimizer_bindings(calls),

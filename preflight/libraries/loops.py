@@ -14,15 +14,27 @@ from preflight.libraries.common import bind, first_origin, is_unknown
 from preflight.libraries.models import kinds_of
 from preflight.libraries.surroundings import enclosing_function, evaluates, loops_around, scope_of, words
 from preflight.project import Project
-from preflight.python.objects import Instance, alternatives
+from preflight.python.module import load_module
+from preflight.python.objects import Instance
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op
+from preflight.values import Const, Expr, Op, Origin
 
 _CONTRASTIVE_NAMES = (
     "infonce", "info_nce", "ntxent", "nt_xent", "supcon", "supervisedcontrastive", "contrastiveloss",
     "contrastive_loss", "cliploss", "clip_loss", "siglip_loss", "multiplenegativesranking", "npairs", "tripletloss",
     "triplet_loss", "multisimilarityloss",
 )  # fmt: skip
+_IMAGES, _TEXTS = (
+    frozenset({"image", "images", "img", "visual", "vision"}),
+    frozenset({"text", "texts", "txt", "caption"}),
+)
+_VIEWS = (
+    (_IMAGES, _TEXTS),
+    (_TEXTS, _IMAGES),
+    (frozenset({"z1"}), frozenset({"z2"})),
+    (frozenset({"query", "queries"}), frozenset({"passage", "passages", "document", "documents", "doc"})),
+)
+"""Names of the two sides that a contrastive loss compares."""
 INDENT = 4
 """Columns of one level (PEP 8)."""
 _MODEL_WORDS = frozenset({"model", "net", "network", "encoder", "unet", "transformer", "lm", "gpt", "engine"})
@@ -226,9 +238,11 @@ def _deleted(block: ast.AST, name: str, after: ast.Assign) -> int | None:
 def loss_facts(records: Sequence[CallRecord], project: Project) -> list[Fact]:
     """Whether the loss compares samples of one micro-batch, or averages over tokens."""
     facts: list[Fact] = []
-    contrastive = next((record for record in records if _is_contrastive(record, project)), None)
+    contrastive = next((record.origin for record in records if _is_contrastive(record, project)), None)
+    if contrastive is None and backwards(records):
+        contrastive = _similarities(tuple(dict.fromkeys(record.path for record in records)), project)
     if contrastive is not None:
-        facts.append(Fact("contrastive_loss", True, contrastive.origin))
+        facts.append(Fact("contrastive_loss", True, contrastive))
     elif backwards(records):
         token = next((record for record in records if _is_token_mean(record)), None)
         if token is not None:
@@ -266,6 +280,18 @@ def _labels_are_positions(record: CallRecord, project: Project) -> bool:
     )  # fmt: skip
 
 
+def _similarities(paths: Sequence[str], project: Project) -> Origin | None:
+    """`image_features @ text_features.T`: every sample of the batch against every other."""
+    for path in paths:
+        module = load_module(path, project)
+        for node in ast.walk(module.tree) if module is not None else ():
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and module is not None:
+                left, right = words(ast.unparse(node.left)), words(ast.unparse(node.right))
+                if right & {"t", "transpose", "mt"} and any(left & a and right & b for a, b in _VIEWS):
+                    return module.origin(node)
+    return None
+
+
 def _is_token_mean(record: CallRecord) -> bool:
     """cross_entropy over flattened tokens with some of them ignored: each micro-batch has its own number of tokens."""
     if record.name.rpartition(".")[2] not in ("cross_entropy", "CrossEntropyLoss", "nll_loss"):
@@ -278,9 +304,3 @@ def handled_oom(names: Sequence[str], text: str) -> bool:
     if any(name.endswith("OutOfMemoryError") for name in names):
         return True
     return "RuntimeError" in names and "out of memory" in text.lower()
-
-
-def objects_in(value: object) -> Iterator[Instance]:
-    """The objects that an abstract value may be."""
-    if value is not None:
-        yield from (one for one in alternatives(value) if isinstance(one, Instance))  # type: ignore[arg-type]

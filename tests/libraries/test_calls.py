@@ -373,6 +373,8 @@ CONTRASTIVE = [
     ("loss = F.cross_entropy(model(batch), batch['label'])", False),
     ("labels = torch.arange(8)\nloss = F.cross_entropy(model(batch), labels)", True),
     ("loss = F.cross_entropy(model(batch), torch.arange(8))", True),
+    ("weights = q @ k.transpose(-2, -1)\nloss = model(batch).sum()", False),
+    ("logits = image_features @ text_features.T\nloss = F.cross_entropy(logits, labels)", True),
     ("loss = info_nce(model(batch))", True),
     ("loss = model(batch, return_loss=True).loss", True),
 ]
@@ -452,3 +454,37 @@ def test_how_many_samples_and_what_is_generated(tmp_path: Path) -> None:
     assert known["eval_samples"] == 5000
     assert (found["validation.batch_size"], found["validation.max_new_tokens"]) == (5000, 8)
     assert found["validation.generates"] is True
+
+
+# --- frozen parts and versions ----------------------------------------------------------------------------------------
+
+FREEZING = {
+    "nothing": ("", None),
+    "a part, parameter by parameter": (
+        "for p in model.vision_model.parameters():\n    p.requires_grad = False\n",
+        ("vision_model",),
+    ),
+    "two parts at once": (
+        "model.vision_model.requires_grad_(False)\nmodel.text_model.encoder.requires_grad_(False)\n",
+        ("vision_model", "text_model.encoder"),
+    ),
+    "thawed": ("model.vision_model.requires_grad_(True)\n", None),
+    "a loop that only counts": ("for p in model.vision_model.parameters():\n    n = p.numel()\n", None),
+}
+
+
+@pytest.mark.parametrize("how", FREEZING)
+def test_frozen_parts(how: str, tmp_path: Path) -> None:
+    body, expected = FREEZING[how]
+    text = "from transformers import CLIPModel\nmodel = CLIPModel.from_pretrained('c')\n" + body
+    assert told(text, tmp_path).get("train.frozen") == expected
+
+
+def test_pinned_versions_decide_defaults(tmp_path: Path) -> None:
+    text = "from transformers import TrainingArguments\nargs = TrainingArguments('out')\n"
+    pins = "# ours\ntransformers==4.40.2\ntorch>=2.1\nnumpy==1.26.4\n"
+    found = values(read_program(text, tmp_path, None, requirements__txt=pins))
+    assert found["software.transformers"] == "4.40.2"
+    assert "software.torch" not in found
+    assert found["train.optimizer_impl"] == "foreach"
+    assert values(read_program(text, tmp_path, None, requirements__txt=""))["train.optimizer_impl"] == "fused"
