@@ -7,7 +7,7 @@ over a group is one composition per option. Nothing of the application is import
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,13 @@ from preflight.dialects.hydra_find import Application, application, config_folde
 from preflight.dialects.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.documents.base import DocumentError, Source
 from preflight.project import Project
-from preflight.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Span, Value, unknown
+from preflight.values import Const, Expr, Op, Origin, Span, Value, unknown
 
 if TYPE_CHECKING:
     from preflight.dialects.hydra_compose import Composition
     from preflight.dialects.hydra_interpolation import Resolver
-    from preflight.dialects.hydra_overrides import CommandLine, Given
+    from preflight.dialects.hydra_overrides import CommandLine
+    from preflight.dialects.hydra_plan import Plan
     from preflight.dialects.hydra_repository import Repository
     from preflight.dialects.hydra_tree import Path
     from preflight.documents.yaml import YamlDocument
@@ -68,18 +69,9 @@ def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]
     return (Word(f"{group}=", Const(option, origin), origin, "" if known else "+"),)
 
 
-@dataclass
-class _Plan:
-    """What is composed: overrides that hold everywhere, swept values as axes, swept groups as choices."""
-
-    fixed: list[Given] = field(default_factory=list)
-    axes: list[Axis] = field(default_factory=list)
-    groups: list[tuple[Given, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
 def _read(path: str, found: Application, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.hydra_overrides import command_line
+    from preflight.dialects.hydra_plan import Plan, add_sweeper, sort
     from preflight.dialects.hydra_repository import Repository
 
     words = call.words if call is not None else _chosen(path, found, project)
@@ -92,13 +84,13 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
     repository = Repository(project, tuple(dict.fromkeys(folders)))
     if repository.file(name) is None:
         return Reading(path, NAME, problems=tuple(_no_primary(path, name, repository)))
-    plan = _Plan(problems=problems)
+    plan = Plan(problems=problems)
     multirun = _multirun(line, own, call)
-    _sort(line.overrides, repository, plan, multirun, call)
+    sort(line.overrides, repository, plan, multirun, call)
     base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
     sweeping = multirun or call is None or not call.words  # nobody says how it is launched: as it is meant to be
     if sweeping:
-        _sweeper(base[0], repository, plan)
+        add_sweeper(base[0], repository, plan)
         base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
     return _reading(path, plan, repository, name, base, call, sweeping)
 
@@ -163,78 +155,11 @@ def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Proble
         yield Problem("invalid-config", said, Origin(path, Span(0, 0), None, (), False), "info")
 
 
-# --- sweeps ----------------------------------------------------------------------------------------------------------
-
-
-def _sort(
-    overrides: Sequence[Given], repository: Repository, plan: _Plan, multirun: bool, call: Call | None,
-    optuna: bool = False,
-) -> None:  # fmt: skip
-    """Sorts overrides into what is fixed, swept values, and swept groups; the last one for a key counts."""
-    from preflight.dialects.hydra_overrides import domain
-
-    for given in overrides:
-        group = repository.group_exists(given.key)
-        options = repository.get_group_options(given.key) if group else []
-        if not given.sweeps:
-            if given.expr is not None and group and not isinstance(given.expr, Const):
-                _outer_group(given, options, plan)
-            else:
-                plan.fixed.append(given)
-            continue
-        found = domain(given, options, inclusive=optuna)
-        if found is None or given.origin is None:
-            continue
-        if not multirun and call is not None and given.value_origin is not None:
-            said = f"{given.key} has several values; Hydra wants --multirun for them"
-            plan.problems.append(Problem("invalid-config", said, given.origin))
-        axis = Axis(given.key, found, given.value_origin)
-        if group and isinstance(found, Choices):
-            names = tuple(str(value) for value in found.values)
-            if names:
-                plan.groups.append((given, Ref(axis.name, given.value_origin), names, axis))
-            continue
-        plan.axes = [one for one in plan.axes if one.name != axis.name] + [axis]
-        plan.fixed.append(replace(given, override=None, expr=Ref(axis.name, given.value_origin)))
-
-
-def _outer_group(given: Given, options: Sequence[str], plan: _Plan) -> None:
-    """A group whose option an outer sweep chooses: every option of the group may come."""
-    refs = list(_references(given.expr))
-    if len(refs) == 1 and isinstance(given.expr, Ref) and options:
-        plan.groups.append((given, refs[0], tuple(options), None))
-    elif given.origin is not None:
-        said = f"which option of {given.key} is taken cannot be told"
-        plan.problems.append(Problem("invalid-config", said, given.origin, "info"))
-
-
-def _references(expr: Expr | None) -> Iterator[Ref]:
-    if isinstance(expr, Ref):
-        yield expr
-    elif isinstance(expr, Op):
-        for operand in expr.operands:
-            yield from _references(operand)
-
-
-def _sweeper(found: Composition, repository: Repository, plan: _Plan) -> None:
-    """Axes of `hydra.sweeper.params` and Optuna's `search_space`; what the command line sets is not swept."""
-    from preflight.dialects.hydra_launcher import search_space, sweeper, sweeper_params
-    from preflight.dialects.hydra_overrides import Given
-
-    taken = {given.key for given in plan.fixed} | {given.key for given, _, _, _ in plan.groups}
-    params = [given for given in sweeper_params(found, plan.problems) if given.key not in taken]
-    _sort(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")
-    for key, domain, origin in search_space(found):
-        if key not in taken:
-            plan.axes.append(Axis(key, domain, origin))
-            plan.fixed.append(Given(key, origin, None, Ref(key, origin), origin))
-
-
 # --- compositions and what they say ----------------------------------------------------------------------------------
 
 
 def _composed(
-    plan: _Plan, repository: Repository, name: str, options: Sequence[str]
+    plan: Plan, repository: Repository, name: str, options: Sequence[str]
 ) -> tuple[Composition, dict[str, Value]]:
     """The composition for one option of every swept group, and what it holds fixed."""
     from preflight.dialects.hydra_compose import compose
@@ -283,7 +208,7 @@ def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Pa
 
 
 def _reading(
-    path: str, plan: _Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
+    path: str, plan: Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
     call: Call | None, sweeping: bool,
 ) -> Reading:  # fmt: skip
     from preflight.dialects import hydra_launcher
@@ -339,7 +264,7 @@ def _combinations(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
     yield from islice(product(*groups), 10 * MAX_COMPOSITIONS)
 
 
-def _too_many(plan: _Plan, count: int) -> Iterator[Problem]:
+def _too_many(plan: Plan, count: int) -> Iterator[Problem]:
     if count > MAX_COMPOSITIONS:
         origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
         if origin is not None:
@@ -362,7 +287,7 @@ def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
 _Read = tuple[dict[str, Value], tuple[dict[str, Setting], "Resolver"]]
 
 
-def _merged(plan: _Plan, read: Sequence[_Read]) -> Iterator[Setting]:
+def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
     """Settings of all compositions at once: what differs depends on the swept groups."""
     keys = dict.fromkeys(key for _, (settings, _) in read for key in settings)
     for key in keys:
@@ -377,7 +302,7 @@ def _merged(plan: _Plan, read: Sequence[_Read]) -> Iterator[Setting]:
         yield Setting(key, expr, max(setting.rank for _, setting in found if setting is not None))
 
 
-def _condition(plan: _Plan, fixed: dict[str, Value]) -> Expr:
+def _condition(plan: Plan, fixed: dict[str, Value]) -> Expr:
     tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in plan.groups]
     return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
 
@@ -386,7 +311,7 @@ _MARK = "\0"
 """Starts the name of a caller's axis (preflight.study.scope); a branch holds it by its own name."""
 
 
-def _branches(plan: _Plan, read: Sequence[_Read]) -> Iterator[Branch]:
+def _branches(plan: Plan, read: Sequence[_Read]) -> Iterator[Branch]:
     """One box per composition of swept groups, with the settings that are its own."""
     if not plan.groups:
         return
