@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from preflight.python.objects import (
@@ -30,6 +31,8 @@ from preflight.values import (
     Unbounded,
     Unknown,
     Value,
+    evaluate,
+    names,
     unknown,
 )
 
@@ -93,6 +96,32 @@ def _name(record: CallRecord, ev: Evaluator) -> str | None:
     return ast.unparse(text).lstrip("f").strip("\"'") if text is not None else None
 
 
+def _bound(ev: Evaluator, expr: Expr | None, outermost: Callable[[list[float]], float]) -> float | int | None:
+    """A bound; one that depends on other axes at the ends of their domains."""
+    found = _number(ev, expr)
+    if found is not None or expr is None:
+        return found
+    axes = [space_of(ev).axes[name] for name in dict.fromkeys(names(expr)) if name in space_of(ev).axes]
+    ends = [_ends(axis) for axis in axes]
+    if not ends or len(ends) > 3 or any(not end for end in ends):
+        return None
+    values: list[float] = []
+    for corner in product(*ends):
+        env = {axis.name: Const(value) for axis, value in zip(axes, corner, strict=True)}
+        value = evaluate(expr, {**ev.lookup_environment(), **env})
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return None
+        values.append(value)
+    return outermost(values)
+
+
+def _ends(axis: Axis) -> tuple[Value, ...]:
+    domain = axis.domain
+    if isinstance(domain, Range):
+        return (int(domain.low), int(domain.high)) if domain.integer else (domain.low, domain.high)
+    return domain.values if isinstance(domain, Choices) and len(domain.values) <= 32 else ()
+
+
 def _number(ev: Evaluator, expr: Expr | None) -> float | int | None:
     value = ev.value_of(expr) if expr is not None else None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
@@ -107,7 +136,7 @@ def _range(
     log: Expr | None,
     integer: bool,
 ) -> Domain:
-    bottom, top = _number(ev, low), _number(ev, high)
+    bottom, top = _bound(ev, low, min), _bound(ev, high, max)
     if bottom is None or top is None:
         return Unbounded("bounds that are not known")
     width = _number(ev, step)
@@ -155,6 +184,8 @@ def suggest_categorical(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def choices_of(value: Abstract | None, ev: Evaluator) -> Domain:
     """The domain of a list of choices."""
     items = ev.iterate(value) if value is not None else None
+    if items is None and isinstance(value, Container) and value.superset:
+        items = list(value.items.values())  # a filter by what other axes say: all that it can leave
     if not items:
         return Unbounded("choices that are not known")
     found: list[Value] = []

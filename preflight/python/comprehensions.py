@@ -21,8 +21,8 @@ def comprehension(
     kind = {ast.SetComp: "set", ast.DictComp: "dict"}.get(type(node), "list")
     made = Container(kind, {}, frame.module.origin(node))
     for complete in _generate(ev, node.generators, inner):
-        if not complete:
-            made.flags["open"] = True
+        if complete != "yes":
+            made.flags["superset" if complete == "perhaps" else "open"] = True
         if isinstance(node, ast.DictComp):
             key = ev.value_of(as_expr(ev, node.key, inner))
             value = evaluate(ev, node.value, inner)
@@ -35,10 +35,10 @@ def comprehension(
     return made
 
 
-def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) -> Iterator[bool]:
-    """Runs of a comprehension's element; False where what runs is not exactly known."""
+def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) -> Iterator[str]:
+    """Runs of a comprehension's element, and whether it is one: yes, perhaps (a filter decides), or no one knows."""
     if not generators:
-        yield True
+        yield "yes"
         return
     first, rest = generators[0], generators[1:]
     source = evaluate(ev, first.iter, frame)
@@ -56,6 +56,9 @@ def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) 
         if False in passes:
             continue
         for complete in _generate(ev, rest, frame):
-            yield complete and known and None not in passes
+            if not known or complete == "unknown":
+                yield "unknown"
+            else:
+                yield "perhaps" if None in passes or complete == "perhaps" else "yes"
     if not known:
         ev.loops -= 1

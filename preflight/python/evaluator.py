@@ -148,7 +148,7 @@ class Evaluator:
 
         self.reached, self.steps_left = False, min(STEPS_UNREACHED, max(self.steps_left, STEPS_UNREACHED // 4))
         for module in [entry, *(m for m in self.modules.values() if m is not entry and m.state == "done")]:
-            for function in functions_of(module, self):
+            for function in functions_of(module, self, module is entry):
                 if id(function.node) not in self.interpreted and self.steps_left > 0:
                     self.guarded(lambda function=function: self.call(function, (), missing="unknown"))  # type: ignore[misc]
 

@@ -37,7 +37,12 @@ class Container:
 
     @property
     def open(self) -> bool:
-        return self.flags.get("open", False)
+        return self.flags.get("open", False) or self.superset
+
+    @property
+    def superset(self) -> bool:
+        """Every item it can have is there, and perhaps some that it has not: a filter that depends on parameters."""
+        return self.flags.get("superset", False) and not self.flags.get("open", False)
 
     @property
     def is_sequence(self) -> bool:

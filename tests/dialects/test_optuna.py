@@ -390,6 +390,70 @@ def test_an_objective_in_another_file(read: Read) -> None:
     assert reading.reads == ("work.py",)
 
 
+DECIDED = {
+    "bound in a table": (
+        'LIMIT = {"a": 64, "b": 16}\n'
+            'bs = trial.suggest_int("bs", 8, LIMIT[name], step=8)', [Range(8, 64, 8), Range(8, 16, 8)],
+    ),
+    "choices in a table": (
+        'SIZES = {"a": [8, 64], "b": [8]}\n'
+            'bs = trial.suggest_categorical("bs", SIZES[name])', [Choices((8, 64)), Choices((8,))],
+    ),
+    "set": ('bs = trial.suggest_int("bs", 1, 8 if name in {"b", "c"} else 64)', [Range(1, 64, 1), Range(1, 8, 1)]),
+    "filter": (
+        'bs = trial.suggest_categorical("bs", [s for s in (8, 64) if s < 10 or name == "a"])',
+        [Choices((8, 64)), Choices((8,))],
+    ),
+    "match": (
+        'match name:\n    case "a":\n        bs = trial.suggest_int("bs", 1, 64)\n'
+        '    case _:\n        bs = trial.suggest_int("bs", 1, 8)',
+        [Range(1, 64, 1), Range(1, 8, 1)],
+    ),
+    "class": (
+        'class A:\n    top = 64\nclass B:\n    top = 8\nbs = trial.suggest_int("bs", 1, {"a": A, "b": B}[name].top)',
+        [Range(1, 64, 1), Range(1, 8, 1)],
+    ),
+    "function": (
+        'def limit(n):\n    if n.startswith("a"):\n        return 64\n    return 8\n'
+        'bs = trial.suggest_int("bs", 1, limit(name))',
+        [Range(1, 64, 1), Range(1, 8, 1)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_a_choice_decides(name: str, read: Read) -> None:
+    text, domains = DECIDED[name]
+    body = text.replace("\n", "\n    ")
+    reading = read(
+        f"""
+def objective(trial):
+    name = trial.suggest_categorical("name", ["a", "b"])
+    {body}
+    train(name, bs)
+optuna.create_study().optimize(objective)
+"""
+    )
+    assert [dict(branch.fixed) for branch in reading.branches] == [{"name": "a"}, {"name": "b"}]
+    assert [_plain(branch.axes[0].domain) for branch in reading.branches] == domains
+
+
+def test_a_bound_that_depends_on_a_range_is_as_wide_as_it_gets(read: Read) -> None:
+    reading = read(
+        """
+        def objective(trial):
+            length = trial.suggest_int("length", 128, 512, step=32)
+            bs = trial.suggest_int("bs", 1, 8192 // length)
+            accum = trial.suggest_categorical("accum", [a for a in (1, 2, 4) if a * bs < 64])
+            train("m", bs * accum, length)
+        optuna.create_study().optimize(objective)
+        """
+    )
+    domains = {axis.name: _plain(axis.domain) for axis in reading.axes}
+    assert domains["bs"] == Range(1, 64, 1)
+    assert domains["accum"] == Choices((1, 2, 4))
+
+
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
