@@ -24,7 +24,9 @@ from preflight.values import (
     Unknown,
     Value,
     evaluate,
+    names,
     origins,
+    substitute,
 )
 
 HARMLESS = ("validation.", "data.", "machine.", "train.batch_size", "train.grad_accum")
@@ -44,6 +46,11 @@ class Intent:
     @property
     def named(self) -> frozenset[str]:
         return frozenset(change.field for change in self.changes)
+
+    @property
+    def pinned(self) -> dict[str, Expr]:
+        """Axes of which one value is kept: they need not be axes any more."""
+        return {c.field: Const(c.keep[0]) for c in self.changes if c.keep is not None and len(c.keep) == 1}
 
     def touches(self, places: Iterable[Origin | None]) -> bool:
         """Whether one of the places (or one that a value passed through) is edited."""
@@ -98,7 +105,7 @@ def _boxes(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
     yield from _axes(before.axes, after.axes, intent)
     for name in sorted(before.fields.keys() | after.fields.keys()):
         old, new = before.fields.get(name), after.fields.get(name)
-        if old is not None and new is not None and same_expr(old.expr, new.expr):
+        if old is not None and new is not None and _same_meaning(old.expr, new.expr, intent):
             continue
         if name in intent.named:
             if new is None or not _as_meant(name, new, intent):
@@ -157,7 +164,8 @@ def _axes(before: Sequence[Axis], after: Sequence[Axis], intent: Intent) -> Iter
     for axis in before:
         match = later.pop(axis.name, None)
         if match is None:
-            yield Difference(axis.name)
+            if axis.name not in intent.pinned:
+                yield Difference(axis.name)
             continue
         if _same_domain(axis.domain, match.domain):
             continue
@@ -206,7 +214,7 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
             if intent.changes and old is not None:
                 yield Difference(name)
             continue
-        if same_expr(old, new):
+        if _same_meaning(old, new, intent):
             continue
         if not intent.touches(origins(old)):
             yield Difference(name)
@@ -253,6 +261,16 @@ def _covers(found: Value, wanted: Value) -> bool:
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not isinstance(wanted, (int, float)):
         return False
     return wanted <= found <= wanted * 1.01
+
+
+def _same_meaning(old: Expr, new: Expr, intent: Intent) -> bool:
+    """Equality, where an axis of which one value is kept may have become that value."""
+    if same_expr(old, new):
+        return True
+    if not intent.pinned.keys() & set(names(old)):
+        return False
+    narrowed = substitute(old, intent.pinned)
+    return same_expr(narrowed, new) or (not list(names(narrowed)) and same(evaluate(narrowed), evaluate(new)))
 
 
 def same_expr(one: Expr, other: Expr) -> bool:
