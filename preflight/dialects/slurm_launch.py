@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects.reading import Launch, Link, Request, Word
-from preflight.dialects.shell_run import Run, Shell, word_text
+from preflight.dialects.shell_run import Run, Shell
+from preflight.dialects.shell_values import word_text
 from preflight.libraries.launchers import Command, take_apart
 from preflight.project import Project
 from preflight.values import Const, Expr, Op, Unknown, evaluate, unknown

@@ -292,3 +292,28 @@ def test_nothing_runs_behind_exit(tmp_path: Path) -> None:
 def test_an_array_of_words_is_passed_on_as_words(tmp_path: Path) -> None:
     script = Script(tmp_path, HEAD + 'ARGS=(--bs 16)\nARGS+=(--name "a b")\npython train.py "${ARGS[@]}"\n')
     assert script.words() == ["--bs", "16", "--name", "a b"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "X=a\n" + "X=$X$X$X$X\n" * 60,
+        "X=a\nfor i in {1..60}; do X+=$X; done\n",
+        "for a in {1..60}; do for b in {1..60}; do for c in {1..60}; do Y=$a$b$c; done; done; done\n",
+        "f() { f; f; f; f; }\nf\n",
+        "for a in {1..99999}; do X=$a; done\n",
+        "source job.sbatch\n" * 20,
+    ],
+)
+def test_hostile_scripts_end_in_time(body: str, tmp_path: Path) -> None:
+    import time
+
+    start = time.monotonic()
+    script = Script(tmp_path, HEAD + body + "python train.py --x $X\n")
+    assert time.monotonic() - start < 10
+    assert script.reading.links or "source" in body or "60}; do for" in body
+
+
+def test_braces_in_a_loop(tmp_path: Path) -> None:
+    script = Script(tmp_path, HEAD + "for s in {0..2}; do python train.py --seed $s; done\n")
+    assert [script.words(link)[1] for link in script.reading.links] == ["0", "1", "2"]
