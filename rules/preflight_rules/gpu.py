@@ -40,6 +40,8 @@ def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
         least = case.estimate(with_fields(case.job, {"train.batch_size": 1})).device
         found += [least.breakdown] if least is not None else []
     each = [{part: breakdown.get(part, 0) for part in STATES} for breakdown in found]
+    for parts in each:  # a second copy, as tied weights have for a moment, is not kept
+        parts["gradients"] = min(parts["gradients"], parts["weights"])
     return max(each, key=lambda parts: sum(parts.values()))
 
 
@@ -60,12 +62,15 @@ def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
 def blame(case: Case, device: DeviceEstimate) -> Origin | None:
     """The line with most leverage: the evaluation batch where evaluation makes the peak, else the batch."""
     first = ("validation.batch_size", "validation.samples") if device.phase in remedies.EVALUATION else ()
-    return case.origin(*first, *FIELDS)
+    vocabulary = ("train.vocab_size",) if fills_with_logits(device) else ()
+    return case.origin(*first, *vocabulary, *FIELDS)
 
 
 def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
     advice = []
-    if device.largest_batch_size is not None:
+    if device.largest_batch_size == 0:
+        advice.append("not even a batch of 1 fits")
+    elif device.largest_batch_size is not None:
         advice.append(f"the largest batch that fits is {device.largest_batch_size}")
     hazard = remedies.accumulation_hazard(case)
     if hazard:
@@ -116,9 +121,13 @@ def proposals_of(case: Case, device: DeviceEstimate) -> tuple[Proposal, ...]:
     found, capped = remedies.device_proposals(case), tuple(remedies.cap_vocabulary(case))
     safe = tuple(proposal for proposal in found if proposal.safety is Safety.safe)
     unsafe = tuple(proposal for proposal in found if proposal.safety is Safety.unsafe)
+    return (*safe, *capped, *unsafe) if fills_with_logits(device) else (*safe, *unsafe, *capped)
+
+
+def fills_with_logits(device: DeviceEstimate) -> bool:
+    """Whether a tensor over the vocabulary is the largest of all."""
     largest = device.largest_allocation
-    caused = largest is not None and is_logits(largest.where, largest.product)
-    return (*safe, *capped, *unsafe) if caused else (*safe, *unsafe, *capped)
+    return largest is not None and is_logits(largest.where, largest.product)
 
 
 class GpuMemoryExceeded(Rule):

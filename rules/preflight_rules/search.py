@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight.findings import Confidence, Finding, Severity
 from preflight.rule import Case, Rule
 from preflight_rules import spaces, sweep_examples
-from preflight_rules.common import device_of, gib
+from preflight_rules.common import device_of, gib, several
 
 HANDLERS = {
     "optuna": "catch torch.cuda.OutOfMemoryError in the objective, empty the cache and raise optuna.TrialPruned()",
@@ -39,7 +39,13 @@ class OomNotHandled(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         search, device = case.fact("search"), device_of(case)
         counts = case.space.counts
-        if search not in HANDLERS or case.fact("handles_oom") is True or device is None or not counts.unsafe:
+        if (
+            not several(case)
+            or search not in HANDLERS
+            or case.fact("handles_oom") is True
+            or device is None
+            or not counts.unsafe
+        ):
             return
         if device.verdict not in ("exceeds", "at-risk"):
             return
