@@ -72,14 +72,13 @@ class GPT(nn.Module):
             x = block(x)
         logits = self.lm_head(self.ln_f(x))
         if targets is None:
-            return logits, None
-        loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
-        return logits, loss
+            return logits
+        return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
 
     @torch.no_grad()
     def generate(self, idx, max_new_tokens, temperature=1.0):
         for _ in range(max_new_tokens):
-            logits, _ = self(idx[:, -self.config.block_size :])
+            logits = self(idx[:, -self.config.block_size :])
             probabilities = F.softmax(logits[:, -1, :] / temperature, dim=-1)
             idx = torch.cat((idx, torch.multinomial(probabilities, num_samples=1)), dim=1)
         return idx

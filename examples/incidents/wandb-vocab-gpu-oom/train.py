@@ -3,7 +3,6 @@
 import numpy as np
 import torch
 import wandb
-
 from data import split, star_graph
 from model import GPT, GPTConfig
 
@@ -49,7 +48,7 @@ def main():
     for step in range(config.max_iters):
         for _ in range(config.gradient_accumulation_steps):
             inputs, targets = get_batch(train_paths, config.batch_size)
-            logits, loss = model(inputs, targets)
+            loss = model(inputs, targets)
             (loss / config.gradient_accumulation_steps).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
