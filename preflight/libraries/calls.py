@@ -38,6 +38,7 @@ from preflight.libraries.trainer import (
 )
 from preflight.libraries.ultralytics import is_training, ultralytics_bindings
 from preflight.project import Project
+from preflight.python.objects import ClassValue
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Ref, Scalar
 
@@ -180,7 +181,7 @@ def _consistent(facts: Sequence[Fact], task: str | None) -> list[Fact]:
 
 def _trainers(calls: Sequence[CallRecord], stored: Expr | None, version: str | None, project: Project) -> list[Binding]:
     """Bindings of TrainingArguments and its relatives, as the Trainer that gets them uses them."""
-    trainers = [record for record in calls if record.method in _TRAINERS and not is_lightning_trainer(record)]
+    trainers = [record for record in calls if _makes_trainer(record)]
     metrics = next((record for record in trainers if _given(record, "compute_metrics")), None)
     use = Use(
         evaluates=any(record.method in ("evaluate", "predict") and _is_trainer(record) for record in calls),
@@ -210,6 +211,18 @@ def _given(record: CallRecord, name: str) -> bool:
     return expr is not None and constant(expr) is not None
 
 
+def _makes_trainer(record: CallRecord) -> bool:
+    """Whether the call makes a Trainer of transformers or TRL, or of a class of the project that is one."""
+    callee = record.callee
+    if isinstance(callee, ClassValue):
+        return any(base.rpartition(".")[2] in _TRAINERS and _of_hub(base) for base in callee.external_bases)
+    return record.method in _TRAINERS and _of_hub(record.name)
+
+
+def _of_hub(name: str) -> bool:
+    return name.startswith(("transformers.", "trl.", "unsloth", "sentence_transformers."))
+
+
 def _is_trainer(record: CallRecord) -> bool:
     made = record.receiver or ""
     return made.rpartition(".")[2] in _TRAINERS or record.name.partition(".")[0] == "trainer"
@@ -219,7 +232,7 @@ def _framework(calls: Sequence[CallRecord]) -> list[Fact]:
     """What runs the steps: the most specific first."""
     tests: tuple[tuple[str, Callable[[CallRecord], bool]], ...] = (
         ("trl", lambda r: r.name.startswith("trl.") and r.method.endswith("Trainer")),
-        ("transformers-trainer", lambda r: r.name.startswith("transformers.") and r.method in _TRAINERS),
+        ("transformers-trainer", _makes_trainer),
         ("lightning", is_lightning_trainer),
         ("ultralytics", is_training),
         ("accelerate", lambda r: r.name.startswith("accelerate.") and r.method == "Accelerator"),
@@ -236,10 +249,16 @@ def _trains(calls: Sequence[CallRecord]) -> bool:
     """Whether a model is trained: a backward pass, a framework's trainer, or arguments and loaders for one."""
     if backwards(calls) or any(is_training(record) or is_lightning_trainer(record) for record in calls):
         return True
-    if any(record.method in _TRAINERS and "." in record.name for record in calls):
+    if any(_makes_trainer(record) for record in calls):
         return True
-    arguments = any(r.method in ARGUMENT_CLASSES and r.name.startswith(("transformers", "trl")) for r in calls)
-    return arguments or any(is_loader(record) and constant(record.argument("shuffle", 2)) is True for record in calls)
+    arguments = any(r.method in ARGUMENT_CLASSES and _of_hub(r.name) for r in calls)
+    trained = any(r.method.endswith("Trainer") or (r.method == "train" and _is_trainer(r)) for r in calls)
+    return (arguments and trained) or any(_shuffles(record) for record in calls)
+
+
+def _shuffles(record: CallRecord) -> bool:
+    """A loader that shuffles is for training."""
+    return is_loader(record) and constant(record.argument("shuffle", 2)) is True
 
 
 def _links(calls: Sequence[CallRecord]) -> list[Link]:

@@ -60,6 +60,10 @@ def test_programs_that_train(what: str, tmp_path: Path) -> None:
     assert recognised(SEEN[what], tmp_path)
 
 
+def test_tests_are_no_programs(tmp_path: Path) -> None:
+    assert not recognised(LOOP, tmp_path, "test_model.py")
+
+
 def test_training_in_a_module_that_the_script_imports(tmp_path: Path) -> None:
     (tmp_path / "engine.py").write_text("import torch\ndef train(loss):\n    loss.backward()\n")
     assert recognised("from engine import train\nif __name__ == '__main__':\n    train()\n", tmp_path)

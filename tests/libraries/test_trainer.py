@@ -142,3 +142,31 @@ def test_a_deepspeed_file_on_the_command_line_is_a_link(tmp_path: Path) -> None:
     words = (Word("--deepspeed"), Word("", Const("ds.json")))
     reading = read_program(PROGRAM, tmp_path, Call("run.sh", words))
     assert [(link.kind, link.target) for link in reading.links] == [("config", "ds.json")]
+
+
+OWN = """
+from transformers import Trainer, TrainingArguments
+
+class Weighted(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False):
+        return model(**inputs).loss
+
+args = TrainingArguments("out", per_device_train_batch_size=2, eval_strategy="epoch")
+Weighted(model=model, args=args, compute_metrics=metrics).train()
+"""
+
+
+def test_a_trainer_of_the_projects_own(tmp_path: Path) -> None:
+    reading = read_program(OWN, tmp_path)
+    assert reading.trains
+    assert facts(reading)["framework"] == "transformers-trainer"
+    assert values(reading)["validation.accumulates_logits"] is True
+
+
+def test_arguments_that_only_inference_reads(tmp_path: Path) -> None:
+    text = """
+        from transformers import HfArgumentParser, TrainingArguments, pipeline
+        (args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+        print(pipeline("text-generation")("Hello"))
+    """
+    assert not read_program(text, tmp_path).trains
