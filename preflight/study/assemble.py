@@ -22,6 +22,14 @@ MAP_RANK = 4
 """A project's own spelling, stated by its user, beats what was read from the program."""
 SET_RANK = 5
 OVERRIDE_RANK = 6
+UNKNOWN_RANK = -1
+"""As `preflight.libraries.common` has it: something is passed, nobody can say what."""
+LAST_RANK = -2
+"""Below everything, also below an argument that cannot be followed."""
+
+ALSO_BY_NAME = ("train.seq_len",)
+"""Fields that a name is a hint at even if something else was seen to read it: `--seq_len` that sizes the positions of a
+model is the length of its samples, too, where nothing else says how long they are."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +227,16 @@ def _by_name(step: Step, reading: Reading, scope: Scope, consumed: frozenset[str
     for name, ref in own.items():
         expr = scope.resolve(ref)
         gathered.constants[name] = expr
-        if name in consumed:
-            continue
         suggested = binding_for(name, expr, kinds.get(name, reading.dialect))
-        if suggested is not None and not _empty(suggested.expr):
-            gathered.add(suggested, scope, next((o.path for o in origins(expr)), reading.path), setting=name)
+        if suggested is None or _empty(suggested.expr):
+            continue
+        rank = suggested.rank
+        if name in consumed:
+            if suggested.field not in ALSO_BY_NAME:
+                continue
+            rank = LAST_RANK
+        source = next((o.path for o in origins(expr)), reading.path)
+        gathered.add(suggested, scope, source, rank, setting=name)
 
 
 def _empty(expr: Expr) -> bool:
@@ -250,7 +263,7 @@ def _winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) -
     here = [replace(one, expr=fixed(one.expr, held)) for one in candidates]
     here = [replace(one, origin=next(origins(one.expr), None) or one.origin) for one in here]
     ordered = sorted(here, key=lambda one: (one.rank, one.order), reverse=True)
-    if any(one.rank < 0 for one in ordered):
+    if any(one.rank == UNKNOWN_RANK for one in ordered):
         ordered = [one for one in ordered if one.rank != 1]
     stated = [one for one in ordered if not (isinstance(one.expr, Const) and one.expr.value is None)]
     if ordered and ordered[0].rank >= SET_RANK:

@@ -17,6 +17,9 @@ Index = tuple[int, ...]
 Bytes = tuple[int, int]
 """(expected, high)"""
 
+Judged = tuple[int | None, int | None, int | None, int | None]
+"""(device verdict, host verdict, device bytes, host bytes)"""
+
 FITS, AT_RISK, EXCEEDS = 0, 1, 2
 
 CONTINUOUS_STEPS = 256
@@ -74,9 +77,8 @@ class Grid:
     sides: tuple[bool, bool] = (True, True)
     """Whether the device and the host are judged at all (somewhere they are known)."""
     _maker: JobMaker = field(init=False)
-    _known: dict[tuple[object, ...], tuple[int | None, int | None, int | None, int | None]] = field(
-        default_factory=dict
-    )
+    _known: dict[tuple[Index, Index], Judged] = field(default_factory=dict)
+    _equal: dict[tuple[str, ...], Judged] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._maker = JobMaker(self.box)
@@ -106,15 +108,19 @@ class Grid:
     def job(self, assignment: Mapping[str, Value]) -> Job:
         return self._maker.at(assignment).job
 
-    def evaluate(self, cell: Index, index: Index) -> tuple[int | None, int | None, int | None, int | None]:
-        """(device verdict, host verdict, device bytes, host bytes) of a point; equal Jobs are judged once."""
+    def evaluate(self, cell: Index, index: Index) -> Judged:
+        """A point, judged; points that memory cannot tell apart are judged once."""
         at = (cell, index)
         if at not in self._known:
-            self.evaluations += 1
-            job = self.job(self.assignment(cell, index))
-            device = self.device.judge(job) if self.device is not None else (None, None)
-            host = self.host.judge(job) if self.host is not None else (None, None)
-            self._known[at] = (device[0], host[0], device[1], host[1])
+            assignment = self.assignment(cell, index)
+            key = self._maker.key(assignment)
+            if key not in self._equal:
+                self.evaluations += 1
+                job = self._maker.at(assignment).job
+                device = self.device.judge(job) if self.device is not None else (None, None)
+                host = self.host.judge(job) if self.host is not None else (None, None)
+                self._equal[key] = (device[0], host[0], device[1], host[1])
+            self._known[at] = self._equal[key]
         return self._known[at]
 
     def verdict(self, cell: Index, index: Index) -> int | None:

@@ -43,10 +43,10 @@ class JobMaker:
             job = _with(job, name.split("."), value)
         return Made(job, unknown)
 
-    def key(self, assignment: Mapping[str, Value]) -> tuple[object, ...]:
-        """What of the assignment reaches the Job: equal keys mean equal Jobs."""
+    def key(self, assignment: Mapping[str, Value]) -> tuple[str, ...]:
+        """What of the assignment memory depends on: equal keys mean equal estimates."""
         env = {name: Const(value) for name, value in assignment.items()}
-        return tuple(repr(evaluate(bound.expr, env)) for bound in self._varying)
+        return tuple(_seen_by_memory(bound.field, evaluate(bound.expr, env)) for bound in self._varying)
 
     @cached_property
     def _base(self) -> Made:
@@ -66,6 +66,13 @@ class JobMaker:
             if bound.field not in varying:
                 _put(bound, evaluate(bound.expr), values, unknown)
         return values, unknown
+
+
+def _seen_by_memory(field: str, value: Value) -> str:
+    """Accumulating over two micro-batches or twenty is the same: gradients live through the next forward pass."""
+    if field == "train.grad_accum" and isinstance(value, (int, float)):
+        value = min(value, 2)
+    return repr(value)
 
 
 Holder = TypeVar("Holder", bound=Part)

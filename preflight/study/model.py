@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from preflight.dialects.reading import Fact, Launch, Link, Problem, Reading, Request
+from preflight.records import dataclass, field
 from preflight.values import Axis, Expr, Origin, Value
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from preflight.job import Job
 from preflight.memory.estimate import Estimates
+from preflight.records import dataclass, field
 from preflight.study.model import Box
 from preflight.values import Value
 
