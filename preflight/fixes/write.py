@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -51,8 +52,8 @@ def _replace(full: Path, old: bytes, new: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(new)
             file.flush()
-            os.fchmod(file.fileno(), status.st_mode & 0o7777)
             os.fsync(file.fileno())
+        _adopt(temporary, status)
         if full.read_bytes() != old:
             raise _Changed
         os.replace(temporary, full)
@@ -60,6 +61,15 @@ def _replace(full: Path, old: bytes, new: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync(full.parent)
+
+
+def _adopt(path: Path, status: os.stat_result) -> None:
+    """Gives a new file the owner and the mode of the old one."""
+    own = path.stat()
+    if hasattr(os, "chown") and (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+        with contextlib.suppress(PermissionError):  # somebody else's file in a shared directory becomes one's own
+            os.chown(path, status.st_uid, status.st_gid)
+    os.chmod(path, status.st_mode & 0o7777)
 
 
 def _sync(directory: Path) -> None:

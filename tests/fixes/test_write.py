@@ -109,7 +109,7 @@ write_text(Project(root, Settings()), "a.yaml", "new: 2\\n" * 100_000)
 
 @pytest.mark.parametrize(
     ("moment", "new"),
-    [("fchmod", False), ("fsync", False), ("after-fsync", False), ("replace", False), ("after-replace", True)],
+    [("chmod", False), ("fsync", False), ("after-fsync", False), ("replace", False), ("after-replace", True)],
 )
 def test_killed_in_the_middle_the_file_is_the_old_one_or_the_new_one(tmp_path: Path, moment: str, new: bool) -> None:
     path = tmp_path / "a.yaml"
