@@ -141,6 +141,7 @@ def _worst(grid: Grid, cells: Sequence[Index]) -> tuple[Index, Index]:
         if best is None or weight > best[0]:
             best = (weight, cell)
     grid.sides = (device_known, host_known)
+    grid.device, grid.host = grid.device if device_known else None, grid.host if host_known else None
     return (best[1] if best is not None else next(iter(grid.cells()))), grid.top
 
 
