@@ -25,6 +25,7 @@ from preflight.dialects.shell_values import (
     operands_of,
     size_of,
     split,
+    tidy,
     whole,
     word_text,
 )
@@ -253,7 +254,7 @@ class Shell:
         """`expr` with variables replaced by their values here; names that nobody sets are unknown."""
         known = {**self.variables, **self._positional()}
         free = {name: value for name, value in known.items() if name not in self.axes}
-        found = substitute(apply_defaults(expr, known), free)
+        found = substitute(apply_defaults(tidy(expr), known), free)
         if size_of(found) > MAX_VALUE:
             return unknown("it is longer than any word of a command can be", expr.origin)
         return self._open(found) if any(name not in self.axes for name in names(found)) else found
@@ -298,6 +299,6 @@ class Shell:
             for operand in operands_of(value):
                 yield of_value(operand, operand.origin or word.origin)
         elif has_blank(value):
-            yield from split(value, word.origin)
+            yield from split(value, word.origin, self.source)
         elif not (isinstance(value, Const) and value.value == ""):
             yield of_value(value, word.origin)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.dialects.reading import Word
+from preflight.documents.base import Source
 from preflight.values import Const, Expr, Op, Origin, Ref, Span, Unknown
 
 MAX_UNROLLED = 64
@@ -52,16 +53,25 @@ def of_value(value: Expr, origin: Origin) -> Word:
     return Word("", value, origin)
 
 
-def split(value: Expr, origin: Origin) -> Iterator[Word]:
-    """The words that the shell cuts an unquoted value into, at white space."""
+def tidy(expr: Expr) -> Expr:
+    """The same where the grammar counted a continued line before `$NAME` as part of the name."""
+    if isinstance(expr, Ref) and "$" in expr.name:
+        return Ref(expr.name.rpartition("$")[2].strip("{}"), expr.origin)
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(tidy(operand) for operand in expr.operands), expr.origin)
+    return expr
+
+
+def split(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
+    """The words that the shell cuts an unquoted value into, at white space. `script` is where most of it is written."""
     pieces: list[Expr] = []
-    for part in operands_of(value) if isinstance(value, Op) else (value,):
+    for part in _flat(value):
         if not (isinstance(part, Const) and isinstance(part.value, str)):
             pieces.append(part)
             continue
         for match in re.finditer(r"\s+|\S+", part.value):
             if not match.group().isspace():
-                pieces.append(Const(match.group(), _within(part, match.start(), match.end())))
+                pieces.append(Const(match.group(), _within(part, match.start(), match.end(), script)))
             elif pieces:
                 yield of_value(_side_by_side(pieces), origin)
                 pieces = []
@@ -69,20 +79,48 @@ def split(value: Expr, origin: Origin) -> Iterator[Word]:
         yield of_value(_side_by_side(pieces), origin)
 
 
+def _flat(value: Expr) -> Iterator[Expr]:
+    """The parts of values within values: `CMD="$LAUNCHER $ARGS"`."""
+    if isinstance(value, Op) and value.operator == "concat":
+        for operand in value.operands:
+            yield from _flat(operand)
+    else:
+        yield value
+
+
 def _side_by_side(pieces: list[Expr]) -> Expr:
     return pieces[0] if len(pieces) == 1 else Op("concat", tuple(pieces), pieces[0].origin)
 
 
-def _within(part: Const, start: int, end: int) -> Origin | None:
-    """The place of a piece of a constant, where the file holds the constant as it is."""
-    origin, text = part.origin, str(part.value)
-    if origin is None:
-        return None
-    extra = origin.span.end - origin.span.start - len(text)
-    if not origin.editable or extra not in (0, 2):
+def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
+    """The place of a piece of a constant, where the file holds that piece as it is."""
+    origin = part.origin
+    if origin is None or origin.path != script.path:
+        return origin
+    places = _places(str(part.value), script.text[origin.span.start : origin.span.end])
+    if places is None or places[end - 1] - places[start] != end - 1 - start:
         return Origin(origin.path, origin.span, None, origin.via, False)
-    at = origin.span.start + extra // 2
-    return Origin(origin.path, Span(at + start, at + end), None, origin.via)
+    at = origin.span.start
+    return Origin(origin.path, Span(at + places[start], at + places[end - 1] + 1), None, origin.via)
+
+
+def _places(text: str, raw: str) -> list[int] | None:
+    """Where each character of a constant stands in the text that it is written as; None where that cannot be told."""
+    found: list[int] = []
+    at, end = 0, len(raw)
+    if end >= 2 and raw[0] in "\"'" and raw[-1] == raw[0] and len(text) <= end - 2:
+        at, end = 1, end - 1
+    while at < end:
+        if raw[at] == "\\" and at + 1 < end and len(text) != len(raw):
+            if raw[at + 1] != "\n":
+                found.append(at + 1)
+            at += 2
+            continue
+        found.append(at)
+        at += 1
+    return (
+        found if len(found) == len(text) and all(raw[i] == char for i, char in zip(found, text, strict=True)) else None
+    )
 
 
 def whole(word: Word) -> Expr:

@@ -317,3 +317,19 @@ def test_hostile_scripts_end_in_time(body: str, tmp_path: Path) -> None:
 def test_braces_in_a_loop(tmp_path: Path) -> None:
     script = Script(tmp_path, HEAD + "for s in {0..2}; do python train.py --seed $s; done\n")
     assert [script.words(link)[1] for link in script.reading.links] == ["0", "1", "2"]
+
+
+def test_a_command_kept_in_variables_within_variables(tmp_path: Path) -> None:
+    script = Script(
+        tmp_path,
+        HEAD
+        + 'LEN=2048\nOPT_ARGS=" \\\n  --lr 6e-5 \\\n  "\nARGS=" \\\n  --length $LEN --bs 4 \\\n  $OPT_ARGS \\\n  "\n'
+        + 'export LAUNCHER="python -m torch.distributed.launch \\\n  --nproc_per_node 4 --role `hostname -s`: \\\n  "\n'
+        + 'export CMD=" \\\n  `pwd`/train.py $ARGS --fp16 \\\n  "\n'
+        + "srun --jobid $SLURM_JOBID --ntasks-per-node=1 bash -c '$LAUNCHER --rank $SLURM_PROCID $CMD' | tee log\n",
+    )
+    assert (script.link.target, script.count("ranks_per_node")) == ("train.py", 4)
+    assert script.words() == ["--length", "2048", "--bs", "4", "--lr", "6e-5", "--fp16"]
+    values = [word.value for word in script.link.words if word.value is not None]
+    shown = [script.at(value.origin) for value in values if isinstance(value, Const)]
+    assert shown == ["2048", "4", "6e-5"]
