@@ -34,7 +34,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.program_sweep import sweep_of
     from preflight.documents.python import parse_python
     from preflight.libraries.calls import read_calls
-    from preflight.libraries.versions import pinned
+    from preflight.libraries.versions import imported, pinned
 
     parse_python(source)  # raises where it is not Python
     evaluator = _evaluated(source, call, project)
@@ -49,11 +49,13 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     links = [*launch_links(call, project), *said.links, *_hydra(source, evaluator, call, project)]
     links += _flagged_configs(parameters, call, project)
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
+    heavy = imported((source.path, *evaluator.reads), project)
+    software = [*versions, *([heavy] if heavy is not None else [])]
     bindings = launch_bindings(call, facts, said.bindings)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
-        source.path, NAME, (*defaults, *fixed), (*versions, *_constants(evaluator, source), *bindings), axes=axes,
+        source.path, NAME, (*defaults, *fixed), (*software, *_constants(evaluator, source), *bindings), axes=axes,
         links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
         reads=tuple(path for path in evaluator.reads if path != source.path), trains=said.trains,
     )  # fmt: skip

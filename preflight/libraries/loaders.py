@@ -47,7 +47,7 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
         by_role["train"] = shuffled[:1] or unnamed[:1]
         unnamed = [record for record in unnamed if record not in by_role["train"]]
     validating = by_role["validation"] or unnamed or by_role["test"]
-    found: list[Binding] = []
+    found = [bind("data.start_method", r.args[0]) for r in records if r.method == "set_start_method" and r.args]
     for role, chosen in (("train", by_role["train"]), ("validation", validating)):
         for record in chosen:
             found += under(record.conditions, _bindings(record, role))

@@ -1,14 +1,16 @@
-"""Versions that a project pins exactly (`torch==2.4.0`) -> software.*: they decide defaults and losses."""
+"""Versions that a project pins (`torch==2.4.0`) -> software.*; packages that its modules import -> data.imports."""
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from preflight.dialects.reading import Binding
 from preflight.libraries.common import TEXT_RANK, bind
 from preflight.project import Project, UnreadableFile
+from preflight.python.module import load_module
 from preflight.values import Const, Origin, Span
 
 _PACKAGES = (
@@ -26,6 +28,11 @@ _PIN = re.compile(
     rf"""^[\s"']*(?P<name>{"|".join(_PACKAGES)})\s*==\s*(?P<version>\d+(?:\.\d+)*[\w.+]*)""",
     re.MULTILINE | re.IGNORECASE,
 )
+_HEAVY = frozenset({
+    "torch", "transformers", "trl", "peft", "sentence_transformers", "setfit", "lightning", "pytorch_lightning",
+    "datasets", "tensorflow", "ultralytics", "timm", "torchvision", "diffusers", "cv2", "scipy", "pandas",
+})  # fmt: skip
+"""Packages that a process feels in its memory."""
 _FILES = ("requirements.txt", "requirements/base.txt", "requirements/train.txt", "pyproject.toml")
 
 
@@ -47,3 +54,17 @@ def _pins(path: str, project: Project) -> Iterator[Binding]:
         place = Origin(path, Span(*match.span("version")))
         name = match.group("name").lower().replace("pytorch-lightning", "lightning")
         yield bind(f"software.{name}", Const(match.group("version"), place), TEXT_RANK)
+
+
+def imported(paths: Iterable[str], project: Project) -> Binding | None:
+    """data.imports: the packages that the files import, by their first names; None where there is nothing but torch."""
+    names = {"torch"}
+    for path in paths:
+        module = load_module(path, project)
+        for node in ast.walk(module.tree) if module is not None else ():
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    heavy = names & _HEAVY
+    return bind("data.imports", Const(tuple(sorted(heavy))), TEXT_RANK) if heavy != {"torch"} else None

@@ -488,3 +488,15 @@ def test_pinned_versions_decide_defaults(tmp_path: Path) -> None:
     assert "software.torch" not in found
     assert found["train.optimizer_impl"] == "foreach"
     assert values(read_program(text, tmp_path, None, requirements__txt=""))["train.optimizer_impl"] == "fused"
+
+
+def test_packages_that_weigh_on_a_process(tmp_path: Path) -> None:
+    text = "import json, torch\nfrom transformers.models import bert\nloss.backward()\n"
+    assert values(read_program(text, tmp_path))["data.imports"] == ("torch", "transformers")
+    assert "data.imports" not in values(read_program("import json, torch\nloss.backward()\n", tmp_path))
+
+
+def test_how_workers_start(tmp_path: Path) -> None:
+    assert told("torch.multiprocessing.set_start_method('spawn')", tmp_path)["data.start_method"] == "spawn"
+    body = "loader = DataLoader(data, 8, num_workers=2, multiprocessing_context='spawn')"
+    assert told(body, tmp_path)["data.start_method"] == "spawn"
