@@ -74,7 +74,7 @@ def read_request(source: Source, directives: tuple[Directive, ...]) -> tuple[Req
     at = _insert_at(source, first)
     request = Request(
         **fields,
-        exclusive="exclusive" in given.last,
+        exclusive="exclusive" in given.last and not given.last["exclusive"].value,  # =user, =mcs share with some
         origins=origins,
         insert_at=Origin(source.path, Span(at, at)),
         directives=tuple((one.name, one.value, _origin(source.path, one)) for one in first),

@@ -102,3 +102,12 @@ def test_sizes(text: str | int, size: int) -> None:
 @pytest.mark.parametrize("text", ["", "G", "-1", "12 parsecs", "1e3", True])
 def test_what_is_no_size(text: str | bool) -> None:
     assert parse_size(text) is None
+
+
+def test_the_machine_file_of_the_guide_reads() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
+    block = "\n".join(line[4:] for line in guide.splitlines() if line.startswith("    "))
+    cluster = parse_machine(block, "guide", "guide")
+    assert cluster.nodes[0].gpu == "L40S"
+    assert cluster.nodes[0].shm == 64 * 2**20
+    assert cluster.partitions[0].default_memory_per_cpu == 4 * 2**30
