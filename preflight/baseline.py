@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight.errors import UsageError
 from preflight.findings import Finding
+from preflight.records import dataclass, field, replace
 from preflight.reports.model import Report
 
 VERSION = 1

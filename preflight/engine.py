@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight import leftovers, registry, suppress
@@ -14,6 +13,7 @@ from preflight.findings import Finding, Proposal, Safety, Severity
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate
 from preflight.project import Project
+from preflight.records import dataclass, field, replace
 from preflight.reports.model import Report, StudyResult
 from preflight.rule import Case, Rule
 from preflight.settings import RuleSettings, Settings

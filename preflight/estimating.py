@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
+from preflight.records import dataclass, field
 from preflight.settings import Settings
 from preflight.values import Unknown
 

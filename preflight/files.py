@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from preflight.dialects import may_recognise
 from preflight.errors import UsageError
 from preflight.globs import matches
+from preflight.records import dataclass
 from preflight.settings import Settings, load
 
 SKIPPED = re.compile(

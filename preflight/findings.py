@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 
 from preflight.documents.base import Edit
+from preflight.records import dataclass, field
 from preflight.values import Origin, Value
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from preflight.documents.base import Edit, EditConflict, splice
 from preflight.engine import Setup, check
 from preflight.findings import Finding, Fix, Safety
 from preflight.project import Project
+from preflight.records import dataclass, replace
 from preflight.reports.model import Report
 
 MAX_ROUNDS = 50

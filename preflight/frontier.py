@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from preflight.job import Job, build, fields
 from preflight.memory.estimate import Estimates
+from preflight.records import dataclass
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Powers of two, the lengths that people train with."""

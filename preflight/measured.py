@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from preflight.frontier import possible
 from preflight.job import Job
 from preflight.memory.estimate import DeviceEstimate, Estimates
+from preflight.records import dataclass
 
 VARIANTS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("train.gradient_checkpointing", (True, False)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -13,6 +12,7 @@ from preflight.job import Job
 from preflight.machines.model import Cluster, Gpu, Node
 from preflight.memory.estimate import Estimates
 from preflight.project import Project
+from preflight.records import dataclass, field
 from preflight.settings import Settings
 from preflight.study.model import Bound, Study
 from preflight.study.verdicts import Point, SpaceVerdict

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from preflight.documents.base import Edit, Source
 from preflight.findings import Confidence, Finding, Fix, Safety, Severity
 from preflight.globs import matches
 from preflight.project import Project, UnreadableFile
+from preflight.records import dataclass, replace
 from preflight.values import Origin, Span
 
 UNUSED = "unused-ignore"

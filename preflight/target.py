@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.errors import SettingsError, UsageError
 from preflight.machines.model import Cluster, Gpu, Node
+from preflight.records import dataclass, replace
 from preflight.settings import Settings
 from preflight.study.model import Bound, Study
 from preflight.values import Const, Value

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias, Union
+
+from preflight.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from preflight.estimating import Estimator, tracing_of
 from preflight.job import Job, build
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import Estimates
+from preflight.records import dataclass
 from preflight.values import Value
 
 

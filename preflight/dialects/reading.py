@@ -13,8 +13,8 @@ Dialects do not import each other: a link is followed by `preflight.study`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from preflight.records import dataclass, field
 from preflight.values import Axis, Const, Expr, Origin, Span, Value
 
 

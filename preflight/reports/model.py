@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from preflight.findings import Finding, Severity
 from preflight.machines.model import Cluster, Gpu, Node
 from preflight.project import Project
+from preflight.records import dataclass, field
 from preflight.study.model import Study
 from preflight.study.verdicts import SpaceVerdict
 

@@ -6,10 +6,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TextIO
 
 from preflight.findings import Severity
+from preflight.records import dataclass
 
 _CODES = {
     "bold": "1",
