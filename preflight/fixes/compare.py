@@ -89,6 +89,28 @@ def differences(before: Study, after: Study, intent: Intent) -> Iterator[Differe
         yield Difference("a branch of the search")
 
 
+def carried_over(own: Study, before: Study, after: Study, intent: Intent) -> Iterator[Difference]:
+    """Named fields that edits change in another study as well, where that study is not in the same position: half of a
+    change (accumulation without the batch), or a change from other values, makes another run of it."""
+    named = [change.field for change in intent.changes if change.keep is None]
+    changed = [name for name in named if not _equal(_worths(before, name), _worths(after, name))]
+    for name in named if changed else []:
+        if not _equal(_worths(before, name), _worths(own, name)) or (name not in changed and name in _stated(before)):
+            yield Difference(name)
+
+
+def _worths(study: Study, name: str) -> list[Value]:
+    return [_worth(box.fields[name]) if name in box.fields else None for box in study.boxes]
+
+
+def _stated(study: Study) -> set[str]:
+    return {name for box in study.boxes for name in box.fields}
+
+
+def _equal(one: list[Value], other: list[Value]) -> bool:
+    return len(one) == len(other) and all(same(x, y) for x, y in zip(one, other, strict=True))
+
+
 def _key(box: Box) -> str:
     return repr(sorted(box.fixed.items()))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from preflight.documents.base import Edit
 from preflight.findings import Finding, Fix, Proposal, Safety
-from preflight.fixes.compare import Difference, Intent, differences
+from preflight.fixes.compare import Difference, Intent, carried_over, differences
 from preflight.fixes.plan import edited, plan
 from preflight.fixes.routes import only_meant
 from preflight.project import Project
@@ -67,7 +67,7 @@ class Prover:
         after = self._after(texts)
         if not self._gone(finding, after):
             return None
-        found = self._differences(after, Intent(proposal.changes, edits, proposal.safety))
+        found = self._differences(after, Intent(proposal.changes, edits, proposal.safety), finding.study)
         if found is None or not all(difference.harmless for difference in found):
             return None
         if found and proposal.safety is Safety.safe:
@@ -95,14 +95,17 @@ class Prover:
         severe = {_key(other) for other in after.findings if other.severity.rank >= finding.severity.rank}
         return all(now[key] <= self._before[key] for key in severe)
 
-    def _differences(self, after: Read, intent: Intent) -> list[Difference] | None:
+    def _differences(self, after: Read, intent: Intent, own: int | None) -> list[Difference] | None:
         """What else changed, in every study that reads an edited file; None where the studies are not the same ones."""
         if len(after.studies) != len(self.found.studies):
             return None
         found: list[Difference] = []
-        for old, new in zip(self.found.studies, after.studies, strict=True):
-            if old.study is not new.study:
-                found += differences(old.study, new.study, intent)
+        for index, (old, new) in enumerate(zip(self.found.studies, after.studies, strict=True)):
+            if old.study is new.study:
+                continue
+            found += differences(old.study, new.study, intent)
+            if own is not None and index != own:
+                found += carried_over(self.found.studies[own].study, old.study, new.study, intent)
         return found
 
 

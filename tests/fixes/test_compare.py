@@ -7,7 +7,7 @@ import pytest
 from preflight.dialects.reading import Request
 from preflight.documents.base import Edit, Source
 from preflight.findings import Change, Safety
-from preflight.fixes.compare import Intent, differences, same_expr
+from preflight.fixes.compare import Intent, carried_over, differences, same_expr
 from preflight.fixes.routes import changed_routes, only_meant
 from preflight.study.model import Bound, Box, Study
 from preflight.values import Axis, Choices, Const, Expr, Op, Origin, Range, Ref, Span, Unbounded, Unknown
@@ -112,6 +112,21 @@ def test_what_is_bound_to_follow_takes_safety_away() -> None:
     after = study({SIZE: one(16), "model.config": one({"b": 16}), "train.text_len": one(16)},
                   constants={"warmup": Op("*", (one(16), Const(10)))})  # fmt: skip
     assert found(before, after, BATCH) == {"model.config": True, "train.text_len": True, "warmup": True}
+
+
+def test_another_study_may_change_only_in_the_same_way() -> None:
+    own = study({SIZE: one(64), "train.grad_accum": one(1)})
+    intent = Intent((BATCH, Change("train.grad_accum", 4)), (EDIT,), Safety.safe)
+
+    def carried(before: tuple[int, int], after: tuple[int, int]) -> list[str]:
+        studies = [study({SIZE: one(size), "train.grad_accum": one(accum)}) for size, accum in (before, after)]
+        return [difference.name for difference in carried_over(own, *studies, intent)]
+
+    assert carried((64, 1), (16, 4)) == []
+    assert carried((8, 1), (8, 1)) == []
+    assert carried((8, 1), (8, 4)) == [SIZE]
+    assert carried((64, 1), (64, 4)) == [SIZE]
+    assert carried((64, 2), (16, 4)) == ["train.grad_accum"]
 
 
 def test_a_branch_may_go_where_its_value_is_dropped() -> None:
