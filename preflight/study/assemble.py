@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.reading import Binding, Branch, Fact, Problem, Reading, Request
@@ -12,51 +12,16 @@ from preflight.study.defaults import table_defaults
 from preflight.study.follow import Chain, Step, branch_scope
 from preflight.study.model import Bound, Box, Study
 from preflight.study.normalise import checked
-from preflight.study.scope import MARK, Scope, fixed, references, unmark
-from preflight.values import Axis, Choices, Const, Expr, Origin, Ref, Unknown, Value, names, origins
+from preflight.study.scope import Scope, fixed, references, unmark
+from preflight.study.winners import LAST_RANK, MAP_RANK, OVERRIDE_RANK, SET_RANK, Gathered, winner
+from preflight.values import Axis, Choices, Const, Expr, Ref, Unknown, Value, names, origins
 
 if TYPE_CHECKING:
     from preflight.settings import Settings
 
-MAP_RANK = 4
-"""A project's own spelling, stated by its user, beats what was read from the program."""
-SET_RANK = 5
-OVERRIDE_RANK = 6
-UNKNOWN_RANK = -1
-"""As `preflight.libraries.common` has it: something is passed, nobody can say what."""
-LAST_RANK = -2
-"""Below everything, also below an argument that cannot be followed."""
-
 ALSO_BY_NAME = ("train.seq_len",)
 """Fields that a name is a hint at even if something else was seen to read it: `--seq_len` that sizes the positions of a
 model is the length of its samples, too, where nothing else says how long they are."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A binding with its expression over marked axes."""
-
-    rank: int
-    order: int
-    expr: Expr
-    origin: Origin | None
-    source: str
-    setting: str = ""
-
-
-@dataclass
-class Gathered:
-    """Candidates per Job field, and every setting by its own name."""
-
-    candidates: dict[str, list[Candidate]] = field(default_factory=dict)
-    constants: dict[str, Expr] = field(default_factory=dict)
-
-    def add(self, binding: Binding, scope: Scope, source: str, rank: int | None = None, setting: str = "") -> None:
-        expr = scope.resolve(binding.expr)
-        found = self.candidates.setdefault(binding.field, [])
-        found.append(
-            Candidate(binding.rank if rank is None else rank, len(found), expr, binding.origin, source, setting)
-        )
 
 
 def assemble(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> Study:
@@ -156,7 +121,7 @@ def _box(
     held = {name: Const(value) for name, value in branch.fixed.items()}
     bounds, problems = {}, []
     for name, candidates in gathered.candidates.items():
-        bound = _winner(name, candidates, held)
+        bound = winner(name, candidates, held)
         if bound is None:
             continue
         bound, problem = checked(bound)
@@ -252,39 +217,6 @@ def _user_bindings(gathered: Gathered, settings: Settings, overrides: Mapping[st
         gathered.add(Binding(job_field, Const(value), SET_RANK), Scope(), "the settings")
     for job_field, value in overrides.items():
         gathered.add(Binding(job_field, Const(value), OVERRIDE_RANK), Scope(), "--set")
-
-
-def _winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) -> Bound | None:
-    """The candidate that the program would obey; None where all of them leave the field to the default.
-
-    An unknown of the lowest rank ("something is passed, nobody can say what") rules a library's default out. Where the
-    winner names something that is set nowhere, a setting whose name suggests the field is the better witness.
-    """
-    here = [replace(one, expr=fixed(one.expr, held)) for one in candidates]
-    here = [replace(one, origin=next(origins(one.expr), None) or one.origin) for one in here]
-    ordered = sorted(here, key=lambda one: (one.rank, one.order), reverse=True)
-    if any(one.rank == UNKNOWN_RANK for one in ordered):
-        ordered = [one for one in ordered if one.rank != 1]
-    stated = [one for one in ordered if not (isinstance(one.expr, Const) and one.expr.value is None)]
-    if ordered and ordered[0].rank >= SET_RANK:
-        stated = ordered
-    if not stated:
-        return None
-    best = stated[0]
-    if _nowhere(best.expr):
-        best = next((one for one in stated if one.rank == 0 and not _nowhere(one.expr)), best)
-    losers = tuple(dict.fromkeys(o.origin for o in stated if o is not best and o.origin not in (None, best.origin)))
-    expr = unmark(best.expr)
-    source = best.source if best.rank != 1 else f"default of the library, as {best.source} uses it"
-    return Bound(
-        name, expr, best.origin, tuple(o for o in losers if o is not None), best.rank == 1, source, best.setting
-    )
-
-
-def _nowhere(expr: Expr) -> bool:
-    if isinstance(expr, Const):
-        return isinstance(expr.value, Unknown)
-    return any(not name.startswith(MARK) for name in names(expr))
 
 
 def _axes(chain: Chain, branch: Branch, bounds: Mapping[str, Bound]) -> tuple[Axis, ...]:
