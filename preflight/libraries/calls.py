@@ -13,7 +13,7 @@ from preflight.libraries.evaluation import evaluation
 from preflight.libraries.freezing import frozen_bindings
 from preflight.libraries.handwritten import handwritten_bindings
 from preflight.libraries.lengths import length_bindings
-from preflight.libraries.loaders import is_loader, loader_bindings
+from preflight.libraries.loaders import is_loader, loader_bindings, loader_problems
 from preflight.libraries.loops import backwards, loop_bindings, loss_facts
 from preflight.libraries.models import batch_norm, model_bindings
 from preflight.libraries.optimizers import optimizer_bindings
@@ -42,6 +42,9 @@ from preflight.python.objects import ClassValue
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Ref, Scalar
 
+_TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
+_ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
+"""Frameworks whose trainer accumulates gradients when it is told to."""
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer")
 
 
@@ -85,7 +88,7 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     return CallFacts(
         (*others, *first.bindings),
         (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),
-        first.problems,
+        tuple(dict.fromkeys((*first.problems, *everything.problems))),
         first.links or everything.links,
         first.trains or everything.trains,
         (*everything.parameters, *first.parameters),
@@ -128,8 +131,9 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     ]
     facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts,
              *batch_norm(models, calls), *yolo_facts]  # fmt: skip
-    facts = _consistent(facts, task)
-    return CallFacts(tuple(settled(bindings)), tuple(facts), (), tuple(_links(calls)), _trains(calls), spread)
+    facts = _consistent([*facts, *_token_mean(calls, task)], task)
+    problems = tuple(loader_problems(calls))
+    return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), spread)
 
 
 def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:
@@ -167,6 +171,12 @@ def _task(bindings: Sequence[Binding]) -> str | None:
     ranked = sorted((b for b in bindings if b.field == "task"), key=lambda b: b.rank)
     value = constant(ranked[-1].expr) if ranked else None
     return value if isinstance(value, str) else None
+
+
+def _token_mean(calls: Sequence[CallRecord], task: str | None) -> list[Fact]:
+    """A loop of the program's own over a language model of the hub, whose loss is the mean over its batch's tokens."""
+    passes = backwards(calls)
+    return [Fact("token_mean_loss", True, passes[0].origin)] if passes and task in _TOKEN_TASKS else []
 
 
 def _consistent(facts: Sequence[Fact], task: str | None) -> list[Fact]:
@@ -240,7 +250,8 @@ def _framework(calls: Sequence[CallRecord]) -> list[Fact]:
     for name, test in tests:
         first = next((record for record in calls if test(record)), None)
         if first is not None:
-            return [Fact("framework", name, first.origin)]
+            supported = [Fact("accumulation_supported", True, first.origin)] if name in _ACCUMULATING else []
+            return [Fact("framework", name, first.origin), *supported]
     passes = backwards(calls)
     return [Fact("framework", "hand-written", passes[0].origin)] if passes else []
 

@@ -7,14 +7,14 @@ trains. A default of the loader beats an alias by name: `DataLoader(ds)` has no 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from preflight.dialects.reading import Binding
+from preflight.dialects.reading import Binding, Problem
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, under
 from preflight.libraries.surroundings import role_of, targets
 from preflight.project import Project
 from preflight.python.records import CallRecord
-from preflight.values import Const, Scalar, unknown
+from preflight.values import Const, Scalar, Unknown, unknown
 
 _LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
 _POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
@@ -88,3 +88,18 @@ def _given(record: CallRecord, name: str) -> bool:
 def _start_method(record: CallRecord) -> list[Binding]:
     context = record.argument("multiprocessing_context", _POSITIONS["multiprocessing_context"])
     return [] if context is None or constant(context) is None else [bind("data.start_method", context)]
+
+
+def loader_problems(records: Sequence[CallRecord]) -> Iterator[Problem]:
+    """What DataLoader refuses: options of workers where there are none (it raises ValueError)."""
+    for record in records:
+        if not is_loader(record) or not record.complete:
+            continue
+        workers = record.argument("num_workers", _POSITIONS["num_workers"])
+        if workers is not None and constant(workers) != 0:
+            continue
+        for name in ("prefetch_factor", "persistent_workers"):
+            value = constant(record.argument(name)) if record.argument(name) is not None else None
+            if value is not None and value is not False and not isinstance(value, Unknown):
+                place = record.keyword_origins.get(name, record.origin)
+                yield Problem("invalid-config", f"DataLoader refuses {name}={value} without workers", place)

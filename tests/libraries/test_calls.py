@@ -500,3 +500,28 @@ def test_how_workers_start(tmp_path: Path) -> None:
     assert told("torch.multiprocessing.set_start_method('spawn')", tmp_path)["data.start_method"] == "spawn"
     body = "loader = DataLoader(data, 8, num_workers=2, multiprocessing_context='spawn')"
     assert told(body, tmp_path)["data.start_method"] == "spawn"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ("batch_size=8", False),
+        ("num_workers=2, prefetch_factor=4, persistent_workers=True", False),
+        ("persistent_workers=False", False),
+        ("num_workers=args.accum, prefetch_factor=4", False),
+        ("prefetch_factor=4", True),
+        ("num_workers=0, persistent_workers=True", True),
+    ],
+)
+def test_what_a_loader_refuses(arguments: str, refused: bool, tmp_path: Path) -> None:
+    reading = read_program(HEAD + f"loader = DataLoader(data, {arguments})\n", tmp_path)
+    assert bool(reading.problems) is refused
+
+
+@pytest.mark.parametrize(
+    ("model", "mean"),
+    [("AutoModelForCausalLM", True), ("AutoModelForSequenceClassification", False), ("CLIPModel", False)],
+)
+def test_language_models_average_over_the_tokens_of_their_batch(model: str, mean: bool, tmp_path: Path) -> None:
+    text = f"from transformers import {model}\nm = {model}.from_pretrained('x')\nm(**batch).loss.backward()\n"
+    assert facts(read_program(text, tmp_path)).get("token_mean_loss", False) is mean
