@@ -34,6 +34,7 @@ class Estimator:
     gpu: Gpu | None
     tracing: Tracing = Tracing()
     _full: dict[str, Estimates] = field(default_factory=dict)
+    _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
 
     def full(self, job: Job) -> Estimates:
         """The estimate at full depth."""
@@ -65,8 +66,10 @@ class Estimator:
 
     def device_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
-        found: tuple[int, int] | None = self._device().bound(job, self.gpu)
-        return found
+        key = job.model_dump_json()
+        if key not in self._bounds:
+            self._bounds[key] = self._device().bound(job, self.gpu)
+        return self._bounds[key]
 
     def host_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of a node; the host law itself grows with every numeric field."""

@@ -99,7 +99,7 @@ def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -
     else:
         room = f"{gib(found.process.expected)} of {gib(found.capacity)} on {gpu or 'the GPU'}"
         yield f"{bound}{room}: {_verdict(found.verdict, look)}"
-        if found.largest_batch_size is not None:
+        if found.largest_batch_size:
             yield f"largest batch size that fits: {found.largest_batch_size:,}"
         elif found.verdict != "fits" and not found.lower_bound:
             yield "no batch size fits"
@@ -128,7 +128,7 @@ def _frontier(rows: Sequence[Row], gpu: str) -> Iterator[str]:
     yield f"{'length':>8}  " + (f"largest batch that fits {gpu or 'the GPU'}" if fits else "GPU memory by batch")
     for row in rows:
         if fits:
-            text = f"{row.largest_batch:,}" if row.largest_batch is not None else "none"
+            text = f"{row.largest_batch:,}" if row.largest_batch else "none"
         else:
             text = "   ".join(f"{batch}: {gib(size)}" for batch, size in row.needs)
         yield f"{'-' if row.length is None else format(row.length, ','):>8}  {text}"
