@@ -303,6 +303,7 @@ class SlurmTasksMismatch(Rule):
         if request is None or found is None:
             return
         for mismatch in mismatches(case, request, found):
+            origin = mismatch.origin or place(request, *(name for name, _ in mismatch.related))
             related = tuple(
                 (request.origins[name], words) for name, words in mismatch.related if name in request.origins
             )
@@ -311,9 +312,9 @@ class SlurmTasksMismatch(Rule):
                 severity=mismatch.severity,
                 confidence=Confidence.medium,
                 message=mismatch.message,
-                origin=mismatch.origin or place(request, *(name for name, _ in mismatch.related)),
+                origin=origin,
                 settings=("parallel.ranks_per_node", "request.tasks_per_node"),
-                related=tuple(pair for pair in related if pair[0] != mismatch.origin),
+                related=tuple(pair for pair in related if pair[0] != origin),
                 proposals=mismatch.proposals,
             )
 

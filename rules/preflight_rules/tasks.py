@@ -10,6 +10,7 @@ from preflight.findings import Change, Proposal, Severity
 from preflight.rule import Case
 from preflight.study.request import Allocation
 from preflight.values import Expr, Origin, evaluate, origins
+from preflight_rules.common import worst_box
 
 STEP = "SLURM_STEP_ID"
 """A variable that only processes started by srun have (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
@@ -139,17 +140,37 @@ def _nodes(case: Case, found: Allocation) -> Iterator[Mismatch]:
 
 
 def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[Mismatch]:
-    """Lightning expects one task per device on every node of its Trainer."""
-    tasks, devices = found.tasks_per_node, case.bound("parallel.ranks_per_node")
-    if case.fact("framework") != "lightning" or case.study.launch.launcher != "srun" or tasks is None:
+    """Lightning expects one task per device on each of its Trainer's nodes, and stops where srun starts others."""
+    if case.fact("framework") != "lightning" or not _in_step(case):
         return
-    ranks = case.job.parallel.ranks_per_node
-    if (
-        devices is None
-        or devices.origin is None
-        or devices.origin in request.origins.values()
-        or ranks in (None, tasks)
+    for setting, field, has, name in (
+        ("devices", "parallel.ranks_per_node", found.tasks_per_node, "tasks_per_node"),
+        ("num_nodes", "parallel.nodes", found.nodes, "nodes"),
     ):
-        return
-    message = f"Trainer(devices={ranks}) needs {ranks} tasks per node, and srun starts {tasks}"
-    yield Mismatch(message, devices.origin, Severity.error, (("tasks_per_node", f"{tasks} tasks per node"),))
+        said = _said(case, request, setting, field)
+        if said is None or has is None or said[0] == has:
+            continue
+        value, origin = said
+        what = "tasks per node" if setting == "devices" else "nodes"
+        message = f"Trainer({setting}={value}) needs {value} {what}, and srun has {has}"
+        yield Mismatch(message, origin, Severity.error, ((name, f"{has} {what}"),))
+
+
+def _said(case: Case, request: Request, setting: str, field: str) -> tuple[int, Origin] | None:
+    """What the Trainer is told, and where: by the program, or by a setting of that name."""
+    bound = case.bound(field)
+    exprs = [] if bound is None else [bound.expr]
+    exprs += [expr for key, expr in worst_box(case).constants.items() if key.rpartition(".")[2] == setting]
+    places = set(request.origins.values())
+    for expr in exprs:
+        value, origin = _whole(expr), _origin(expr)
+        if value is not None and origin is not None and origin not in places:
+            return value, origin
+    return None
+
+
+def _whole(expr: Expr) -> int | None:
+    value = evaluate(expr)
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -120,3 +120,32 @@ def test_what_adds_up(directives: tuple[str, ...], line: str, tmp_path: Path) ->
 def test_what_does_not(directives: tuple[str, ...], line: str, words: str, tmp_path: Path) -> None:
     found = findings(tmp_path, job(*directives, line=line), "slurm-tasks-mismatch", None, None)
     assert any(words in one.message for one in found), [one.message for one in found]
+
+
+LIGHTNING = """
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+
+from data import dataset
+from model import Module
+
+loader = DataLoader(dataset, batch_size=8, shuffle=True)
+trainer = L.Trainer(devices=4, num_nodes=2, max_epochs=3)
+trainer.fit(Module(), loader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("directives", "words"),
+    [
+        (("--nodes=2", "--ntasks-per-node=4", *FOUR), None),
+        (("--nodes=2", "--ntasks-per-node=1", *FOUR), "Trainer(devices=4) needs 4 tasks per node, and srun has 1"),
+        (("--nodes=1", "--ntasks-per-node=4", *FOUR), "Trainer(num_nodes=2) needs 2 nodes, and srun has 1"),
+    ],
+)
+def test_lightning_wants_a_task_per_device(directives: tuple[str, ...], words: str | None, tmp_path: Path) -> None:
+    script = job(*directives, line="srun python fit.py")
+    (tmp_path / "fit.py").write_text(LIGHTNING)
+    found = findings(tmp_path, script, "slurm-tasks-mismatch", None, None)
+    assert [one.message for one in found if "Trainer" in one.message] == ([words] if words is not None else [])
