@@ -65,7 +65,7 @@ def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]
     if path in plain.files:
         return ()
     origin = Origin(path, Span(0, 0), None, (), False)
-    known = any(choice.split("@")[0] == group for choice in plain.choices)
+    known = any(choice.split("@")[0] == group for choice in plain.groups)
     return (Word(f"{group}=", Const(option, origin), origin, "" if known else "+"),)
 
 
@@ -196,15 +196,16 @@ def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Pa
     from preflight.dialects.hydra_tree import Leaf, Listing
 
     if isinstance(item, (Leaf, Listing)):
-        expr = resolver.item(item, path)
-        yield path, expr
-        if isinstance(expr, Const) and isinstance(expr.value, dict):
-            for key, value in expr.value.items():
-                yield (*path, key), Const(value, expr.origin)
-        elif isinstance(expr, Op) and expr.operator == "dict":
-            for name, value in zip(expr.operands[::2], expr.operands[1::2], strict=True):
-                if isinstance(name, Const):
-                    yield (*path, str(name.value)), value
+        yield from _flat(path, resolver.item(item, path))
+
+
+def _flat(path: Path, expr: Expr) -> Iterator[tuple[Path, Expr]]:
+    """An expression by its own key; the parts of a table by theirs as well."""
+    yield path, expr
+    if isinstance(expr, Op) and expr.operator == "dict":
+        for name, value in zip(expr.operands[::2], expr.operands[1::2], strict=True):
+            if isinstance(name, Const):
+                yield from _flat((*path, str(name.value)), value)
 
 
 def _reading(

@@ -46,6 +46,8 @@ class Composition:
     root: Table = field(default_factory=Table)
     choices: dict[str, str] = field(default_factory=dict)
     """Group -> the option that was taken, `hydra/launcher` among them."""
+    groups: frozenset[str] = frozenset()
+    """Groups of the defaults list, those without an option too."""
     problems: list[Problem] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
@@ -176,6 +178,7 @@ def _by_hydra(
         except HydraException as error:
             found.problems.append(_unused(error, overrides, repository, name))
     found.choices.update({key: str(value) for key, value in state.known_choices.items() if value is not None})
+    found.groups = frozenset(state.known_choices)
     found.problems += _unchosen(repository, state.known_choices)
     return [(str(result.config_path), result.package or "") for result in results]
 
@@ -330,7 +333,7 @@ def _objections(given: Given, held: Item | None, root: Table) -> Iterator[Proble
     if given.origin is None:
         return
     if held is None and given.sign == "":
-        known = [".".join(path) for path, _ in leaves(root)]
+        known = [".".join(path) for path, _ in leaves(root) if path[0] != "hydra"]
         guess = nearest(given.key, known)
         said = f"{given.key} is not in the configuration; Hydra stops at it (+{given.key}=... adds a key)"
         yield Problem("invalid-config", said + (f"; did you mean {guess!r}?" if guess else ""), given.origin)

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from preflight.dialects.hydra_repository import Entry, package_header, parsed, read_entries
 from preflight.documents.base import DocumentError
 from preflight.project import Project, UnreadableFile
+from preflight.values import Origin
 
 MAX_PROGRAMS = 400
 """Python files looked through for `@hydra.main` (by their text first)."""
@@ -54,10 +55,20 @@ def is_primary(path: str, project: Project) -> bool:
     if not isinstance(top, dict):
         return False
     if isinstance(top.get("defaults"), tuple) and top["defaults"]:
-        complaints: list[tuple[str, object]] = []
-        found = list(read_entries(document, complaints))  # type: ignore[arg-type]
-        return len(found) > len(complaints)
+        complaints: list[tuple[str, Origin]] = []
+        found = list(read_entries(document, complaints))
+        return len(found) > len(complaints) and not _is_fragment(path, text, found)
     return isinstance(top.get("hydra"), dict) and not _HYDRA_KEYS.isdisjoint(top["hydra"])
+
+
+def _is_fragment(path: str, text: str, found: list[Entry]) -> bool:
+    """Whether a defaults list only changes another's: an experiment, an option of Hydra's own groups."""
+    if "hydra" in PurePosixPath(path).parts[:-1]:
+        return True
+    adds = any(not entry.override and entry.option != "_self_" for entry in found)
+    others = any(entry.override and not (entry.group or "").lstrip("/").startswith("hydra/") for entry in found)
+    overrides = any(entry.override for entry in found)
+    return not adds and (others or (overrides and package_header(text) is not None))
 
 
 def application(path: str, project: Project) -> Application | None:
@@ -65,7 +76,7 @@ def application(path: str, project: Project) -> Application | None:
     found = _by_group(path, project)
     if found is not None:
         return found
-    if not is_primary(path, project):
+    if not is_primary(path, project) or _is_option(path, project):
         return None
     folder, name = config_folder(path, project)
     return Application(folder, name, programs(folder, name, project))
@@ -103,20 +114,36 @@ def _entries(path: str, project: Project) -> list[Entry]:
 
 def _by_group(path: str, project: Project) -> Application | None:
     """The application whose primary configuration stands in a folder above and knows this file's group."""
+    for at, name, group in _above(path, project):
+        found = programs(at, name, project)
+        if found or _in_roots(f"{at}/{name}.yaml".lstrip("/"), project):
+            return Application(at, name, found, (group, PurePosixPath(path).stem))
+    return None
+
+
+def _is_option(path: str, project: Project) -> bool:
+    """Whether a file is an option of some configuration's group, although nobody says what program it is for."""
+    return next(_above(path, project), None) is not None
+
+
+def _above(path: str, project: Project) -> Iterator[tuple[str, str, str]]:
+    """(folder, name, group) of primary configurations above a file that know its group, the likeliest first."""
     pure = PurePosixPath(path)
     for folder in list(pure.parent.parents)[:MAX_LEVELS]:
         group = pure.parent.relative_to(folder).as_posix()
         if group.startswith("."):
-            return None
+            return
         at = "" if folder.as_posix() == "." else folder.as_posix()
-        for name in _primaries(at, project):
-            primary = f"{at}/{name}.yaml" if at else f"{name}.yaml"
-            if not _knows(primary, path, group, project):
-                continue
-            found = programs(at, name, project)
-            if found or _in_roots(primary, project):
-                return Application(at, name, found, (group, pure.stem))
-    return None
+        ranked = [(_knows(f"{at}/{name}.yaml".lstrip("/"), path, group, project), _role(name), name)
+                  for name in _primaries(at, project)]  # fmt: skip
+        yield from ((at, name, group) for rank, _, name in sorted(ranked) if rank < _STRANGER)
+
+
+def _role(name: str) -> int:
+    """Where several configurations use a group, the one for training is meant."""
+    if "train" in name:
+        return 0
+    return 2 if any(word in name for word in ("eval", "test", "predict", "infer", "sample", "debug")) else 1
 
 
 def _primaries(folder: str, project: Project) -> tuple[str, ...]:
@@ -129,19 +156,27 @@ def _primaries(folder: str, project: Project) -> tuple[str, ...]:
     return known
 
 
-def _knows(primary: str, path: str, group: str, project: Project) -> bool:
-    """Whether a primary configuration has to do with a group: it, or a part of it, is in the defaults list; or the
-    file says with a package header that it is part of some composition."""
+_STRANGER = 3
+
+
+def _knows(primary: str, path: str, group: str, project: Project) -> int:
+    """How closely a primary configuration has to do with a group: 0 where it is in the defaults list, 1 where a part of
+    it is, 2 where the file says with a package header that it is part of some composition, else 3."""
     top = group.split("/")[0]
+    best = _STRANGER
     for entry in _entries(primary, project):
         names = entry.option if isinstance(entry.option, tuple) else (str(entry.option),)
-        mentioned = [entry.group] if entry.group else list(names)
-        if any(name.lstrip("/").split("/")[0] == top for name in mentioned if name):
-            return True
+        for name in [entry.group] if entry.group else names:
+            plain = (name or "").lstrip("/")
+            if (entry.group and plain == group) or (not entry.group and plain.rpartition("/")[0] == group):
+                return 0
+            if plain.split("/")[0] == top and (entry.group or "/" in plain):
+                best = 1
     try:
-        return package_header(project.source(path).text) is not None
+        headed = package_header(project.source(path).text) is not None
     except UnreadableFile:
-        return False
+        headed = False
+    return min(best, 2) if headed else best
 
 
 def _in_roots(primary: str, project: Project) -> bool:

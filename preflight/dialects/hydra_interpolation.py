@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from preflight.dialects.hydra_arithmetic import EXPRESSIONS, FUNCTIONS, arithmetic
 from preflight.dialects.hydra_parse import Call, Literal, Lookup, Part, Sequence, parse, primitive
 from preflight.dialects.hydra_tree import Item, Leaf, Listing, Path, Table, select, split_key
-from preflight.values import Const, Expr, Op, Origin, Unknown, unknown
+from preflight.values import Const, Expr, Op, Origin, Unknown, Value, unknown
 
 MAX_TEXT = 64 * 1024
 """A value that grows beyond this is unknown: hostile files double a string line by line."""
@@ -218,12 +218,24 @@ def _joined(parts: list[Expr], origin: Origin | None) -> Expr:
 
 
 def _folded(operator: str, parts: list[Expr], origin: Origin | None) -> Expr:
-    """A list or dictionary: a constant where all of its parts are, an unknown part being part of it."""
+    """A list or dictionary. A list of constants is one; a dictionary keeps its parts, each with its own place."""
     if len(parts) > MAX_TEXT:
         return unknown("it has too many parts", origin)
-    if not all(isinstance(part, Const) for part in parts):
-        return Op(operator, tuple(parts), origin)
-    values = [part.value for part in parts if isinstance(part, Const)]
-    if operator == "tuple":
-        return Const(tuple(values), origin)
-    return Const({str(key): value for key, value in zip(values[::2], values[1::2], strict=True)}, origin)
+    whole = Op(operator, tuple(parts), origin)
+    value = _constant(whole) if operator == "tuple" or not parts else None
+    return whole if value is None else Const(value, origin)
+
+
+def _constant(expr: Expr) -> Value | None:
+    """The value of lists and dictionaries of constants, an unknown part being part of it; None for anything else."""
+    if not isinstance(expr, Op) or expr.operator not in ("tuple", "dict"):
+        return None
+    values: list[Value] = []
+    for operand in expr.operands:
+        value = operand.value if isinstance(operand, Const) else _constant(operand)
+        if value is None and not isinstance(operand, Const):
+            return None
+        values.append(value)
+    if expr.operator == "tuple":
+        return tuple(values)
+    return {str(key): value for key, value in zip(values[::2], values[1::2], strict=True)}

@@ -102,6 +102,34 @@ def test_other_files_are_left_alone(name: str, text: str, tmp_path: Path) -> Non
     assert not hydra.recognises(project.source(name), project)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("conf/data/text2.yaml", "defaults: [text]\nbatch_size: ${data.batch_size}\n"),
+        ("lone/big.yaml", "# @package _global_\ndefaults:\n  - override /data: image\nlr: 1\n"),
+        ("lone/hparams.yaml", "# @package _global_\ndefaults:\n  - override /hydra/sweeper: optuna\n"),
+        ("lone/hydra/default.yaml", "defaults:\n  - override job_logging: colorlog\nrun: {dir: x}\n"),
+    ],
+)
+def test_parts_of_an_application_that_nobody_names_are_no_applications(name: str, text: str, tmp_path: Path) -> None:
+    project = tree(tmp_path, {**TREE, name: text})
+    assert not hydra.recognises(project.source(name), project)
+
+
+def test_a_group_of_several_configurations_belongs_to_training(tmp_path: Path) -> None:
+    main = MAIN.replace('"config"', '"{}"')
+    files = {
+        "conf/eval.yaml": "defaults: [{model: small}, {logger: null}]\nx: 1\n", "eval.py": main.format("eval"),
+        "conf/train.yaml": "defaults: [{model: small}, {logger: null}]\nlr: 1\n", "fit.py": main.format("train"),
+        "conf/model/small.yaml": "a: 1\n", "conf/logger/csv.yaml": "save_dir: x\n",
+    }  # fmt: skip
+    project = tree(tmp_path, files)
+    assert [link.target for link in alone(project, "conf/model/small.yaml").links] == ["fit.py"]
+    reading = alone(project, "conf/logger/csv.yaml")
+    assert values(reading)["logger.save_dir"] == "x"
+    assert problems(reading) == []
+
+
 def test_a_group_file_needs_its_application(tmp_path: Path) -> None:
     project = tree(tmp_path, TREE)
     assert hydra.recognises(project.source("conf/config.yaml"), project)
@@ -141,6 +169,16 @@ def test_every_hop_of_an_interpolation(tmp_path: Path) -> None:
         "conf/config.yaml:8 ${model.length}",
         "conf/data/text.yaml:2 ${length}",
     ]
+
+
+def test_a_table_that_is_referred_to_is_there_by_its_keys(tmp_path: Path) -> None:
+    text = "defaults: [_self_]\na: {b: {c: 1, d: ['x', {e: 2}]}, f: '${a.b.c}'}\ncopy: ${a}\nlast: ${copy.b.c}\n"
+    project = tree(tmp_path, {"conf/config.yaml": text})
+    reading = alone(project)
+    found = values(reading)
+    assert found["copy"] == {"b": {"c": 1, "d": ("x", {"e": 2})}, "f": 1}
+    assert (found["copy.b.c"], found["copy.f"], found["last"]) == (1, 1, 1)
+    assert at(project, expr(reading, "copy.b.c").origin) == "conf/config.yaml:2 1"
 
 
 def test_overrides_win_and_keep_their_place(tmp_path: Path) -> None:
