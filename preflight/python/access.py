@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -199,13 +200,26 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
     elif isinstance(holder, ModuleValue):
         ev.write(holder.frame.variables, name, value)
     elif isinstance(holder, Either):
-        set_attribute(ev, holder.then, name, value)
-        set_attribute(ev, holder.otherwise, name, value)
+        _either(ev, holder, lambda side: set_attribute(ev, side, name, value))
+
+
+def _either(ev: Evaluator, holder: Either, action: Callable[[Abstract], None]) -> None:
+    """Change one of two objects, whichever it is."""
+
+    def act(side: Abstract) -> str:
+        action(side)
+        return "next"
+
+    _, then = ev.speculate(None, lambda: act(holder.then))
+    _, otherwise = ev.speculate(None, lambda: act(holder.otherwise))
+    ev.merge(holder.condition, then, otherwise)
 
 
 def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> None:
     """`holder[key] = value`."""
-    if isinstance(holder, External) and holder.name == "os.environ":
+    if isinstance(holder, Either):
+        _either(ev, holder, lambda side: set_item(ev, side, key, value))
+    elif isinstance(holder, External) and holder.name == "os.environ":
         if isinstance(key, str) and is_expr(value):
             ev.environment.setdefault(key, to_expr(value))
     elif isinstance(holder, Container):

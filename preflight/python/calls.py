@@ -26,7 +26,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord
-from preflight.values import Origin
+from preflight.values import Op, Origin
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -83,9 +83,16 @@ def call_value(
 ) -> Abstract:
     """What calling `callee` gives; the call is recorded."""
     if isinstance(callee, Either) and _depth < 6:
-        then = call_value(ev, callee.then, args, kwargs, node, frame, origins, complete, _depth + 1)
-        otherwise = call_value(ev, callee.otherwise, args, kwargs, node, frame, origins, complete, _depth + 1)
-        return ev.join(callee.condition, then, otherwise)
+        results: list[Abstract] = []
+
+        def side(one: Abstract) -> str:
+            results.append(call_value(ev, one, args, kwargs, node, frame, origins, complete, _depth + 1))
+            return "next"
+
+        _, then = ev.speculate(callee.condition, lambda: side(callee.then))
+        _, otherwise = ev.speculate(Op("not", (callee.condition,)), lambda: side(callee.otherwise))
+        ev.merge(callee.condition, then, otherwise)
+        return ev.join(callee.condition, results[0], results[1])
     if isinstance(callee, External) and "." not in callee.name:
         from preflight.python.builtins import call_builtin
 

@@ -29,7 +29,6 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord, TryRecord
-from preflight.python.statements import Split
 from preflight.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
 
 STEPS = 50_000
@@ -102,8 +101,8 @@ class Evaluator:
         self.modules: dict[str, ModuleValue] = {}
         self.interpreted: set[int] = set()
         """Ids of the nodes of functions whose body was interpreted."""
-        self.split: Split | None = None
-        """A loop's body that is left early under a condition, on its way to the block it stands in."""
+        self.skips: list[tuple[str, Expr]] = []
+        """Conditional returns, breaks and continues of the function being interpreted, with their full conditions."""
         self._journals: list[list[tuple[dict[Key, Abstract], Key, Abstract]]] = []
         self._sizes: dict[int, int] = {}
         self._kept: list[object] = []
@@ -137,8 +136,8 @@ class Evaluator:
             self.exhausted = True
             self._journals.clear()
         self.depth, self.loops = saved[0], saved[1]
-        self.stack.clear()
-        self.marks.clear()
+        for spent in (self.stack, self.marks, self.skips):
+            spent.clear()
         for kept, length in zip((self.conditions, self.handlers, self.contexts), saved[2:], strict=True):
             del kept[length:]  # type: ignore[attr-defined]
 
@@ -179,12 +178,12 @@ class Evaluator:
             return
         value.state = "running"
         self.reads.append(value.module.path)
-        conditions, loops, journals = self.conditions, self.loops, self._journals
-        self.conditions, self.loops, self._journals = [], 0, []
+        conditions, loops, journals, skips = self.conditions, self.loops, self._journals, self.skips
+        self.conditions, self.loops, self._journals, self.skips = [], 0, [], []
         try:
             execute(self, value.module.tree.body, value.frame)
         finally:
-            self.conditions, self.loops, self._journals = conditions, loops, journals
+            self.conditions, self.loops, self._journals, self.skips = conditions, loops, journals, skips
             value.state = "done"
 
     # --- calling ------------------------------------------------------------------------------------------------

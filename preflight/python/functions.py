@@ -107,7 +107,8 @@ def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
     ev.interpreted.add(id(function.node))
     ev.stack.append(id(function.node))
     ev.marks.append(len(ev.conditions))
-    contexts = len(ev.contexts)
+    contexts, skips = len(ev.contexts), ev.skips
+    ev.skips = []
     ev.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
     try:
         if isinstance(function.node, ast.Lambda):
@@ -117,6 +118,7 @@ def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
         ev.stack.pop()
         del ev.conditions[ev.marks.pop() :]
         del ev.contexts[contexts:]
+        ev.skips = skips
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in function.node.body for n in _own(s)):
         return Container("list", {}, None, {"open": True})
     return _returned(ev, frame, flow)

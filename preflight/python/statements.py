@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.python.expressions import assign, evaluate
@@ -22,7 +21,7 @@ from preflight.python.records import TryRecord
 from preflight.values import Const, Expr, Op, unknown
 
 if TYPE_CHECKING:
-    from preflight.python.evaluator import Changes, Evaluator
+    from preflight.python.evaluator import Evaluator
 
 CHANGING = unknown("it changes in a loop")
 UNROLL = 64
@@ -34,42 +33,38 @@ UNROLL_STEPS = 2_000
 def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> str:
     """Interpret a block."""
     for index, statement in enumerate(body):
+        before = len(ev.skips)
         flow = _execute(ev, statement, frame)
-        if flow == "split" and ev.split is not None:
-            return _rest(ev, ev.split, body[index + 1 :], frame)
+        if flow == "next" and len(ev.skips) > before and index + 1 < len(body):
+            return _guarded(ev, before, lambda rest=body[index + 1 :]: execute(ev, rest, frame))  # type: ignore[misc]
         if flow != "next":
             return flow
     return "next"
 
 
-@dataclass(frozen=True)
-class Split:
-    """A condition by which a loop's body is left early, or not: what is left behind then, and the side that stays."""
+def _guarded(ev: Evaluator, before: int, rest: Callable[[], str]) -> str:
+    """What follows a conditional return, break or continue: it happens only where none of them did."""
+    kinds = {kind for kind, _ in ev.skips[before:]}
+    skipped = _any(ev, [condition for _, condition in ev.skips[before:]])
+    stays = ev.op("not", (skipped,))
+    flow, changes = ev.speculate(stays, rest)
+    ev.merge(skipped, {}, changes)
+    if flow == "next" or kinds == {flow}:
+        return flow
+    if flow == "raise":
+        return "return" if kinds == {"return"} else "continue"
+    _skip(ev, flow, stays)
+    return "continue"
 
-    condition: Expr
-    stays_if: Expr
-    left: Changes
-    leaves_then: bool
-    stay: Callable[[], str]
+
+def _any(ev: Evaluator, conditions: Sequence[Expr]) -> Expr:
+    return conditions[0] if len(conditions) == 1 else ev.op("or", tuple(conditions))
 
 
-def _rest(ev: Evaluator, split: Split, body: Sequence[ast.stmt], frame: Frame) -> str:
-    """The rest of a block after `if condition: continue`: it belongs to the other side."""
-    ev.split = None
-
-    def stay() -> str:
-        flow = split.stay()
-        return flow if flow != "next" else execute(ev, body, frame)
-
-    flow, changes = ev.speculate(split.stays_if, stay)
-    if flow in ("return", "raise"):
-        ev.apply(split.left)
-        return "continue"
-    ev.merge(
-        split.condition, split.left if split.leaves_then else changes, changes if split.leaves_then else split.left
-    )
-    ev.conditions.append(split.stays_if)
-    return "next" if flow == "split" else flow
+def _skip(ev: Evaluator, kind: str, condition: Expr) -> None:
+    """Note that a block is left under a condition (and those of the path to it)."""
+    met = (*ev.conditions[ev.marks[-1] if ev.marks else 0 :], condition)
+    ev.skips.append((kind, met[0] if len(met) == 1 else ev.op("and", met)))
 
 
 def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> str:
@@ -132,24 +127,19 @@ def branch(ev: Evaluator, condition: Expr, then: Callable[[], str], otherwise: C
     negated = Op("not", (condition,), condition.origin)
     flow, changes = ev.speculate(condition, then)
     other_flow, other_changes = ev.speculate(negated, otherwise)
-    left, other_left = flow in ("return", "raise"), other_flow in ("return", "raise")
-    if left and other_left:
-        ev.apply(changes if flow == "return" else other_changes)
-        return "raise" if flow == other_flow == "raise" else "return"
-    if left or other_left:
-        ev.conditions.append(negated if left else condition)
-        ev.apply(other_changes if left else changes)
-        return other_flow if left else flow
-    if flow == other_flow or "split" in (flow, other_flow):
-        ev.merge(condition, changes, other_changes)
-        return flow if flow == other_flow and flow != "split" else "next"
-    if "next" in (flow, other_flow):  # the rest of the loop's body runs only where it was not left
-        if other_flow == "next":
-            ev.split = Split(condition, negated, changes, True, otherwise)
-        else:
-            ev.split = Split(condition, condition, other_changes, False, then)
-        return "split"
-    return "continue"
+    if flow == "raise" and other_flow == "raise":
+        return "raise"
+    if "raise" in (flow, other_flow):  # the program ends there: what follows is the other side's
+        ev.conditions.append(negated if flow == "raise" else condition)
+        ev.apply(other_changes if flow == "raise" else changes)
+        return other_flow if flow == "raise" else flow
+    ev.merge(condition, changes, other_changes)
+    if flow == other_flow:
+        return flow
+    for one, under in ((flow, condition), (other_flow, negated)):
+        if one != "next":
+            _skip(ev, one, under)
+    return "next" if "next" in (flow, other_flow) else "continue"
 
 
 def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
@@ -158,16 +148,33 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     if items is None or len(items) > UNROLL:
         item = _any_item(ev, iterable, items)
         return _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
+    before = len(ev.skips)
+    flow = _unrolled(ev, node, frame, items, 0)
+    ev.skips[before:] = [skip for skip in ev.skips[before:] if skip[0] == "return"]
+    return flow
+
+
+def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: list[Abstract], depth: int) -> str:
+    """Iterations one by one; after a conditional break the further ones happen only where it did not."""
     length = len(ev.conditions)
     for index, item in enumerate(items):
-        before = ev.steps_left
+        steps, before = ev.steps_left, len(ev.skips)
         assign(ev, node.target, item, frame)
         flow = execute(ev, node.body, frame)
         if flow in ("return", "raise", "break"):
             return "next" if flow == "break" else flow
         del ev.conditions[length:]
-        if (before - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
+        if depth > 8 or (steps - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
             return _loop_once(ev, node, frame, lambda: assign(ev, node.target, CHANGING, frame))
+        left = [condition for kind, condition in ev.skips[before:] if kind != "continue"]
+        if left:
+            rest = items[index + 1 :]
+            stays, skipped = ev.op("not", (_any(ev, left),)), _any(ev, left)
+            flow, changes = ev.speculate(stays, lambda rest=rest: _unrolled(ev, node, frame, rest, depth + 1))  # type: ignore[misc]
+            ev.merge(skipped, {}, changes)
+            if flow == "return":
+                _skip(ev, "return", stays)
+            return "next"
     return execute(ev, node.orelse, frame)
 
 
@@ -190,7 +197,7 @@ def _while(ev: Evaluator, node: ast.While, frame: Frame) -> str:
 def _loop_once(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame, start: Callable[[], None]) -> str:
     """One pass that stands for all: what the body changes is unknown at its start."""
     _widen(ev, node, frame)
-    returns, length = len(frame.returns), len(ev.conditions)
+    returns, length, skips = len(frame.returns), len(ev.conditions), len(ev.skips)
     ev.loops += 1
 
     def body() -> str:
@@ -201,11 +208,16 @@ def _loop_once(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: F
     ev.loops -= 1
     del ev.conditions[length:]
     ev.merge(unknown("a loop that may not run"), changes, {})
+    runs = unknown("whether a loop is left early")
     for index in range(returns, len(frame.returns)):
         condition, value = frame.returns[index]
-        frame.returns[index] = (condition if condition is not None else unknown("it is left from a loop"), value)
+        frame.returns[index] = (runs if condition is None else ev.op("and", (condition, runs)), value)
     if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and flow in ("return", "raise"):
         return flow
+    left = [condition for kind, condition in ev.skips[skips:] if kind == "return"]
+    del ev.skips[skips:]
+    if left or flow == "return":
+        _skip(ev, "return", runs)
     return execute(ev, node.orelse, frame)
 
 
@@ -254,10 +266,11 @@ def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> str:
         ev.handlers.pop()
         calls = tuple(ev.calls[before:])
         ev.tries.append(TryRecord(node, frame.module.path, frame.function, handlers, calls, ev.reached))
-    failed = unknown("an exception is raised")
+    failed, skips = unknown("an exception is raised"), len(ev.skips)
     for handler in node.handlers:
         # What a handler sets is the exception, not the rule: its calls are recorded, its writes are not kept.
         ev.speculate(failed, lambda handler=handler: _handler(ev, handler, frame))  # type: ignore[misc]
+    del ev.skips[skips:]
     if flow != "raise":
         del frame.returns[returns:]
     elif node.handlers:
