@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PLUGIN_PREFIXES = ("container-", "no-container-")
 """Options of pyxis, the usual container plugin: sbatch knows them where it is installed."""
 
-SMALL_MIB = 1024
+SMALL_MIB = 512
 """A bare number below this, in MiB, is less than `import torch` and one CUDA context take: a unit was forgotten."""
 
 _REQUEST = {

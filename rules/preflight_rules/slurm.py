@@ -132,7 +132,8 @@ def _doing(case: Case, host: HostEstimate) -> str:
     if host.peak != "load":
         return describe_loaders(case.job)
     ranks = case.job.parallel.ranks_per_node or 1
-    return f"{count(ranks, 'rank')} per node load the weights of {model_name(case.job)}"
+    load = "loads" if ranks == 1 else "load"
+    return f"{count(ranks, 'rank')} per node {load} the weights of {model_name(case.job)}"
 
 
 class UnstatedOptions(Options):
