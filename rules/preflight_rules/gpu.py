@@ -298,8 +298,9 @@ class LogitsExceedGpu(Rule):
 
 
 def is_logits(where: str, product: str) -> bool:
-    """Whether an allocation is a tensor over the vocabulary."""
-    return "vocab" in product.lower() or "logits" in where.lower() or "lm_head" in where
+    """Whether an allocation has a row over the vocabulary for each token: an embedding has not."""
+    rows = "tokens" in product or "samples" in product or "length" in product
+    return "vocabulary" in product and rows
 
 
 def _samples_that_fit(case: Case) -> str:

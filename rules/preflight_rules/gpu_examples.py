@@ -66,7 +66,7 @@ EXCEEDED = (
 TIGHT = (
     Example(
         "Only the high end of the estimate is above the GPU",
-        {"train.py": LOOP.replace("default=64", "default=40")},
+        {"train.py": LOOP.replace("default=64", "default=42")},
         says=("needs",),
         options={"gpu": "T4"},
     ),

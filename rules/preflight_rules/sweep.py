@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight.findings import Confidence, Finding, Severity
 from preflight.memory.estimate import DeviceEstimate, HostEstimate
 from preflight.rule import Case, Rule
-from preflight.values import Origin
+from preflight.values import Origin, Range
 from preflight_rules import constraints, spaces, sweep_examples
 from preflight_rules.common import bounds, from_problems, gib, parts_of, several, severity_of, values_text
 from preflight_rules.gpu import FIELDS, evidence, states_of
@@ -57,7 +57,10 @@ def _places(case: Case) -> list[tuple[Origin, str]]:
         for axis, lost in spaces.dropped(verdict):
             origin = spaces.place_of(axis, lost)
             if origin is not None and all(origin != place for place, _ in found):
-                found.append((origin, f"{axis.name} loses {values_text(lost)}"))
+                kept = verdict.safe.keep.get(axis.name, ()) if verdict.safe is not None else ()
+                ranged = isinstance(axis.domain, Range)
+                words = f"keeps {values_text(kept, axis.domain)}" if ranged else f"loses {values_text(lost)}"
+                found.append((origin, f"{axis.name} {words}"))
     if not found:
         box = ordered[0].box
         found = [(axis.origin, f"{axis.name} is swept") for axis in box.memory_axes if axis.origin is not None]
