@@ -15,12 +15,11 @@ from preflight.records import dataclass
 from preflight.settings import Settings, load
 
 SKIPPED = re.compile(
-    r"\.(?:git|hg|svn|venv|tox|nox|eggs|hydra|mypy_cache|pytest_cache|ruff_cache|ipynb_checkpoints)"
-    r"|venv|node_modules|site-packages|__pycache__|build|dist|outputs|multirun|lightning_logs|mlruns"
+    r"\..*|venv|node_modules|site-packages|__pycache__|build|dist|outputs|multirun|lightning_logs|mlruns"
     r"|(?:offline-)?run-\d{8}_\d{6}-\w+"
 )
-"""Directories that hold no files of the project's own: version control, environments, caches, and what runs leave
-(Hydra's outputs, the folders of W&B runs)."""
+"""Directories that hold no files of the project's own: hidden ones (version control, caches), environments, and what
+runs leave (Hydra's outputs, the folders of W&B runs)."""
 
 MAX_FILES = 100_000
 """A walk that finds more was started in the wrong place."""

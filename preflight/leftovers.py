@@ -12,6 +12,9 @@ from preflight.project import Project, UnreadableFile
 from preflight.study.model import Skipped
 from preflight.values import Origin, Span
 
+_NAMED = 3
+"""Files that a note names; more are counted."""
+
 
 def crash(what: str, error: Exception, origin: Origin | None) -> Finding:
     """A bug of ours as a finding; the traceback is for those who ask for it."""
@@ -80,7 +83,8 @@ def _sure(path: str, project: Project) -> bool:
 
 
 def notes(skipped: Iterable[Skipped], named: Collection[str]) -> Iterator[str]:
-    """What happened to files that nobody named and that leave no finding."""
-    for one in skipped:
-        if one.path not in named and one.kind == "unreadable":
-            yield f"{one.path} was left out: {one.reason}"
+    """What happened to files that nobody named and that leave no finding, the first few by name."""
+    left = [one for one in skipped if one.kind == "unreadable" and one.path not in named and "." in one.path]
+    yield from (f"{one.path} was left out: {one.reason}" for one in left[:_NAMED])
+    if len(left) > _NAMED:
+        yield f"{len(left) - _NAMED} more files were left out"

@@ -132,6 +132,15 @@ def test_walked_files_of_no_dialect_are_passed_over(project: Write, check: Comma
     assert run.out.startswith("nothing recognised in 3 files")
 
 
+def test_walked_files_that_cannot_be_read_are_told(project: Write, check: Command) -> None:
+    root = project({f"{name}.yaml": "x: \0" for name in "abcde"})
+    (root / "data").write_bytes(b"\0")
+    run = check()
+    assert (run.status, run.err) == (0, "")
+    assert run.out.count(" was left out: it is a binary file") == 3
+    assert "note: 2 more files were left out" in run.out
+
+
 def test_hook_is_silent_about_what_it_does_not_know(project: Write, check: Command) -> None:
     project({"deploy.yaml": "kind: Service\n", "util.py": "x = 1\n"})
     assert check("--from-hook", "deploy.yaml", "util.py") == Run(0, "", "")
