@@ -18,9 +18,13 @@ NAME = "slurm"
 
 ARRAY_INDEX = "SLURM_ARRAY_TASK_ID"
 
+MAX_SCRIPTS = 4
+"""Scripts that start scripts, before it is known that one of them starts a program."""
+
 _DIRECTIVE = re.compile(r"^#SBATCH[ \t]", re.MULTILINE)
 _LAUNCH = re.compile(
-    r"^[^#\n]*\b(python[\d.]*|torchrun|accelerate\s+launch|deepspeed|wandb\s+sweep|srun|axolotl|llamafactory-cli)\b",
+    r"^[^#\n]*\b(python[\d.]*|torchrun|accelerate\s+launch|deepspeed|wandb\s+sweep|srun|axolotl|llamafactory-cli|"
+    r"sbatch|bash|sh)\b",
     re.MULTILINE,
 )
 
@@ -43,15 +47,25 @@ _FROM_REQUEST = {
 
 def recognises(source: Source, project: Project) -> bool:
     """A script with a directive at the start of a line; or a shell script that starts a program of the project."""
+    return _recognises(source, project, ())
+
+
+def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> bool:
     if _DIRECTIVE.search(source.text) is not None:
         return True
-    if _LAUNCH.search(source.text) is None:
+    if _LAUNCH.search(source.text) is None or source.path in above or len(above) >= MAX_SCRIPTS:
         return False
     try:
         reading = _cached(source, project)
-    except DocumentError:
+        return any(_leads_on(link, project, (*above, source.path)) for link in reading.links)
+    except (DocumentError, UnreadableFile):
         return False
-    return any(link.kind in ("program", "sweep") or _is_module(link, project) for link in reading.links)
+
+
+def _leads_on(link: Link, project: Project, above: tuple[str, ...]) -> bool:
+    if link.kind == "script":
+        return _recognises(project.source(link.target), project, above)
+    return link.kind in ("program", "sweep") or _is_module(link, project)
 
 
 def _is_module(link: Link, project: Project) -> bool:

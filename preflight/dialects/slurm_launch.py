@@ -12,7 +12,7 @@ from preflight.dialects.shell_run import Run, Shell
 from preflight.dialects.shell_values import word_text
 from preflight.libraries.launchers import Command, take_apart
 from preflight.project import Project
-from preflight.values import Const, Expr, Op, Unknown, evaluate, unknown
+from preflight.values import Const, Expr, Op, Origin, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
 """Launchers within each other; scripts written by people stay below five."""
@@ -213,18 +213,20 @@ def _special(name: str, command: Command, launch: Launch, run: Run, project: Pro
             path = _in_project(text, run, project) if text and text.endswith((".yaml", ".yml")) else None
             if path is not None:
                 agent = replace(launch, launcher="wandb-agent")
-                return Launched(Link("sweep", path, (), {}, agent, word.origin, run.group), True)
+                return Launched(Link("sweep", path, (), {}, agent, _at(word, run), run.group), True)
     if name in _CONFIG_TOOLS:
         for word, text in zip(words, texts, strict=True):
             path = _in_project(text, run, project) if text and text.endswith((".yaml", ".yml", ".json")) else None
             if path is not None:
                 rest = tuple(one for one in words if one is not word)
-                return Launched(Link("program", path, rest, {}, launch, word.origin, run.group), True)
+                return Launched(Link("program", path, rest, {}, launch, _at(word, run), run.group), True)
     if name == "sbatch":
         for index, (word, text) in enumerate(zip(words, texts, strict=True)):
             path = _in_project(text, run, project) if text and not text.startswith("-") else None
             if path is not None:
-                return Launched(Link("script", path, words[index + 1 :], {}, Launch(), word.origin, run.group), False)
+                return Launched(
+                    Link("script", path, words[index + 1 :], {}, Launch(), _at(word, run), run.group), False
+                )
     return None
 
 
@@ -232,8 +234,7 @@ def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Pr
     if command.target is None:
         return None
     trains = launch.launcher in _TRAINERS
-    place = command.target.origin
-    origin = None if place is None else replace(place, via=run.origin.via)
+    origin = _at(command.target, run)
     if any(word_text(word) in ("-m", "--multirun") for word in command.words):
         launch = replace(launch, multirun=True)
     if command.kind == "module":
@@ -246,6 +247,11 @@ def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Pr
     if path is None:
         return Launched(None, trains)
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group), trains)
+
+
+def _at(word: Word, run: Run) -> Origin | None:
+    """The place of a link: the word that names its target, and where the loops around it stand."""
+    return None if word.origin is None else replace(word.origin, via=run.origin.via)
 
 
 def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:

@@ -333,3 +333,16 @@ def test_a_command_kept_in_variables_within_variables(tmp_path: Path) -> None:
     values = [word.value for word in script.link.words if word.value is not None]
     shown = [script.at(value.origin) for value in values if isinstance(value, Const)]
     assert shown == ["2048", "4", "6e-5"]
+
+
+def test_a_script_that_submits_jobs_leads_to_them(tmp_path: Path) -> None:
+    text = "#!/bin/bash\nfor lr in 1 2; do\n  for bs in 8 16; do\n    sbatch scripts/inner.sh $lr $bs\n  done\ndone\n"
+    inner = "#!/bin/bash\n#SBATCH --mem=4G\npython train.py --bs $2\n"
+    script = Script(tmp_path, text, "submit.sh", scripts_inner_sh=inner)
+    assert script.recognised
+    assert len({link.origin for link in script.reading.links}) == 4
+    assert [script.words(link) for link in script.reading.links][1] == ["1", "16"]
+
+
+def test_a_script_that_starts_itself_is_nobodys(tmp_path: Path) -> None:
+    assert not Script(tmp_path, "#!/bin/bash\nbash loop.sh\n", "loop.sh").recognised
