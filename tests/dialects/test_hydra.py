@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -721,3 +723,23 @@ def test_classes_that_the_program_registers(tmp_path: Path) -> None:
     large = launched(project, "model=large")
     assert (values(large)["model.length"], values(large)["model.layers"]) == (1024, (1, 2))
     assert problems(large) == []
+
+
+def test_hydra_core_is_imported_only_to_compose(tmp_path: Path) -> None:
+    project = tree(
+        tmp_path, {**TREE, "plain.yaml": "lr: 1\n", "sweep.yaml": "method: grid\nparameters: {x: {value: 1}}\n"}
+    )
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom preflight.project import Project\n"
+        "from preflight.settings import Settings\nfrom preflight.dialects import recognise\n"
+        "project = Project(Path(sys.argv[1]), Settings())\n"
+        "def read(name):\n    found = recognise(project.source(name), project)\n"
+        "    return found and found.read(project.source(name), None, project)\n"
+        "assert read('plain.yaml') is None and read('sweep.yaml').dialect == 'wandb'\n"
+        "heavy = {'hydra', 'omegaconf', 'antlr4', 'ruamel', 'torch', 'numpy', 'rich'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "assert read('conf/config.yaml').dialect == 'hydra' and 'hydra' in sys.modules\n"
+        "assert not {'torch', 'numpy', 'rich'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(project.root)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
