@@ -153,7 +153,7 @@ class _Composer:
         if not style and start < end and not event.value:  # `&a` or `!!null` alone: the value is empty, behind them
             start = end = outer + len(self.text[outer:end].rstrip())
         while start == end == outer and self.text[start - 1 : start] in (" ", "\t"):
-            start = end = outer = start - 1  # PyYAML's own parser puts an empty value in front of what follows it
+            start = end = outer = start - 1  # libyaml puts an empty value in front of what follows it in a flow
         node = Node("scalar", start, end, outer, style, text=event.value)
         if event.tag in (None, "!"):
             forced = event.tag == "!" and self.version == "1.2"  # PyYAML resolves these as if `!` were not there
