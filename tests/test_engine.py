@@ -234,7 +234,7 @@ def test_options_of_a_rule_are_checked() -> None:
 def test_walk_leaves_out_what_is_not_the_project(project: Write) -> None:
     kept = ["a.yaml", "conf/b.yml", "job.sbatch", "src/train.py", "wandb/sweep.yaml"]
     dropped = [".git/c.yaml", ".cache/x.yaml", "node_modules/d.yaml", "my-env/e.py", ".venv/f.py", "g.md",
-               "__pycache__/h.py", "wandb/run-20250101_101010-abc123/files/config.yaml", "outputs/x/.hydra/config.yaml"]  # fmt: skip
+               "__pycache__/h.py", "wandb/run-20250101_101010-abc123/files/config.yaml", "outputs/a.yaml"]  # fmt: skip
     root = project({**dict.fromkeys([*kept, *dropped], ""), "my-env/pyvenv.cfg": ""})
     assert [path.relative_to(root).as_posix() for path in walk(root)] == sorted(kept)
 
