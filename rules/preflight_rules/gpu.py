@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.job import Job
 from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.values import Origin
@@ -36,13 +37,23 @@ def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
     The peak of a large batch lies where gradients have only begun; that of the smallest one is the optimizer step.
     """
     found = [device.breakdown]
-    if case.job.train.batch_size not in (None, 1) and not device.lower_bound:
-        least = case.estimate(with_fields(case.job, {"train.batch_size": 1})).device
+    if case.job.train.batch_size is not None and not device.lower_bound:
+        least = case.estimate(with_fields(case.job, _smallest(case.job))).device
         found += [least.breakdown] if least is not None else []
     each = [{part: breakdown.get(part, 0) for part in STATES} for breakdown in found]
     for parts in each:  # a second copy, as tied weights have for a moment, is not kept
         parts["gradients"] = min(parts["gradients"], parts["weights"])
     return max(each, key=lambda parts: sum(parts.values()))
+
+
+def _smallest(job: Job) -> dict[str, object]:
+    """One short sample: nothing is left at the peak but the states and what the optimizer step needs."""
+    short = {"train.seq_len": min(job.train.seq_len, SHORT)} if job.train.seq_len is not None else {}
+    return {"train.batch_size": 1, **short}
+
+
+SHORT = 16
+"""Tokens whose activations are nothing beside any model's states."""
 
 
 def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
