@@ -1,4 +1,4 @@
-"""Make the shipped laws: `python scripts/make_laws.py [FAMILY ...] [--check]`. Needs the `test` extra.
+"""Make the shipped laws: `python scripts/make_laws.py [FAMILY ...]`. Needs the `test` extra.
 
 Every law is made from traces of small models and proved on a deeper one (see preflight.memory.device.make). A setup that
 a family does not have (an architecture without SDPA, say) is left out; everything else must succeed.
@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.make import CannotMake, Made, make
+from preflight.memory.device.make import CannotMake, Made, Runner, make, make_at
 from preflight.memory.device.resolve import SAME_CODE
 from preflight.memory.device.store import FORMAT, LAWS, key_text, pack
-from preflight.memory.device.tracing import TraceError, request_traces
+from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))
@@ -28,6 +28,8 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "gpt2": ({}, {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
     "bert": ({}, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
 }
+# Convolutional models: their laws hold at one image size.
+TARGETS = {"torchvision-resnet50": ("torchvision:resnet50", 224)}
 NO_GENERATION = ("gemma2",)  # its two kinds of cache alternate with the layers
 
 
@@ -61,9 +63,9 @@ def _attentions(family: Family, everything: bool) -> list[tuple[str, bool]]:
     return [*found, ("eager", family.padded)] if everything else found
 
 
-def run_family(family: Family) -> dict[str, Any]:
-    versions: dict[str, str] = {}
-    laws: dict[str, Made] = {}
+def runner(versions: dict[str, str]) -> Runner:
+    """Traces in this process; `versions` is filled with what made them."""
+    from preflight.tracer.main import serve
 
     def run(traces: Any) -> list[dict[str, Any]]:
         replies = serve({"traces": traces})
@@ -73,8 +75,29 @@ def run_family(family: Family) -> dict[str, Any]:
                 raise TraceError(reply["error"])
         return json.loads(json.dumps(replies["traces"]))  # type: ignore[no-any-return]
 
-    from preflight.tracer.main import serve
+    return run
 
+
+def run_target(name: str) -> dict[str, Any]:
+    """Laws of a convolutional model, as functions of the batch."""
+    target, image = TARGETS[name]
+    model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
+    versions: dict[str, str] = {}
+    laws = {}
+    for weights, autocast in PRECISIONS:
+        setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
+                 "autocast": autocast}  # fmt: skip
+        for kind in ("train", "eval"):
+            key = key_text("image-classification", kind, setup, {}, f"image={image}")
+            laws[key] = make_at(model, "image-classification", kind, setup, {"b": 1, "i": image}, runner(versions))
+    return {"format": FORMAT, "family": name, "made_by": dict(sorted(versions.items())), **pack(laws)}
+
+
+def run_family(family: Family) -> dict[str, Any]:
+    """All laws of a family."""
+    versions: dict[str, str] = {}
+    laws: dict[str, Made] = {}
+    run = runner(versions)
     for task, kind, setup, structure in plans(family):
         key = key_text(task, kind, setup, structure)
         try:
@@ -100,9 +123,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*")
     options = parser.parse_args()
-    for name in options.families or [f for f in FAMILIES if f not in SAME_CODE]:
+    for name in options.families or [*(f for f in FAMILIES if f not in SAME_CODE), *TARGETS]:
         start = time.perf_counter()
-        data = run_family(FAMILIES[name])
+        data = run_target(name) if name in TARGETS else run_family(FAMILIES[name])
         size = write(data)
         print(f"{name}: {len(data['laws'])} laws, {size} bytes, {time.perf_counter() - start:.0f} s", flush=True)
     return 0

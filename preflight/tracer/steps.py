@@ -16,7 +16,8 @@ from .tape import Observer, Tape, watch_modules
 
 
 def trace(request: dict[str, Any]) -> dict[str, Any]:
-    """One tape. Request: model, setup, point, kind ("train", "eval", "generate").
+    """One tape. Request: model, setup, point, kind ("train", "eval", "generate"), warm_up (bool, default true),
+    accumulated (bool: gradients of an earlier micro-step are kept).
 
     setup: weights, autocast ("bf16", "fp16" or None), attention, mask (are batches padded), checkpointing, peft, frozen.
     Reply: parameters [[name, bytes, elements, trainable]], events [[size or -1 - birth, tag]], gradients {birth:
@@ -81,7 +82,7 @@ def _loss_of(out: Any) -> torch.Tensor:
 
 
 def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple[dict[int, int], list[int]]:
-    """Two micro-steps; the second, in which nothing is made for the first time, is the one on the tape."""
+    """A micro-step on the tape, after one that is not (`warm_up`), for models that make something in their first."""
     setup = request["setup"]
     observer = Observer(tape)
     mode = Cuda(dtype, setup.get("attention", "sdpa"), observer)
@@ -90,7 +91,7 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
     extra = {"return_loss": True} if request["model"].get("task") == "contrastive" else {}
     outputs: list[int] = []
     _mark_accumulation(model, tape)
-    for recorded in (False, True):
+    for recorded in (False, True) if request.get("warm_up", True) or request.get("accumulated") else (True,):
         tape.recording, tape.phase = recorded, "forward"
         with tape:
             batch = _batch(request)
@@ -111,8 +112,8 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
                 if birth is not None:
                     gradients[birth] = index
         tape.recording = False
-        for parameter in model.parameters():
-            parameter.grad = None
+        if not request.get("accumulated"):
+            model.zero_grad(set_to_none=True)
     return gradients, outputs
 
 
@@ -155,7 +156,7 @@ def _unique(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 def _births(tape: Tape, out: Any, loss: torch.Tensor) -> list[int]:
     """Births of what the model returned beside the loss; marked with the place on the tape where they may die."""
-    values = out.values() if hasattr(out, "values") else [out]
+    values = [out] if isinstance(out, (torch.Tensor, tuple, list)) else out.values()
     keys = {t.untyped_storage()._cdata for t in tree_leaves(list(values)) if isinstance(t, torch.Tensor)}
     keys.discard(loss.untyped_storage()._cdata)
     return sorted(tape.birth_of[key] for key in keys if key in tape.birth_of)
@@ -166,7 +167,7 @@ def _evaluate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tu
     observer = Observer(tape)
     extra = {"return_loss": True} if request["model"].get("task") == "contrastive" else {}
     outputs: list[int] = []
-    for recorded in (False, True):
+    for recorded in (False, True) if request.get("warm_up", True) else (True,):
         tape.recording, tape.phase = recorded, "validation"
         with tape, torch.no_grad():
             batch = _batch(request)

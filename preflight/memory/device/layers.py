@@ -78,7 +78,7 @@ def split(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Item]:
             items.append(Item(where[1], _complete(blocks[at : at + length], stacks[where[1]])))
             at += length
             continue
-        if items and items[-1].stack is None:
+        if items and items[-1].stack is None and _phase(items[-1].blocks[0]) == _phase(blocks[at]):
             items[-1].blocks[0].events += blocks[at].events
         else:
             items.append(Item(None, [Block(None, list(blocks[at].events))]))
@@ -96,7 +96,7 @@ def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
             of = birth_place[event.birth]
             # Things that die together after a pass (autocast's weight cache) are a pass of their own.
             where = None if of is None else (event.tag.partition(":")[0] + "~", of[1], of[2])
-        if not blocks or blocks[-1].where != where:
+        if not blocks or blocks[-1].where != where or (where is None and _phase(blocks[-1]) != _phase_of(event)):
             blocks.append(Block(where, []))
         blocks[-1].events.append(event)
     merged: list[Block] = []
@@ -108,6 +108,15 @@ def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
         else:
             merged.append(Block(block.where, list(block.events)))
     return merged
+
+
+def _phase_of(event: RawEvent) -> str:
+    return event.tag.partition(":")[0]
+
+
+def _phase(block: Block) -> str:
+    """The phase of a block's first event: what a literal is cut by, so that every item lies in one phase."""
+    return _phase_of(block.events[0]) if block.events else ""
 
 
 def _belongs(before: Where, here: Where, after: Where) -> bool:

@@ -1,7 +1,7 @@
-"""Making a symbolic tape of a family: four small traces, sizes read as formulas, layers folded.
+"""Making a symbolic tape of a family: a few small traces, sizes read as formulas, layers folded.
 
-Three probes of six layers with different primes give the formulas; a fourth, deeper one with other primes again is not
-looked at until the tape is made, and must then come out to the byte.
+Two probes of six layers with different primes (more where they leave a doubt) give the formulas; another, deeper one
+with other primes again is not looked at until the tape is made, and must then come out to the byte.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from preflight.memory.device.tape import NotRegular, Tape, build, expand
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
 PROBE_LAYERS = 6
 CHECK_LAYERS = 8
-PROBES = 3
-"""With two, a sum of two terms can agree by accident."""
+FEWEST_PROBES, MOST_PROBES = 2, 4
+"""With two, a sum of two terms can agree by accident; the check then fails, and another probe is added."""
 
 # Where each base variable's primes are taken from: lengths stay below positions, heads small, the rest apart.
 _RANGES = {"b": (11, 60), "s": (61, 125), "t": (37, 100), "P": (127, 250), "k": (11, 60), "g": (11, 80), "G": (11, 90),
@@ -104,16 +104,23 @@ def _primes(variables: Sequence[str], turn: int, taken: Mapping[str, set[int]]) 
 def make(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any], run: Runner) -> Made:
     """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.get("peft") else ()
-    probes = [probe(family, turn, PROBE_LAYERS, extra) for turn in range(PROBES)]
-    probes.append(probe(family, PROBES, CHECK_LAYERS, extra))
-    requests = [_request(family, task, kind, setup, structure, dims) for _, dims in probes]
-    *folded, check = run(requests)
     basis = family.basis
     if extra:
         basis = type(basis)({**basis.named, "r": (1, {"r": 1})}, basis.lengths)
-    made = fold(family.depths, Reader(basis, [p for p, _ in probes[:-1]]), folded)
-    _verify(made, check, probes[-1][1])
-    return made
+    checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra)
+    probes = [probe(family, turn, PROBE_LAYERS, extra) for turn in range(FEWEST_PROBES)]
+    *traces, check = run([_request(family, task, kind, setup, structure, dims) for _, dims in [*probes, checked]])
+    while True:
+        try:
+            made = fold(family.depths, Reader(basis, [point for point, _ in probes]), traces)
+            _verify(made, check, checked[1])
+        except CannotMake:
+            if len(probes) == MOST_PROBES:
+                raise
+            probes.append(probe(family, len(probes), PROBE_LAYERS, extra))
+            traces += run([_request(family, task, kind, setup, structure, probes[-1][1])])
+        else:
+            return made
 
 
 def make_at(model: Mapping[str, Any], task: str, kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int],
@@ -149,7 +156,7 @@ def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], str
             config[key] = value
     point = {key: dims[key] for key in ("b", "s", "t", "i") if key in dims}
     return {"model": {"architecture": family.name, "task": task, "config": config}, "setup": setup, "point": point,
-            "kind": kind}  # fmt: skip
+            "kind": kind, "warm_up": False}  # fmt: skip
 
 
 def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping[str, Any]]) -> Made:

@@ -96,6 +96,9 @@ class Reader:
     def size(self, values: tuple[int, ...]) -> Size | None:
         """The formula, or None where none was found. Call `learn` with all events first."""
         if values not in self._known:
+            term = self._monomial(values)
+            if term is not None:
+                return ((number(term[0]), term[1]),) if term[0] else ()
             found = self._shifted(values) or self._rounded(values) or self._sum(values)
             if found is None:
                 return None

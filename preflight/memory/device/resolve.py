@@ -26,8 +26,8 @@ _SYNONYMS: tuple[frozenset[str], ...] = tuple(
         "max_position_embeddings n_positions n_ctx block_size max_target_positions",
     )
 )
-SAME_CODE = {"xlm-roberta": "roberta", "camembert": "roberta", "deberta_v2": "deberta-v2"}
-"""Architectures whose modelling code, and so whose tape, is another's."""
+SAME_CODE = {"xlm-roberta": "roberta", "mistral": "llama", "camembert": "roberta", "deberta_v2": "deberta-v2"}
+"""Architectures whose tape is another's, event by event (mistral: within its sliding window)."""
 _TASKS = {
     "ForCausalLM": "causal-lm", "LMHeadModel": "causal-lm", "ForMaskedLM": "masked-lm",
     "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
