@@ -41,10 +41,12 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
 
     Raises UsageError for a path that does not exist, SettingsError for broken settings.
     """
+    cwd = cwd.resolve()
     governing: dict[Path, tuple[Settings, Path | None]] = {}
     given: dict[tuple[Path, bool], dict[str, None]] = {}
     for text in paths:
         start = Path(os.path.abspath(cwd / text))
+        start = start.parent.resolve() / start.name  # a link in the way there is not part of the project's names
         if not os.path.lexists(start):
             raise UsageError(f"{text}: there is no such file or directory")
         for path, named in _expand(start):

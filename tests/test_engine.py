@@ -261,6 +261,13 @@ def test_root(project: Write, markers: list[str], path: str, root: str) -> None:
     assert (batch.root / batch.named[0]).name == "x.yaml"
 
 
+def test_project_reached_through_a_link_keeps_its_names(project: Write) -> None:
+    home = project({"real/.git/HEAD": "", "real/conf/x.yaml": ""})
+    (home / "link").symlink_to(home / "real")
+    [batch] = batches(["x.yaml"], home / "link" / "conf", from_hook=False)
+    assert (batch.root, batch.named) == ((home / "real").resolve(), ("conf/x.yaml",))
+
+
 def test_missing_path_is_refused(project: Write) -> None:
     home = project({})
     with pytest.raises(UsageError, match="there is no such file"):
