@@ -9,7 +9,7 @@ from preflight.errors import PreflightError
 from preflight.project import Project
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
-from preflight.study.follow import Chain, Follower
+from preflight.study.follow import Chain, Follower, crashed
 from preflight.study.model import Skipped, Study
 from preflight.values import Value
 
@@ -35,8 +35,13 @@ def build(
             chains.setdefault(_key(chain), chain)
         if not found:
             skipped[path] = _why_not(path, follower)
-    kept = _longest(chains.values())
-    studies = [assemble(chain, project, overrides or {}) for chain in kept]
+    kept, studies = [], []
+    for chain in _longest(chains.values()):
+        try:
+            studies.append(assemble(chain, project, overrides or {}))
+            kept.append(chain)
+        except Exception as error:  # a bug of ours in one study must not hide the others
+            skipped[chain[0].reading.path] = crashed(chain[0].reading.path, error)
     used = {path for study in studies for path in study.paths}
     skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))

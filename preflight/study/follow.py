@@ -72,7 +72,7 @@ class Follower:
         except DocumentError as error:
             self.skipped[path] = _malformed(path, error)
         except Exception as error:
-            self.skipped[path] = _crashed(path, error)
+            self.skipped[path] = crashed(path, error)
         else:
             if found is None:
                 self.skipped[path] = Skipped(path, "unrecognised", "no dialect recognises it")
@@ -97,7 +97,7 @@ class Follower:
             except DocumentError as error:
                 self.skipped[path] = _malformed(path, error)
             except Exception as error:
-                self.skipped[path] = _crashed(path, error)
+                self.skipped[path] = crashed(path, error)
         if call is None:
             self._plain[path] = reading
         return reading
@@ -241,5 +241,6 @@ def _malformed(path: str, error: DocumentError) -> Skipped:
     return Skipped(path, "malformed", error.message, (problem,))
 
 
-def _crashed(path: str, error: Exception) -> Skipped:
+def crashed(path: str, error: Exception) -> Skipped:
+    """A file that a reader of ours failed on."""
     return Skipped(path, "crashed", f"its reader failed: {type(error).__name__}: {error}")

@@ -17,6 +17,9 @@ MARK = "\0"
 MAX_NODES = 2_000
 """An expression that grows beyond this many nodes is unknown: hostile configurations double a value line by line."""
 
+MAX_DEPTH = 100
+"""Levels of an expression, and definitions on the way to one: half of what `values.evaluate` goes down."""
+
 
 @dataclass
 class Scope:
@@ -40,8 +43,9 @@ class Scope:
         if name not in self.local:
             return ref
         if name not in self._done:
-            if name in self._open:
-                return unknown(f"{name} refers to itself", ref.origin)
+            if name in self._open or len(self._open) >= MAX_DEPTH:
+                why = "refers to itself" if name in self._open else "is defined through too many others"
+                return unknown(f"{name} {why}", ref.origin)
             self._open.add(name)
             self._done[name] = self.resolve(self.local[name])
             self._open.discard(name)
@@ -50,7 +54,7 @@ class Scope:
     def resolve(self, expr: Expr) -> Expr:
         """`expr` with every name replaced by what it stands for; operations stay as they are written."""
         found = self._resolve(expr)
-        if isinstance(found, Op) and _nodes(found) > MAX_NODES:
+        if isinstance(found, Op) and _too_large(found):
             return unknown("the expression is too large", expr.origin)
         return found
 
@@ -62,14 +66,17 @@ class Scope:
         return expr
 
 
-def _nodes(expr: Expr) -> int:
-    count, stack = 0, [expr]
-    while stack and count <= MAX_NODES:
-        top = stack.pop()
+def _too_large(expr: Expr) -> bool:
+    """Whether an expression has more nodes, or more levels, than anything that people write."""
+    count, stack = 0, [(expr, 1)]
+    while stack:
+        top, depth = stack.pop()
         count += 1
+        if count > MAX_NODES or depth > MAX_DEPTH:
+            return True
         if isinstance(top, Op):
-            stack += top.operands
-    return count
+            stack += [(operand, depth + 1) for operand in top.operands]
+    return False
 
 
 def unmark(expr: Expr) -> Expr:

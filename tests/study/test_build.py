@@ -10,7 +10,9 @@ import pytest
 from preflight.errors import PreflightError
 from preflight.project import Project
 from preflight.settings import Settings
+from preflight.study.assemble import assemble
 from preflight.study.build import build
+from preflight.study.follow import Chain
 from preflight.study.jobs import JobMaker
 from preflight.study.model import Skipped, Study
 from preflight.values import Origin, Unknown, Value, evaluate
@@ -314,3 +316,18 @@ def test_a_named_model_takes_no_dimension_by_its_name_alone(tmp_path: Path) -> N
     assert worth(study, "model.name") == "gpt2"
     assert not [name for name in study.boxes[0].fields if name.startswith("model.config")]
     assert study.combinations == 1
+
+
+def test_a_bug_in_one_study_does_not_hide_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from preflight.study import build as module
+
+    def failing(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> Study:
+        if chain[0].reading.path == "a.sh":
+            raise ZeroDivisionError("oh")
+        return assemble(chain, project, overrides)
+
+    monkeypatch.setattr(module, "assemble", failing)
+    files = {"a.sh": "python train.py\n", "b.sh": "python train.py\n", "train.py": PROGRAM}
+    studies, skipped = read(files, tmp_path, "a.sh", "b.sh")
+    assert [study.paths[0] for study in studies] == ["b.sh"]
+    assert [(one.path, one.kind) for one in skipped] == [("a.sh", "crashed")]

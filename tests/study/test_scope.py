@@ -55,3 +55,13 @@ def test_a_held_axis_decides_conditions() -> None:
 def test_references_go_through_definitions() -> None:
     local: dict[str, Expr] = {"a": Op("*", (Ref("b"), Ref("c"))), "c": Ref("a")}
     assert set(references([Ref("a")], local)) == {"a", "b", "c"}
+
+
+def test_a_chain_of_thousands_is_unknown() -> None:
+    local: dict[str, Expr] = {"x0": Const(1)}
+    local |= {f"x{i}": Op("+", (Ref(f"x{i - 1}"), Const(1))) for i in range(1, 5000)}
+    assert isinstance(evaluate(unmark(Scope(local=local).resolve(Ref("x4999")))), Unknown)
+    forwards = Scope(local=local)
+    values = [evaluate(unmark(forwards.resolve(Ref(f"x{i}")))) for i in range(5000)]
+    assert values[:50] == list(range(1, 51))
+    assert isinstance(values[-1], Unknown)
