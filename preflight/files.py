@@ -46,7 +46,8 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
     given: dict[tuple[Path, bool], dict[str, None]] = {}
     for text in paths:
         start = Path(os.path.abspath(cwd / text))
-        start = start.parent.resolve() / start.name  # a link in the way there is not part of the project's names
+        # A link on the way there is not part of the project's names; one to a file is.
+        start = start.resolve() if start.is_dir() else start.parent.resolve() / start.name
         if not os.path.lexists(start):
             raise UsageError(f"{text}: there is no such file or directory")
         for path, named in _expand(start):

@@ -266,6 +266,8 @@ def test_project_reached_through_a_link_keeps_its_names(project: Write) -> None:
     (home / "link").symlink_to(home / "real")
     [batch] = batches(["x.yaml"], home / "link" / "conf", from_hook=False)
     assert (batch.root, batch.named) == ((home / "real").resolve(), ("conf/x.yaml",))
+    [batch] = batches(["link"], home, from_hook=False)
+    assert (batch.root, batch.walked) == ((home / "real").resolve(), ("conf/x.yaml",))
 
 
 def test_missing_path_is_refused(project: Write) -> None:
