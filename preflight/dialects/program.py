@@ -18,7 +18,7 @@ from preflight.project import Project
 from preflight.values import Axis, Const, Expr
 
 if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
+    from preflight.python.evaluator import Evaluator, Hook
 
 NAME = "program"
 
@@ -67,7 +67,8 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator
     from preflight.python.evaluator import Evaluator
 
     environment = environment_of(call.launch) if call is not None else {}
-    evaluator = Evaluator(project, environment=environment)
+    hooks = _hooks(source, call, project)
+    evaluator = Evaluator(project, hooks, environment=environment)
     evaluator.run(source.path)
     files = {
         name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
@@ -78,9 +79,17 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator
         if isinstance(parameter.default, Const) and str(parameter.default.value).endswith(_DATA_FILES)
     }  # fmt: skip
     if files or defaults:
-        evaluator = Evaluator(project, environment=environment, assume={**defaults, **files})
+        evaluator = Evaluator(project, hooks, environment=environment, assume={**defaults, **files})
         evaluator.run(source.path)
     return evaluator
+
+
+def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hook]:
+    if "configurator" not in source.text:
+        return {}
+    from preflight.dialects import program_configurator
+
+    return {"open": program_configurator.hook(call.words if call is not None else (), project)}
 
 
 def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:

@@ -344,3 +344,28 @@ def test_the_example_of_a_clip_script(tmp_path: Path) -> None:
     known = {name: fact.value for name, fact in study.facts.items()}
     assert (known["contrastive_loss"], known["accumulation_supported"]) == (True, True)
     assert known["framework"] == "hand-written"
+
+
+CONFIGURED = """
+import torch
+from torch.utils.data import DataLoader
+batch_size = 12
+num_workers = 2
+learning_rate = 6e-4
+exec(open("configurator.py").read())
+for batch in DataLoader(data, batch_size=batch_size, num_workers=num_workers):
+    model(batch).backward()
+"""
+
+
+def test_globals_that_a_configurator_sets(tmp_path: Path) -> None:
+    reading = read_program(CONFIGURED, tmp_path)
+    assert {flag for p in reading.parameters for flag in p.flags} == {"--batch_size", "--num_workers"}
+    assert values(reading)["train.batch_size"] == 12
+    assert values(reading, {"batch_size": 64})["train.batch_size"] == 64
+
+
+def test_configuration_files_that_a_configurator_runs(tmp_path: Path) -> None:
+    call = Call("run.sh", (Word("", Const("small.py")), Word("--num_workers=", Const("8"))))
+    reading = read_program(CONFIGURED, tmp_path, call, small__py="batch_size = 4\nimport os\nos.remove('x')\n")
+    assert values(reading)["train.batch_size"] == 4
