@@ -79,6 +79,11 @@ def blame(case: Case, device: DeviceEstimate) -> Origin | None:
 
 def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
     advice = []
+    if device.phase in remedies.EVALUATION:
+        advice.append("evaluation keeps no activations for backward: a smaller evaluation batch gives the same figures")
+        if case.job.validation.accumulates_logits:
+            advice.append("logits of the whole set are kept: eval_accumulation_steps moves them to the host in between")
+        return tuple(advice)
     if device.largest_batch_size == 0:
         advice.append("not even a batch of 1 fits")
     elif device.largest_batch_size is not None:
@@ -93,12 +98,23 @@ def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
     return tuple(advice)
 
 
+def _evaluated(case: Case, device: DeviceEstimate) -> str:
+    """The numbers that evaluation's peak hangs on: " (batch 64, logits of 2,000 samples kept)"."""
+    validation = case.job.validation
+    if device.phase not in remedies.EVALUATION:
+        return ""
+    words = [] if validation.batch_size is None else [f"batch {validation.batch_size}"]
+    if validation.accumulates_logits and validation.samples is not None:
+        words.append(f"logits of {validation.samples:,} samples kept")
+    return f" ({', '.join(words)})" if words else ""
+
+
 def _need(case: Case, device: DeviceEstimate) -> str:
     low, expected, high = bounds(device.process)
     capacity = gib(device.capacity or 0)
     return (
         f"{describe(case.job)} needs {gib(expected)} ({gib(low)} to {gib(high)}) of the {capacity} that "
-        f"{gpu_name(case)} gives, at {device.phase}"
+        f"{gpu_name(case)} gives, at {device.phase}{_evaluated(case, device)}"
     )
 
 

@@ -108,16 +108,19 @@ def evaluation_changes(case: Case) -> Changes:
         return after is not None and (after.verdict == "fits" or after.phase not in EVALUATION)
 
     batch = case.job.validation.batch_size
+    sizes: list[int] = []
     if batch is not None and settable(case, "validation.batch_size"):
         sizes = [2**n for n in range(batch.bit_length()) if 2**n < batch]
-        found = largest(sizes, lambda size: quiet({"validation.batch_size": size}))
-        if found is not None:
-            return {"validation.batch_size": found}
+    found = largest(sizes, lambda size: quiet({"validation.batch_size": size}))
+    if found is not None:
+        return {"validation.batch_size": found}
     if case.job.validation.accumulates_logits and settable(case, "validation.eval_accumulation"):
         steps = [1, 2, 4, 8, 16, 32]
         found = largest(steps, lambda n: quiet({"validation.eval_accumulation": n}))
         if found is not None:
             return {"validation.eval_accumulation": found}
+        both = [{"validation.batch_size": size, "validation.eval_accumulation": 1} for size in sizes]
+        return largest(both, quiet) or {}
     return {}
 
 

@@ -119,6 +119,7 @@ def test_evaluation_batch_where_evaluation_is_the_peak() -> None:
     written = {**FITS, "validation.batch_size": 256}
     [finding] = findings(case(written, device=Device(evaluation=GIB // 8)))["gpu-memory-exceeded"]
     assert finding.origin == origin(3)
+    assert "at validation (batch 256)" in finding.message
     assert finding.proposals[0].safety is Safety.safe
     assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("validation.batch_size", 64)]
 
