@@ -263,7 +263,7 @@ def settable(case: Case, field: str) -> bool:
         return True
     bound = case.bound(field)
     known = case.fact("framework") not in (None, "hand-written")
-    return bound is not None and bound.origin is None and known and not axes_of(case, field)
+    return (bound is None or bound.origin is None) and known and not axes_of(case, field)
 
 
 def possible(case: Case, changes: Iterable[Change]) -> bool:

@@ -47,9 +47,10 @@ def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
 
 
 def _smallest(job: Job) -> dict[str, object]:
-    """One short sample: nothing is left at the peak but the states and what the optimizer step needs."""
+    """One short sample, never evaluated: nothing is at the peak but the states and what the optimizer step needs."""
     short = {"train.seq_len": min(job.train.seq_len, SHORT)} if job.train.seq_len is not None else {}
-    return {"train.batch_size": 1, **short}
+    silent = {"validation.batch_size": None, "validation.samples": None, "validation.accumulates_logits": False}
+    return {"train.batch_size": 1, **short, **silent}
 
 
 SHORT = 16
