@@ -190,6 +190,10 @@ def _environment(ev: Evaluator, key: Expr) -> Abstract:
 def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:
     """`holder.name = value`."""
     if isinstance(holder, Instance):
+        if name not in holder.attributes and holder.cls is not None and isinstance(name, str):
+            default = class_attribute(holder.cls, name)
+            if default is not None and is_expr(default):
+                holder.attributes[name] = default  # what it is where this assignment does not happen
         ev.write(holder.attributes, name, value)
     elif isinstance(holder, Container) and holder.kind == "namespace":
         ev.write(holder.items, name, value)
@@ -224,6 +228,7 @@ def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> N
             ev.environment.setdefault(key, to_expr(value))
     elif isinstance(holder, Container):
         if isinstance(key, (str, int, float, bool, type(None))):
+            ev.containers[id(holder.items)] = holder
             ev.write(holder.items, key, value)
         else:
             holder.flags["open"] = True

@@ -106,6 +106,8 @@ class Evaluator:
         self._journals: list[list[tuple[dict[Key, Abstract], Key, Abstract]]] = []
         self._sizes: dict[int, int] = {}
         self._kept: list[object] = []
+        self.containers: dict[int, Container] = {}
+        """Containers that were written to, by the id of their items."""
         self.seen: dict[int, list[CallRecord]] = {}
 
     # --- running ------------------------------------------------------------------------------------------------
@@ -313,6 +315,7 @@ class Evaluator:
     def speculate(self, condition: Expr | None, action: Callable[[], str]) -> tuple[str, Changes]:
         """Run `action` under a path condition and undo its writes: how it ended, and what it changed."""
         self._journals.append([])
+        start = Container("list").serial
         length = len(self.conditions)
         if condition is not None:
             self.conditions.append(condition)
@@ -321,7 +324,9 @@ class Evaluator:
         journal = self._journals.pop()
         changes: Changes = {}
         for scope, key, _ in journal:
-            changes[(id(scope), key)] = (scope, key, scope.get(key, _MISSING))
+            known = self.containers.get(id(scope))
+            older = known is not None and known.serial < start
+            changes[(id(scope), key)] = (scope, key, scope.get(key, _MISSING), older)
         for scope, key, old in reversed(journal):
             if old is _MISSING:
                 scope.pop(key, None)
@@ -332,19 +337,30 @@ class Evaluator:
     def merge(self, condition: Expr, then: Changes, otherwise: Changes) -> None:
         """Apply what two branches changed, joined by the condition between them."""
         for place in {**then, **otherwise}:
-            scope, key, _ = then.get(place) or otherwise[place]
+            scope, key, _, older = then.get(place) or otherwise[place]
             old = scope.get(key, _MISSING)
             one = then[place][2] if place in then else old
             other = otherwise[place][2] if place in otherwise else old
+            if older and (one is _MISSING) != (other is _MISSING):
+                one, other = self._perhaps(self.containers[id(scope)], one, other)
             joined = self.join(condition, one, other)
             if joined is _MISSING:
                 self.remove(scope, key)
             else:
                 self.write(scope, key, joined)
 
+    def _perhaps(self, container: Container, one: Abstract, other: Abstract) -> tuple[Abstract, Abstract]:
+        """The two sides of an item that is there on one side alone."""
+        if container.is_sequence:
+            container.flags["open"] = True
+        absent = unknown("it may not be there")
+        if is_expr(one) and is_expr(other):
+            return (absent if one is _MISSING else one), (absent if other is _MISSING else other)
+        return one, other
+
     def apply(self, changes: Changes) -> None:
         """Apply what one branch changed."""
-        for scope, key, value in changes.values():
+        for scope, key, value, _ in changes.values():
             if value is _MISSING:
                 self.remove(scope, key)
             else:
@@ -365,7 +381,8 @@ class Evaluator:
         return (record for record in self.calls if record.qualified in qualified)
 
 
-Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract]]
+Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract, bool]]
+"""Scope, key, value, and whether the scope is a container older than the branch."""
 
 
 def _within(operand: Expr, origin: Origin) -> bool:

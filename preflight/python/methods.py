@@ -101,12 +101,14 @@ def _sequence_method(site: Site, receiver: Container, name: str) -> Abstract | N
     if name in ("append", "add") and site.args:
         if ev.loops:
             receiver.flags["open"] = True
+        ev.containers[id(receiver.items)] = receiver
         ev.write(receiver.items, len(receiver.items), site.args[0])
         return Const(None)
     if name in ("extend", "update", "union") and site.args:
         items = ev.iterate(site.args[0])
         if items is None or ev.loops:
             receiver.flags["open"] = True
+        ev.containers[id(receiver.items)] = receiver
         for item in items or []:
             ev.write(receiver.items, len(receiver.items), item)
         return receiver

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from preflight.python.module import Module
@@ -34,6 +35,8 @@ class Container:
     origin: Origin | None = None
     flags: dict[Key, bool] = field(default_factory=dict)
     type_name: str = ""
+    serial: int = field(default_factory=count().__next__)
+    """Tells what was made within a branch from what was there before it."""
 
     @property
     def open(self) -> bool:

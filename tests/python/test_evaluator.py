@@ -147,6 +147,7 @@ UNKNOWN = {
     "sorted by key": "probe(sorted([1, 2], key=print)[0])",
     "too large": "x = 'a'\nfor _ in range(40):\n    x = x + x\nprobe(x)",
     "popped in a loop": "import lib\nxs = [1]\nfor _ in lib.items():\n    xs.append(2)\nprobe(len(xs))",
+    "appended under a condition": ("import lib\nxs = [1]\nif lib.more():\n    xs.append(2)\nprobe(len(xs))"),
     "while": "import lib\nn = 1\nwhile lib.more():\n    n = n * 2\nprobe(n)",
 }
 
@@ -176,6 +177,25 @@ JOINED = {
     "attribute": (
         "class C:\n    n = 1\nc = C()\nc.n = 1\nif args.flag:\n    c.n = 5\nprobe(c.n)",
         {"flag": True}, 5, {"flag": False}, 1,
+    ),
+    "class attribute": (
+        "class C:\n    n = 1\nc = C()\nif args.flag:\n    c.n = 5\nprobe(c.n)", {"flag": True}, 5, {"flag": False}, 1,
+    ),
+    "nested continue": (
+        "x = 0\nfor k in [1, 2]:\n    if args.n:\n        if args.flag:\n            continue\n    x = k\nprobe(x)",
+        {"flag": True, "n": 1}, 0, {"flag": True, "n": 0}, 2,
+    ),
+    "break": (
+        "for x in [1, 2, 3]:\n    if args.flag:\n        break\nprobe(x)", {"flag": True}, 1, {"flag": False}, 3,
+    ),
+    "return from a loop": (
+        "def f():\n    for x in [1, 2]:\n        if args.n == x:\n            return x * 10\n    return 5\nprobe(f())",
+        {"n": 2}, 20, {"n": 7}, 5,
+    ),
+    "changed before a return": (
+        'd = {"a": 1}\ndef f():\n    if args.flag:\n        d["a"] = 2\n        return\n    d["a"] = 3\n'
+            'f()\nprobe(d["a"])',
+        {"flag": True}, 2, {"flag": False}, 3,
     ),
     "item": ('d = {"a": 1}\nif args.flag:\n    d["a"] = 5\nprobe(d["a"])', {"flag": True}, 5, {"flag": False}, 1),
     "raise": (
