@@ -16,7 +16,6 @@ from preflight.python.module import Module, load_module
 from preflight.python.objects import (
     Abstract,
     ClassValue,
-    Config,
     Container,
     Either,
     Frame,
@@ -26,6 +25,7 @@ from preflight.python.objects import (
     ModuleValue,
     from_value,
     is_expr,
+    is_object,
     to_expr,
 )
 from preflight.python.records import CallRecord, TryRecord
@@ -243,9 +243,9 @@ class Evaluator:
             if isinstance(found, Unknown):
                 return None
             return bool(found)
-        return (
-            None if isinstance(value, Config) or not isinstance(value, (Instance, FunctionValue, ClassValue)) else True
-        )
+        if isinstance(value, Instance):
+            return True if is_object(value) else None
+        return True if isinstance(value, (FunctionValue, ClassValue)) else None
 
     def constant_truth(self, value: Abstract) -> bool | None:
         """As `truth`, by what is constant alone."""

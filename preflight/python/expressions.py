@@ -24,6 +24,7 @@ from preflight.python.objects import (
     ModuleValue,
     from_value,
     is_expr,
+    is_object,
     openness,
     sequence,
     spread,
@@ -207,9 +208,10 @@ def _compare(ev: Evaluator, node: ast.Compare, frame: Frame) -> Abstract:
 def _comparison(ev: Evaluator, operator: str, left: Abstract, right: Abstract, frame: Frame, node: ast.Compare) -> Expr:
     origin = frame.module.origin(node)
     if operator in ("is", "is not", "==", "!=") and isinstance(right, Const) and right.value is None:
-        if isinstance(left, (Instance, Container, FunctionValue, ClassValue, ModuleValue)):
+        certain = (Container, FunctionValue, ClassValue, ModuleValue)
+        if isinstance(left, certain) or (isinstance(left, Instance) and is_object(left)):
             return Const(operator in ("is not", "!="), origin)  # an object is not None
-        if isinstance(left, (External, Attribute)):
+        if isinstance(left, (External, Attribute, Instance)):
             return unknown("whether a library gives None", origin)
     if operator in ("in", "not in") and isinstance(right, Container) and not right.is_sequence and not right.open:
         key = to_expr(left)

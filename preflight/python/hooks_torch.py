@@ -43,6 +43,11 @@ def spawn(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return ev.call(function, (rank, *(rest or [])))
 
 
+def yes(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """What a job on a GPU finds: there is one, of the last generations."""
+    return Const(True, record.origin)
+
+
 _WRAPPERS = (
     "torch.compile", "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel",
     "torch.nn.parallel.DataParallel",
@@ -53,6 +58,7 @@ _WRAPPERS = (
 
 HOOKS: Mapping[str, Hook] = {
     **dict.fromkeys(_WRAPPERS, first),
+    "torch.cuda.is_available": yes, "torch.cuda.is_bf16_supported": yes,
     "accelerate.Accelerator.prepare": prepare, "accelerate.Accelerator.prepare_model": first,
     "accelerate.Accelerator.prepare_data_loader": first, "accelerate.Accelerator.unwrap_model": first,
     "lightning.Fabric.setup": prepare, "lightning.fabric.Fabric.setup": prepare,

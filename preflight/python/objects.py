@@ -186,6 +186,12 @@ class Frame:
     """For methods: their class and object."""
 
 
+def is_object(value: Instance) -> bool:
+    """Whether it surely is an object, not None or a number: made by a class, not by any function of a library."""
+    name = value.made_by.rpartition(".")[2]
+    return value.cls is not None or name[:1].isupper() or name.startswith("from_")
+
+
 def is_expr(value: Abstract) -> bool:
     return isinstance(value, (Const, Ref, Op))
 
