@@ -1,4 +1,4 @@
-"""Make the shipped laws: `python scripts/make_laws.py [FAMILY ...]`. Needs the `test` extra.
+"""Make the shipped laws: `python scripts/make_laws.py [FAMILY ...] [--missing]`. Needs the `test` extra.
 
 Every law is made from traces of small models and proved on a deeper one (see preflight.memory.device.make). A setup that
 a family does not have (an architecture without SDPA, say) is left out; everything else must succeed.
@@ -16,7 +16,7 @@ from typing import Any
 from preflight.memory.device.families import FAMILIES, Family
 from preflight.memory.device.make import CannotMake, Made, Runner, make, make_at
 from preflight.memory.device.resolve import SAME_CODE
-from preflight.memory.device.store import FORMAT, LAWS, key_text, pack
+from preflight.memory.device.store import FORMAT, LAWS, LawKey, key_text, keys, load, made_by, pack
 from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
@@ -93,13 +93,19 @@ def run_target(name: str) -> dict[str, Any]:
     return {"format": FORMAT, "family": name, "made_by": dict(sorted(versions.items())), **pack(laws)}
 
 
-def run_family(family: Family) -> dict[str, Any]:
-    """All laws of a family."""
-    versions: dict[str, str] = {}
+def run_family(family: Family, missing_only: bool) -> dict[str, Any]:
+    """All laws of a family; `missing_only` keeps those that are there."""
+    versions: dict[str, str] = dict(made_by(family.name)) if missing_only else {}
     laws: dict[str, Made] = {}
+    for key in keys(family.name) if missing_only else ():
+        found = load(LawKey(family.name, key))
+        if found is not None:
+            laws[key] = found
     run = runner(versions)
     for task, kind, setup, structure in plans(family):
         key = key_text(task, kind, setup, structure)
+        if key in laws:
+            continue
         try:
             laws[key] = make(family, task, kind, setup, structure, run)
         except (CannotMake, TraceError) as error:
@@ -122,10 +128,11 @@ def write(data: dict[str, Any]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*")
+    parser.add_argument("--missing", action="store_true", help="make only what is not there yet")
     options = parser.parse_args()
     for name in options.families or [*(f for f in FAMILIES if f not in SAME_CODE), *TARGETS]:
         start = time.perf_counter()
-        data = run_target(name) if name in TARGETS else run_family(FAMILIES[name])
+        data = run_target(name) if name in TARGETS else run_family(FAMILIES[name], options.missing)
         size = write(data)
         print(f"{name}: {len(data['laws'])} laws, {size} bytes, {time.perf_counter() - start:.0f} s", flush=True)
     return 0

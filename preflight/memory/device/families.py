@@ -244,7 +244,7 @@ def _whisper_dims(c: Config) -> Dims:
 
 # Image tokens: the image is q x q patches, q prime, and n + 1 = q^2 + 1 is 2 x prime for the q of PATCH_SIDES.
 _IMAGE = {"n": (1, {"q": 2}), "m": _var("m", 2), "p": _var("p"), "b": _var("b")}
-PATCH_SIDES = {11: 61, 19: 181, 29: 421, 59: 1741, 61: 1861, 71: 2521}
+PATCH_SIDES = {59: 1741, 61: 1861, 71: 2521, 79: 3121, 101: 5101}
 """q -> (q^2 + 1) / 2, both prime."""
 
 FAMILIES: dict[str, Family] = {

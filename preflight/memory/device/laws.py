@@ -25,7 +25,6 @@ class Tracing:
 
 
 TRACING = Tracing()
-TEMPORARILY_OFF = True
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
         return found
     setup = "/".join(str(resolved.setup[k]) for k in ("weights", "autocast", "attention"))
     what = f"no law is shipped for {resolved.name} ({kind}, {setup})"
-    if not TRACING.allowed or TEMPORARILY_OFF:
+    if not TRACING.allowed:
         return Unknown(f"{what}; tracing is off")
     if not has_torch(TRACING.interpreter):
         return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")

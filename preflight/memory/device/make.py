@@ -22,9 +22,11 @@ CHECK_LAYERS = 8
 FEWEST_PROBES, MOST_PROBES = 2, 4
 """With two, a sum of two terms can agree by accident; the check then fails, and another probe is added."""
 
-# Where each base variable's primes are taken from: lengths stay below positions, heads small, the rest apart.
-_RANGES = {"b": (11, 60), "s": (61, 125), "t": (37, 100), "P": (127, 250), "k": (11, 60), "g": (11, 80), "G": (11, 90),
-           "e": (11, 90), "E": (11, 90), "r": (11, 90), "p": (11, 90)}  # fmt: skip
+# Lengths are taken from here: no two of them round to the same multiple of 32, and none to the same multiple of 8 as of
+# 32, or a rounding would hide. Eighths of head sizes as well: above 256 other attention kernels are chosen.
+_GIVEN = {"s": (67, 101, 131, 163, 197), "t": (37, 73, 103, 139, 167), "e": (11, 13, 17, 19, 23), "E": (29, 31, 23, 11, 13)}
+# The smallest prime of other base variables: positions lie above lengths, vocabulary and feed-forward apart.
+_LOWEST = {"P": 211, "V": 257, "f": 307, "F": 401, "D": 503, "B": 191, "M": 191, "u": 251}
 
 
 class SizeReader(Protocol):
@@ -72,11 +74,11 @@ def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = ()) -> t
     """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
     variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
     primes: dict[str, int] = {}
-    taken: dict[str, set[int]] = {variable: set() for variable in variables}
-    for number in range(turn + 1):  # a variable must not have one value at two points: a constant would hide in it
+    # No prime is used twice, at one probe or at several: equal products would pass for constants.
+    taken = {prime for values in _GIVEN.values() for prime in values} | set(PATCH_SIDES) | set(PATCH_SIDES.values())
+    for number in range(turn + 1):
         primes = _primes(variables, number, taken)
-        for variable, prime in primes.items():
-            taken[variable].add(prime)
+        taken |= set(primes.values())
     basis = family.basis
     if extra:
         basis = type(basis)({**basis.named, **{x: (1, {x: 1}) for x in extra}}, basis.lengths)
@@ -87,17 +89,15 @@ def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = ()) -> t
     return point, dims
 
 
-def _primes(variables: Sequence[str], turn: int, taken: Mapping[str, set[int]]) -> dict[str, int]:
-    primes = {}
+def _primes(variables: Sequence[str], turn: int, taken: set[int]) -> dict[str, int]:
+    primes = {name: values[turn] for name, values in _GIVEN.items() if name in variables}
     if "q" in variables:
         side = list(PATCH_SIDES)[turn]
-        primes = {"q": side, "m": PATCH_SIDES[side]}
-    for index, variable in enumerate(v for v in variables if v not in primes):
-        low, high = _RANGES.get(variable, (200 + 40 * index, 2000))
-        free = (p for p in PRIMES if p >= low and p not in primes.values() and p not in taken[variable])
-        primes[variable] = next(free)
-        if primes[variable] > high:
-            raise CannotMake(f"too few primes for {variable}")
+        primes |= {"q": side, "m": PATCH_SIDES[side]}
+    for variable in variables:
+        if variable not in primes:
+            lowest = _LOWEST.get(variable, PRIMES[0])
+            primes[variable] = next(p for p in PRIMES if p >= lowest and p not in taken and p not in primes.values())
     return primes
 
 

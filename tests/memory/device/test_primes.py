@@ -75,3 +75,6 @@ def test_no_variable_has_one_value_at_two_probes() -> None:
             assert len({point[variable] for point in points}) == 4, (family.name, variable)
         for point in points:
             assert len(set(point.values())) == len(point), family.name
+        for length in family.lengths:
+            rounded = {-(-probe(family, turn, 6)[0].dims[length] // 32) for turn in range(4)}
+            assert len(rounded) == 4, (family.name, length)
