@@ -24,8 +24,10 @@ from preflight.python.objects import (
     Key,
     ModuleValue,
     from_value,
+    has_unknown,
     is_expr,
     is_object,
+    is_within,
     to_expr,
 )
 from preflight.python.records import CallRecord, TryRecord
@@ -227,7 +229,7 @@ class Evaluator:
         """An expression's value under `assume`; what it depended on is noted in `decided_by`."""
         if isinstance(expr, Const):
             return expr.value
-        if not _has_unknown(expr):  # else no value of its names would decide it
+        if not has_unknown(expr):  # else no value of its names would decide it
             self.decided_by.update(names(expr))
         return evaluate(expr, self.lookup_environment())
 
@@ -261,7 +263,7 @@ class Evaluator:
         if size > MAX_SIZE:
             value = evaluate(made) if all(isinstance(o, Const) for o in operands) else Unknown("it grows too large")
             return Const(value, replace(origin, editable=False) if origin else None)
-        if origin is not None and all(_within(operand, origin) for operand in operands):
+        if origin is not None and all(is_within(operand, origin) for operand in operands):
             value = evaluate(made)
             if isinstance(value, (bool, int, float)):
                 return Const(value, origin)
@@ -383,23 +385,6 @@ class Evaluator:
 
 Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract, bool]]
 """Scope, key, value, and whether the scope is a container older than the branch."""
-
-
-def _within(operand: Expr, origin: Origin) -> bool:
-    """Whether an operand is a literal of the expression's own text."""
-    return (
-        isinstance(operand, Const)
-        and operand.origin is not None
-        and operand.origin.path == origin.path
-        and origin.span.start <= operand.origin.span.start
-        and operand.origin.span.end <= origin.span.end
-    )
-
-
-def _has_unknown(expr: Expr) -> bool:
-    if isinstance(expr, Op):
-        return any(_has_unknown(operand) for operand in expr.operands)
-    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
 
 
 def _plain(key: Key) -> Value:

@@ -290,3 +290,21 @@ def spread(value: Abstract, into: dict[Key, Abstract]) -> bool:
         spread(value.otherwise, into)
         spread(value.then, into)
     return False
+
+
+def is_within(operand: Expr, origin: Origin) -> bool:
+    """Whether an operand is a literal of the expression's own text."""
+    return (
+        isinstance(operand, Const)
+        and operand.origin is not None
+        and operand.origin.path == origin.path
+        and origin.span.start <= operand.origin.span.start
+        and operand.origin.span.end <= origin.span.end
+    )
+
+
+def has_unknown(expr: Expr) -> bool:
+    """Whether some part of it is unknown, whatever its names are given."""
+    if isinstance(expr, Op):
+        return any(has_unknown(operand) for operand in expr.operands)
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)

@@ -382,13 +382,11 @@ def _pattern(ev: Evaluator, pattern: ast.pattern, subject: Abstract, frame: Fram
     return unknown("a pattern that is not evaluated statically")
 
 
-def _import(ev: Evaluator, node: ast.Import, frame: Frame) -> str:
-    import_modules(ev, node, frame)
-    return "next"
-
-
-def _from(ev: Evaluator, node: ast.ImportFrom, frame: Frame) -> str:
-    import_from(ev, node, frame)
+def _import(ev: Evaluator, node: ast.Import | ast.ImportFrom, frame: Frame) -> str:
+    if isinstance(node, ast.Import):
+        import_modules(ev, node, frame)
+    else:
+        import_from(ev, node, frame)
     return "next"
 
 
@@ -397,5 +395,5 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., str]] = {
     ast.For: _for, ast.AsyncFor: _for, ast.While: _while, ast.With: _with, ast.AsyncWith: _with, ast.Try: _try,
     ast.Return: _return, ast.Raise: _raise, ast.FunctionDef: _function, ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class, ast.Global: _global, ast.Nonlocal: _global, ast.Delete: _delete, ast.Match: _match,
-    ast.Import: _import, ast.ImportFrom: _from, ast.Break: lambda *_: "break", ast.Continue: lambda *_: "continue",
+    ast.Import: _import, ast.ImportFrom: _import, ast.Break: lambda *_: "break", ast.Continue: lambda *_: "continue",
 }  # fmt: skip
