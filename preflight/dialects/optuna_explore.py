@@ -19,7 +19,7 @@ from preflight.values import Axis, Choices, Const, Expr, Origin, Range, Ref, Unk
 if TYPE_CHECKING:
     from preflight.python.evaluator import Hook
 
-MAX_RUNS = 80
+MAX_RUNS = 48
 """Interpretations of one program (some 10 ms each); past it, branches stay joined."""
 MAX_VALUES = 16
 """A number that decides a branch (a count of layers) is told apart by value up to so many."""

@@ -6,7 +6,7 @@ within a budget of steps. Past the budget, what is known stays and the rest is u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -258,7 +258,7 @@ class Evaluator:
 
     def op(self, operator: str, operands: tuple[Expr, ...], origin: Origin | None = None) -> Expr:
         """An operation; unknown where it would grow too large."""
-        size = 1 + sum(self._sizes.get(id(operand), 1) for operand in operands)
+        size = 1 + sum(self._size(operand) for operand in operands)
         made = Op(operator, operands, origin)
         if size > MAX_SIZE:
             value = evaluate(made) if all(isinstance(o, Const) for o in operands) else Unknown("it grows too large")
@@ -270,6 +270,14 @@ class Evaluator:
         self._sizes[id(made)] = size
         self._kept.append(made)
         return made
+
+    def _size(self, expr: Expr) -> int:
+        if not isinstance(expr, Op):
+            return 1
+        if id(expr) not in self._sizes:
+            self._sizes[id(expr)] = 1 + sum(self._size(operand) for operand in expr.operands)
+            self._kept.append(expr)  # the id stays its own
+        return self._sizes[id(expr)]
 
     def join(self, condition: Expr, then: Abstract, otherwise: Abstract) -> Abstract:
         """What a variable is after an `if` whose condition is not known."""
@@ -288,7 +296,7 @@ class Evaluator:
         if isinstance(value, Container):
             if value.open:
                 return None
-            return list(value.items.values()) if value.is_sequence else [from_value(_plain(k)) for k in value.items]
+            return list(value.items.values()) if value.is_sequence else [from_value(k) for k in value.items]
         if is_expr(value):
             expr = to_expr(value)
             found = self.value_of(expr)
@@ -352,7 +360,6 @@ class Evaluator:
                 self.write(scope, key, joined)
 
     def _perhaps(self, container: Container, one: Abstract, other: Abstract) -> tuple[Abstract, Abstract]:
-        """The two sides of an item that is there on one side alone."""
         if container.is_sequence:
             container.flags["open"] = True
         absent = unknown("it may not be there")
@@ -378,17 +385,9 @@ class Evaluator:
         elif isinstance(known.default, Const) and isinstance(known.default.value, Unknown):
             self.parameters[parameter.name] = replace(known, default=parameter.default)
 
-    def records(self, *qualified: str) -> Iterator[CallRecord]:
-        """Recorded calls by their qualified names."""
-        return (record for record in self.calls if record.qualified in qualified)
-
 
 Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract, bool]]
 """Scope, key, value, and whether the scope is a container older than the branch."""
-
-
-def _plain(key: Key) -> Value:
-    return key
 
 
 def library_hooks() -> dict[str, Hook]:
