@@ -18,7 +18,7 @@ from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.sizes import evaluate
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.validation import Phase, phases_beside
-from preflight.memory.estimate import DeviceEstimate, Interval
+from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
 from preflight.values import Unknown
 
 MIB = 2**20
@@ -71,6 +71,10 @@ class Ready:
     def gradients(self) -> int:
         """Bytes of all gradients on one GPU."""
         return sum(n * size for n, size in self.trainable)
+
+    @property
+    def outputs_kept(self) -> bool:
+        return self.job.train.outputs_kept in ("step", "loop")
 
     @property
     def accumulating(self) -> bool:
@@ -191,7 +195,7 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
     if shard.bucket_copies:
         replay.hold([round(ready.gradients * shard.bucket_copies)], "gradients", "backward")
-    segment = Segment.of(ready.laws.made.tape, ready.dims, job.train.outputs_kept != "no", shard.gradients)
+    segment = Segment.of(ready.laws.made.tape, ready.dims, ready.outputs_kept, shard.gradients)
     for iteration in range(2):
         replay.run(segment)
         if ready.accumulating:
@@ -202,7 +206,7 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
             allocator.empty_cache()
     for phase in beside:
         kept = replay.hold(phase.kept, "logits", phase.name)
-        replay.run(phase.segment)
+        replay.run(phase.segment())
         replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
         replay.drop(kept)
     return replay.result()
@@ -213,10 +217,10 @@ def requested_peak(ready: Ready, beside: tuple[Phase, ...] = ()) -> int:
     states = ready.weights + sum(ready.optimizer.states)
     gradients = round(ready.gradients * ready.shard.gradients)
     buckets = round(ready.gradients * ready.shard.bucket_copies)
-    alone = ready.laws.plain.peak(ready.dims)
+    alone = ready.laws.reading(False, ready.outputs_kept).peak(ready.dims)
     micro = alone.bytes - round(alone.parts["gradients"] * (1 - ready.shard.gradients))
     if ready.accumulating:
-        micro = max(micro, gradients + ready.laws.accumulating.peak(ready.dims).bytes)
+        micro = max(micro, gradients + ready.laws.reading(True, ready.outputs_kept).peak(ready.dims).bytes)
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
     return states + buckets + max(micro, gradients + ready.optimizer.temporary, *phases, 0)
@@ -227,8 +231,7 @@ def _where(ready: Ready, phase: str) -> str:
         return f"{ready.job.train.optimizer}.step"
     if phase == "load":
         return ""
-    law = ready.laws.accumulating if ready.accumulating else ready.laws.plain
-    return law.peak(ready.dims, frozenset({phase})).where
+    return ready.laws.reading(ready.accumulating, ready.outputs_kept).peak(ready.dims, frozenset({phase})).where
 
 
 def bound(job: Job, gpu: Gpu | None) -> tuple[int, int] | None:
@@ -287,7 +290,7 @@ def _lower_bound(job: Job, gpu: Gpu | None, reason: Unknown) -> DeviceEstimate |
     process = states + context.low
     exact = Interval(states, states, states)
     parts |= {"activations": 0, "logits": 0, "temporary": 0, "allocator": 0, "context": context.low}
-    verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
+    verdict: Verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
     return DeviceEstimate(
         exact, exact, exact, Interval(process, process, process), "optimizer", "", parts, {"optimizer": process}, None,
         capacity, verdict, None, True, (f"a lower bound: {reason.reason}",),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from preflight.memory.device.sizes import Size, with_derived
 from preflight.memory.device.tape import Tape
 from preflight.memory.estimate import LargestAllocation
 
@@ -22,17 +24,16 @@ def largest_allocation(ready: Ready, beside: tuple[Phase, ...]) -> LargestAlloca
     """The largest storage that one operation asks for, over training and what runs beside it."""
     found = _in_tape(ready.laws.made.tape, ready.dims)
     for phase in beside:
-        sizes = [(n, k) for k, _, n, _, _, _ in phase.segment.events if k == "b"]
-        biggest = max((n for n, _ in sizes), default=0)
-        if found is None or biggest > found.bytes:
-            found = _in_validation(ready, phase, biggest)
-        if phase.kept and phase.kept[0] > found.bytes:
+        other = _in_tape(phase.tape, phase.dims)
+        if other is not None and (found is None or other.bytes > found.bytes):
+            found = other
+        if phase.kept and (found is None or phase.kept[0] > found.bytes):
             found = LargestAllocation(phase.kept[0], "accumulated logits", "logits of the whole evaluation set")
     return found
 
 
-def _in_tape(tape: Tape, dims: object) -> LargestAllocation | None:
-    full = dict(dims)  # type: ignore[call-overload]
+def _in_tape(tape: Tape, dims: Mapping[str, int]) -> LargestAllocation | None:
+    full = dict(dims)
     values = tape.values(full)
     if not values:
         return None
@@ -41,28 +42,10 @@ def _in_tape(tape: Tape, dims: object) -> LargestAllocation | None:
     return LargestAllocation(values[best], where or "loss", spelled(tape.sizes[best], full))
 
 
-def _in_validation(ready: Ready, phase: Phase, nbytes: int) -> LargestAllocation:
-    from preflight.memory.device.laws import laws_for
-    from preflight.values import Unknown
-
-    laws = laws_for(ready.resolved, "eval")
-    validation = ready.job.validation
-    dims = {**ready.dims, "b": validation.batch_size or 1}
-    if validation.seq_len is not None and "s" in dims:
-        dims["s"] = validation.seq_len
-    if phase.name == "validation" and not isinstance(laws, Unknown):
-        found = _in_tape(laws.made.tape, dims)
-        if found is not None and found.bytes == nbytes:
-            return found
-    return LargestAllocation(nbytes, phase.peak.where, f"in {phase.name}")
-
-
-def spelled(size: object, dims: dict[str, int]) -> str:
+def spelled(size: Size, dims: dict[str, int]) -> str:
     """A size as a product a person can check: "200 tokens x 10,000,000 vocabulary x 4"."""
-    from preflight.memory.device.sizes import with_derived
-
     texts = []
-    for coefficient, monomial in size:  # type: ignore[attr-defined]
+    for coefficient, monomial in size:
         powers = dict(monomial)
         full = with_derived(dims, set(powers))
         factors = []
@@ -75,5 +58,5 @@ def spelled(size: object, dims: dict[str, int]) -> str:
             if power:
                 word = names.get(name, names.get(name.rstrip("0123456789"), name))
                 factors.append(f"{full[name] ** power:,} {word}" + ("" if power == 1 else f"^{power}"))
-        texts.append(" x ".join([*factors, f"{coefficient:g}"]))
+        texts.append(" x ".join([*factors, f"{coefficient:,}"]))
     return " + ".join(texts)

@@ -4,8 +4,9 @@ In a stack of equal layers live memory is linear in the layer's index, so its ex
 the layers between the ends: the blocks that a tape keeps are all the moments there are. `Law.peak` runs through them in
 a fraction of a millisecond; `rows` writes them as formulas.
 
-Two readings of one tape: in a step alone gradients are born one by one in backward; while accumulating, those of earlier
-micro-steps are alive throughout and each new one lives only until it is added.
+Readings of one tape: in a step alone gradients are born one by one in backward; while accumulating, those of earlier
+micro-steps are alive throughout and each new one lives only until it is added. A loop that keeps what the model returned
+keeps its logits through backward.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ class _Stretch:
 
 
 class Law:
-    """A tape prepared for finding its peak. `accumulating`: see the module."""
+    """A tape prepared for finding its peak. `accumulating`, `outputs_kept`: see the module."""
 
-    def __init__(self, tape: Tape, accumulating: bool = False) -> None:
-        self.tape, self.accumulating = tape, accumulating
+    def __init__(self, tape: Tape, accumulating: bool = False, outputs_kept: bool = False) -> None:
+        self.tape, self.accumulating, self.outputs_kept = tape, accumulating, outputs_kept
         self._folded: tuple[_Stretch, ...] | None = None
 
     def peak(self, dims: Mapping[str, int], phases: frozenset[str] | None = None) -> Peak:
@@ -89,9 +90,9 @@ class Law:
     def _stretches(self, dims: Mapping[str, int]) -> tuple[_Stretch, ...]:
         depths = set(self.tape.depths.values())
         if any(dims[depth] < _KEPT_LAYERS for depth in depths):
-            return _fold(self.tape, self.accumulating, dims, whole=True)
+            return _fold(self, dims, whole=True)
         if self._folded is None:
-            self._folded = _fold(self.tape, self.accumulating, dict.fromkeys(depths, _KEPT_LAYERS), whole=False)
+            self._folded = _fold(self, dict.fromkeys(depths, _KEPT_LAYERS), whole=False)
         return self._folded
 
 
@@ -107,11 +108,13 @@ def part_of(size: Size, mark: str, birth_phase: str, death_phase: str) -> int:
     return 1 if birth_phase == "forward" and death_phase != "forward" else 3
 
 
-def _fold(tape: Tape, accumulating: bool, dims: Mapping[str, int], whole: bool) -> tuple[_Stretch, ...]:
+def _fold(law: Law, dims: Mapping[str, int], whole: bool) -> tuple[_Stretch, ...]:
+    tape, accumulating = law.tape, law.accumulating
     events = expand(tape, dims)
     death_phase = {birth: tape.items[item].phase for kind, birth, _, _, item in events if kind == "d"}
     count = len(tape.sizes)
     size_of: dict[int, tuple[int, int]] = {}
+    kept = {birth for kind, birth, _, mark, _ in events if kind == "b" and law.outputs_kept and "o" in mark}
     stretches: list[_Stretch] = []
     at = 0
     for item in tape.items:
@@ -127,7 +130,7 @@ def _fold(tape: Tape, accumulating: bool, dims: Mapping[str, int], whole: bool) 
                 else:
                     size, part = size_of[birth]
                     added = part == 0 and accumulating
-                    step = count + size if (kind == "+") == added else 2 * count
+                    step = count + size if (kind == "+") == added and birth not in kept else 2 * count
                 deltas.append(step)
                 parts.append(part)
                 modules.append(token.where)
@@ -163,7 +166,7 @@ def rows(law: Law) -> list[Row]:
     """Every moment right after a birth, for stacks of MIN_LAYERS layers or more."""
     tape = law.tape
     depths = sorted(set(tape.depths.values()))
-    stretches = _fold(tape, law.accumulating, dict.fromkeys(depths, _KEPT_LAYERS), whole=False)
+    stretches = _fold(law, dict.fromkeys(depths, _KEPT_LAYERS), whole=False)
     live: dict[tuple[int, Monomial], float] = {}
     found = []
     count = len(tape.sizes)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from preflight.memory.device import store
@@ -20,7 +20,7 @@ from preflight.values import Unknown
 class Tracing:
     """Whether and with what unknown models are traced; set once by the command line from the settings."""
 
-    allowed: bool = False
+    allowed: bool = True
     interpreter: str | None = None
 
 
@@ -35,12 +35,32 @@ class Laws:
     plain: Law
     accumulating: Law
     shipped: bool
+    with_outputs: tuple[Law, Law]
+
+    @classmethod
+    def of(cls, made: Made, shipped: bool) -> Laws:
+        tape = made.tape
+        return cls(made, Law(tape), Law(tape, True), shipped, (Law(tape, False, True), Law(tape, True, True)))
+
+    def reading(self, accumulating: bool, outputs_kept: bool) -> Law:
+        """The law without or with gradients of earlier micro-steps, and without or with outputs kept."""
+        return self.with_outputs[accumulating] if outputs_kept else (self.plain, self.accumulating)[accumulating]
 
 
 @lru_cache(maxsize=64)
 def _prepared(key: store.LawKey) -> Laws | None:
     made = store.load(key)
-    return None if made is None else Laws(made, Law(made.tape), Law(made.tape, True), True)
+    return None if made is None else Laws.of(made, True)
+
+
+@lru_cache(maxsize=16)
+def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
+    """A law from a file of the user's (`preflight model trace -o`, `model.law`)."""
+    try:
+        made = store.load_file(path, key)
+    except (OSError, ValueError, KeyError, store.StaleLaw) as error:
+        return Unknown(f"model.law {path} cannot be read: {error}")
+    return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
 
 
 _TRACED: dict[str, Laws | Unknown] = {}
@@ -48,7 +68,8 @@ _TRACED: dict[str, Laws | Unknown] = {}
 
 def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     """The law of a job's step ("train", "eval", "generate"), or why there is none and how to get it."""
-    found = _prepared(store.key_of(resolved, kind))
+    key = store.key_of(resolved, kind)
+    found = _prepared(key) if resolved.law is None else _own(Path(resolved.law), key)
     if found is not None:
         return found
     setup = "/".join(str(resolved.setup[k]) for k in ("weights", "autocast", "attention"))
@@ -57,14 +78,13 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
         return Unknown(f"{what}; tracing is off")
     if not has_torch(TRACING.interpreter):
         return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
-    key = repr((resolved.model, resolved.setup, kind, resolved.lengths.get("i")))
-    if key not in _TRACED:
+    name = repr((resolved.model, resolved.setup, kind, resolved.lengths.get("i")))
+    if name not in _TRACED:
         try:
-            made = _trace(resolved, kind)
-            _TRACED[key] = Laws(made, Law(made.tape), Law(made.tape, True), False)
+            _TRACED[name] = Laws.of(_trace(resolved, kind), False)
         except (TraceError, CannotMake, NotRegular) as error:
-            _TRACED[key] = Unknown(f"{what}, and tracing failed: {error}")
-    return _TRACED[key]
+            _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}")
+    return _TRACED[name]
 
 
 def _trace(resolved: Resolved, kind: str) -> Made:
@@ -75,7 +95,3 @@ def _trace(resolved: Resolved, kind: str) -> Made:
         return make(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run)
     return make_at(resolved.model, resolved.task, kind, resolved.setup, resolved.lengths, run)
 
-
-def dimensions(resolved: Resolved, laws: Laws, lengths: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Dimensions to evaluate a law at, with other lengths (validation's, say) where given."""
-    return {**resolved.all_dims, **(lengths or {})}

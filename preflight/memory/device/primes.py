@@ -73,7 +73,7 @@ class Basis:
 
 def factor(nbytes: int, point: Point) -> tuple[int, dict[str, int]] | None:
     """(coefficient, exponents of base variables); None where a foreign prime is left over."""
-    exponents = {}
+    exponents: dict[str, int] = {}
     for variable, prime in point.base.items():
         while nbytes % prime == 0:
             nbytes //= prime
@@ -99,7 +99,9 @@ class Reader:
             term = self._monomial(values)
             if term is not None:
                 return ((number(term[0]), term[1]),) if term[0] else ()
-            found = self._shifted(values) or self._rounded(values) or self._sum(values)
+            found = (
+                self._shifted(values) or self._rounded(values) or self._scaled(values) or self._sum(values)
+            )
             if found is None:
                 return None
             self._known[values] = found
@@ -129,6 +131,29 @@ class Reader:
                 return None
             found = term
         return found
+
+    def _scaled(self, values: tuple[int, ...]) -> Size | None:
+        """A multiple of a sum that is known already: (a + 2k) d times the width, times the tokens, times a rank."""
+        for other, size in self._known.items():
+            if len(size) < 2:
+                continue
+            ratios = [Fraction(v, o) for v, o in zip(values, other, strict=True)]
+            over = self._monomial([r.numerator for r in ratios])
+            under = self._monomial([r.denominator for r in ratios])
+            if over is None or under is None:
+                continue
+            powers = dict(over[1])
+            for name, exponent in under[1]:
+                powers[name] = powers.get(name, 0) - exponent
+            scaled = []
+            for coefficient, monomial in size:
+                product = {**dict(monomial)}
+                for name, exponent in powers.items():
+                    product[name] = product.get(name, 0) + exponent
+                times = Fraction(coefficient).limit_denominator(64) * over[0] / under[0]
+                scaled.append((number(times), tuple(sorted((n, e) for n, e in product.items() if e))))
+            return tuple(scaled)
+        return None
 
     def _shifted(self, values: tuple[int, ...]) -> Size | None:
         """A length plus or minus one: padded labels, a key-value cache after one more token."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,8 @@ class Resolved:
     model: Mapping[str, Any]
     """The tracer's description, for models and setups that no shipped law knows."""
     name: str
-    quantized: bool = False
-    notes: tuple[str, ...] = field(default=())
+    law: str | None = None
+    """A file of the user's that holds the law."""
 
     @property
     def all_dims(self) -> dict[str, int]:
@@ -59,6 +59,11 @@ class Resolved:
 
 def resolve(job: Job) -> Resolved | Unknown:
     """The law's key for a job, or why there is none (the reason names the Job field that is missing)."""
+    found = _resolve(job)
+    return found if isinstance(found, Unknown) or job.model.law is None else replace(found, law=job.model.law)
+
+
+def _resolve(job: Job) -> Resolved | Unknown:
     found = _model(job)
     if isinstance(found, Unknown):
         return found
@@ -167,7 +172,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict
         return Unknown(f"train.quantization.type {train.quantization.type}: quantised weights have no law yet")
     if train.gradient_checkpointing is None:
         return Unknown("train.gradient_checkpointing is not known")
-    attention = train.attention or "sdpa"
+    attention: str = train.attention or "sdpa"
     padded = family is None or family.padded
     mask = padded and train.sequences not in ("exact", "packed")
     if attention == "flash":
@@ -185,6 +190,8 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict
         "checkpointing": bool(train.gradient_checkpointing),
         "peft": None,
     }
+    if train.frozen:
+        setup["frozen"] = list(train.frozen)
     if train.peft.method not in (None, "none"):
         if train.peft.method != "lora":
             return Unknown(f"train.peft.method {train.peft.method}: only LoRA has a law")

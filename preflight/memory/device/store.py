@@ -58,6 +58,7 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
         setup["attention"],
         "padded" if setup["mask"] and kind != "generate" else "exact",
         "checkpointed" if setup["checkpointing"] and train else "stored",
+        *([f"frozen:{','.join(setup['frozen'])}"] if setup.get("frozen") else []),
         f"lora:{targets}{':dropout' if peft.get('dropout') and train else ''}" if peft else "full",
         *switches,
         *([extra] if extra else []),
@@ -85,13 +86,22 @@ def _file(path: Path) -> dict[str, Any] | None:
 def load(key: LawKey, home: Path = LAWS) -> Made | None:
     """A shipped law, None where nobody shipped it. Raises StaleLaw."""
     data = _file(home / f"{key.family}.json")
-    entry = data["laws"].get(key.text) if data is not None else None
-    if entry is None:
+    if data is None or key.text not in data["laws"]:
         return None
+    entry = data["laws"][key.text]
     if isinstance(entry, str):  # the same law as another family's
         family, _, text = entry.partition("|")
         return load(LawKey(family, text), home)
     return _unpack(data, entry)
+
+
+def load_file(path: Path, key: LawKey) -> Made | None:
+    """A law from any packed file; one that holds a single law of the family gives it whatever its key's order."""
+    data = _file(path)
+    if data is None:
+        raise FileNotFoundError(f"there is no file {path}")
+    entry = data["laws"].get(key.text)
+    return None if entry is None else _unpack(data, entry)
 
 
 def made_by(family: str) -> Mapping[str, str]:

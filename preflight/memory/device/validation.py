@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.memory.device.law import Peak
 from preflight.memory.device.laws import laws_for
 from preflight.memory.device.replay import Segment
+from preflight.memory.device.tape import Tape
 from preflight.values import Unknown
 
 if TYPE_CHECKING:
@@ -16,15 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: its peak by the law, its events, and what is kept besides (`kept`: logits accumulated over the
+    """One phase: its peak by the law, its tape at `dims`, and what is kept besides (`kept`: logits accumulated over the
     evaluation set; `kept_again`: the copy that joining the last batch to them makes), in bytes."""
 
     name: str
     peak: Peak
-    segment: Segment
+    tape: Tape
+    dims: Mapping[str, int]
     kept: tuple[int, ...] = ()
     kept_again: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def segment(self) -> Segment:
+        """The events, expanded (a search space needs the peak alone)."""
+        events = Segment.of(self.tape, self.dims).events
+        return Segment(tuple((k, b, n, p, self.name, m) for k, b, n, p, _, m in events))
 
 
 def phases_beside(ready: Ready) -> tuple[Phase, ...]:
@@ -54,8 +62,7 @@ def _validation(ready: Ready) -> Phase | None:
         batches = validation.eval_accumulation
         samples = validation.samples if batches is None else min(validation.samples, batches * dims["b"])
         kept = (samples * _logits_per_sample(ready, dims),)
-    segment = Segment.of(laws.made.tape, dims)
-    return Phase("validation", laws.plain.peak(dims), segment, kept, kept)
+    return Phase("validation", laws.plain.peak(dims), laws.made.tape, dims, kept, kept)
 
 
 def _logits_per_sample(ready: Ready, dims: dict[str, int]) -> int:
@@ -84,6 +91,4 @@ def _generation(ready: Ready) -> Phase | None:
     prefill = laws.plain.peak({**dims, "s": prompt}, frozenset({"generation"}))
     larger = dims if decoding.bytes > prefill.bytes else {**dims, "s": prompt}
     peak = max(decoding, prefill, key=lambda p: p.bytes)
-    segment = Segment.of(laws.made.tape, larger)
-    events = tuple((k, b, n, p, "generation", m) for k, b, n, p, _, m in segment.events)
-    return Phase("generation", Peak(peak.bytes, peak.parts, "generation", peak.where), Segment(events))
+    return Phase("generation", Peak(peak.bytes, peak.parts, "generation", peak.where), laws.made.tape, larger)
