@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from preflight.dialects.arguments_document import Arguments
 from preflight.dialects.reading import Binding, Link, Problem
@@ -13,6 +12,7 @@ from preflight.libraries.parallelism import STAGES, deepspeed_config
 from preflight.libraries.precision import lightning_arguments
 from preflight.libraries.spellings import OPTIMIZERS, PRECISIONS, spelled
 from preflight.libraries.trainer import Use, training_arguments
+from preflight.records import dataclass, field
 from preflight.values import Const, Expr, Op, Value
 
 

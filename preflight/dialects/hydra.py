@@ -7,7 +7,6 @@ over a group is one composition per option. Nothing of the application is import
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from preflight.dialects.hydra_find import Application, application, config_folde
 from preflight.dialects.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.documents.base import DocumentError, Source
 from preflight.project import Project
+from preflight.records import replace
 from preflight.values import Const, Expr, Op, Origin, Span, Value, unknown
 
 if TYPE_CHECKING:

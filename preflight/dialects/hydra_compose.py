@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from preflight.dialects.hydra_overrides import Given, plain
 from preflight.dialects.hydra_repository import ConfigFile, Entry, Repository, TooLarge
@@ -31,6 +30,7 @@ from preflight.dialects.hydra_tree import (
 )  # fmt: skip
 from preflight.dialects.reading import Problem
 from preflight.dialects.schema_errors import nearest
+from preflight.records import dataclass, field
 from preflight.values import Const, Origin, Unknown
 
 COMMAND_LINE = 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from preflight.dialects.hydra_repository import Entry, package_header, parsed, read_entries
 from preflight.documents.base import DocumentError
 from preflight.project import Project, UnreadableFile
+from preflight.records import dataclass
 from preflight.values import Origin
 
 MAX_PROGRAMS = 400

@@ -7,11 +7,11 @@ Grammar: omegaconf/grammar (2.3); the built-in resolvers: omegaconf/resolvers/oc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from preflight.dialects.hydra_arithmetic import EXPRESSIONS, FUNCTIONS, arithmetic
 from preflight.dialects.hydra_parse import Call, Literal, Lookup, Part, Sequence, parse, primitive
 from preflight.dialects.hydra_tree import Item, Leaf, Listing, Path, Table, select, split_key
+from preflight.records import dataclass, field, replace
 from preflight.values import Const, Expr, Op, Origin, Unknown, Value, unknown
 
 MAX_TEXT = 64 * 1024

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias, Union
 
+from preflight.records import dataclass
 from preflight.values import Scalar
 
 MAX_DEPTH = 20

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 from preflight.dialects.hydra_compose import Composition
 from preflight.dialects.hydra_launcher import search_space, sweeper, sweeper_params
 from preflight.dialects.hydra_overrides import Given, domain
 from preflight.dialects.hydra_repository import Repository
 from preflight.dialects.reading import Call, Problem
+from preflight.records import dataclass, field, replace
 from preflight.values import Axis, Choices, Const, Expr, Op, Ref
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, parse_yaml
 from preflight.project import Project, UnreadableFile
+from preflight.records import dataclass, field
 from preflight.values import Origin, Span
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from preflight.dialects.hydra_repository import ConfigFile, Entry
 from preflight.dialects.hydra_tree import MISSING, Item, Leaf, Listing, Table
 from preflight.documents.base import Source
 from preflight.project import Project, UnreadableFile
+from preflight.records import dataclass, field
 from preflight.values import Origin, Span, Unknown
 
 MAX_DEPTH = 12

@@ -7,11 +7,11 @@ Merging follows OmegaConf 2.3 (`BaseContainer._map_merge`): tables merge key by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
+from preflight.records import dataclass, field
 from preflight.values import Expr, Origin, Route, Span, Unknown, Value
 
 MISSING = "???"

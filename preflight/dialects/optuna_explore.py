@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna_suggest import SUGGEST, Space, space_of, trial
@@ -14,6 +13,7 @@ from preflight.project import Project
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import Abstract, Container, FunctionValue, Instance, Key, alternatives, to_expr
 from preflight.python.records import CallRecord
+from preflight.records import dataclass, replace
 from preflight.values import Axis, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord
+from preflight.records import dataclass, field, replace
 from preflight.values import (
     Axis,
     Choices,

@@ -7,7 +7,6 @@ unrolled; functions are followed where they are called; `source FILE` is read as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from preflight.dialects.reading import Word
@@ -32,6 +31,7 @@ from preflight.dialects.shell_values import (
 from preflight.documents.base import Source
 from preflight.documents.bash import Assignment, BashDocument, Block, Command, apply_defaults, reparse
 from preflight.documents.shell_words import ShellWord
+from preflight.records import dataclass, field, replace
 from preflight.values import Const, Expr, Op, Origin, Ref, names, substitute, unknown
 
 MAX_NESTED = 8

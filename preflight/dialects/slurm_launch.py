@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects.reading import Launch, Link, Request, Word
@@ -12,6 +11,7 @@ from preflight.dialects.shell_run import Run, Shell
 from preflight.dialects.shell_values import word_text
 from preflight.libraries.launchers import Command, take_apart
 from preflight.project import Project
+from preflight.records import dataclass, replace
 from preflight.values import Const, Expr, Op, Origin, Unknown, evaluate, unknown
 
 MAX_PEELED = 12

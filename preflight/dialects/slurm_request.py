@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from preflight.dialects.reading import Problem, Request
 from preflight.dialects.slurm_schema import FIELDS, MEMORY_OPTIONS, Count, Directives, Gpus, memory_meant
 from preflight.documents.base import Source
+from preflight.records import dataclass
 from preflight.values import Origin, Span, Unknown, Value
 
 if TYPE_CHECKING:

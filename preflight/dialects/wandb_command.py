@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from preflight.dialects.reading import Word, word
 from preflight.documents.yaml import YamlDocument
 from preflight.libraries.launchers import Command, take_apart
 from preflight.libraries.wandb_grammar import Space
+from preflight.records import replace
 from preflight.values import Const, Expr, Origin, Route, Value, unknown
 
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")

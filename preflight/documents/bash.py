@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from preflight.documents.shell_reader import Reader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defaults
+from preflight.records import dataclass
 from preflight.values import Expr, Origin, Span, Value
 
 if TYPE_CHECKING:

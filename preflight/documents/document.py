@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
 from preflight.documents.base import Edit, Source
 from preflight.documents.scalars import Version
 from preflight.documents.tree import Found, Item, Node, entries
+from preflight.records import dataclass, field
 from preflight.values import Origin, Route, Span, Unknown, Value
 
 

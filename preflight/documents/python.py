@@ -8,12 +8,12 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 
 from preflight.documents.base import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.documents.items import line_end, newline_of
 from preflight.documents.render import render
+from preflight.records import dataclass
 from preflight.values import Origin, Span, Value
 
 MAX_DEPTH = 250

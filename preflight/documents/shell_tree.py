@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from preflight.documents.shell_words import ShellWord
+from preflight.records import dataclass
 from preflight.values import Expr, Span
 
 

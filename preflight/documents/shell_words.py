@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.documents.shell_text import ShellText
+from preflight.records import dataclass, replace
 from preflight.values import Const, Expr, Op, Origin, Ref, Span, unknown
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 
 from preflight.dialects.reading import Request
 from preflight.documents.base import Edit
 from preflight.documents.cut import same
 from preflight.findings import Change, Safety
+from preflight.records import dataclass, fields, replace
 from preflight.study.model import Bound, Box, Study
 from preflight.study.normalise import Invalid, normal
 from preflight.values import (

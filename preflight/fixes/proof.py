@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from preflight.documents.base import Edit
@@ -13,6 +12,7 @@ from preflight.fixes.compare import Difference, Intent, carried_over, difference
 from preflight.fixes.plan import edited, plan
 from preflight.fixes.routes import only_meant
 from preflight.project import Project
+from preflight.records import replace
 
 if TYPE_CHECKING:
     from preflight.study.model import Study

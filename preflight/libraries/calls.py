@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from preflight.dialects.reading import Binding, Fact, Link, Parameter, Problem
 from preflight.libraries import loaders, precision, ultralytics
@@ -40,6 +39,7 @@ from preflight.libraries.ultralytics import is_training, ultralytics_bindings
 from preflight.project import Project
 from preflight.python.objects import ClassValue
 from preflight.python.records import CallRecord
+from preflight.records import dataclass
 from preflight.values import Const, Expr, Ref, Scalar
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from preflight.dialects.reading import Binding
+from preflight.records import replace
 from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, Value, evaluate, names, origins, substitute
 
 UNKNOWN_RANK = -1

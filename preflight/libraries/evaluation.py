@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import bind, constant, is_unknown
@@ -18,6 +17,7 @@ from preflight.libraries.surroundings import ROLES, enclosing_function, evaluate
 from preflight.project import Project
 from preflight.python.objects import Container, FunctionValue
 from preflight.python.records import CallRecord
+from preflight.records import dataclass
 from preflight.values import Const, Expr
 
 _STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "asarray",

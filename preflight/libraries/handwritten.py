@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from preflight.dialects.reading import Binding
 from preflight.libraries.aliases import field_for
@@ -20,6 +19,7 @@ from preflight.project import Project
 from preflight.python.module import load_module
 from preflight.python.objects import ClassValue, Instance, is_expr, to_expr
 from preflight.python.records import CallRecord
+from preflight.records import dataclass, field
 from preflight.values import Const, Expr, Op, Origin
 
 _KEYS = {

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from preflight.dialects.reading import Parameter
 from preflight.libraries.surroundings import scope_of
 from preflight.project import Project
 from preflight.python.records import CallRecord
+from preflight.records import replace
 from preflight.values import Const, Expr, Ref, Scalar
 
 _ROOTS = frozenset({"cfg", "config", "conf", "hparams", "hydra_cfg", "configs"})

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from preflight.records import dataclass
 from preflight.values import (
     Axis,
     Choices,

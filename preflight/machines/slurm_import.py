@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 from preflight.machines.clusters import MachineError
 from preflight.machines.gpus import find_gpu
 from preflight.machines.model import Cluster, Node
 from preflight.machines.slurm_conf import read_slurm_conf
+from preflight.records import replace
 
 SECONDS = 30
 """How long scontrol may take: it asks the controller and nothing else."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.hooks_config import VALUES
@@ -26,6 +25,7 @@ from preflight.python.objects import (
     is_expr,
     to_expr,
 )
+from preflight.records import replace
 from preflight.values import Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:

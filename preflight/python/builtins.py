@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.python.access import attribute, set_attribute
@@ -24,6 +23,7 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
+from preflight.records import dataclass
 from preflight.values import Const, Origin, unknown
 
 if TYPE_CHECKING:

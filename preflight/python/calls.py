@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
@@ -26,6 +25,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord
+from preflight.records import replace
 from preflight.values import Op, Origin
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
@@ -19,6 +18,7 @@ from preflight.python.objects import (
     made_by,
 )
 from preflight.python.records import CallRecord
+from preflight.records import replace
 from preflight.values import unknown
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ within a budget of steps. Past the budget, what is known stays and the rest is u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from preflight.dialects.reading import Parameter
@@ -31,6 +30,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord, TryRecord
+from preflight.records import replace
 from preflight.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
 
 STEPS = 50_000

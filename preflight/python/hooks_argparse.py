@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.reading import Parameter, Word, word
@@ -21,6 +20,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord
+from preflight.records import dataclass, field, replace
 from preflight.values import Const, Expr, Ref, Unknown, Value
 
 if TYPE_CHECKING:

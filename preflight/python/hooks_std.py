@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.objects import (
@@ -21,6 +20,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.records import CallRecord
+from preflight.records import replace
 from preflight.values import Const, Unknown, unknown
 
 if TYPE_CHECKING:

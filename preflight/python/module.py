@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from preflight.documents.base import Source
 from preflight.project import Project, UnreadableFile
+from preflight.records import dataclass, field
 from preflight.values import Origin, Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python's tokenizer ends a line at

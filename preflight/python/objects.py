@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from preflight.python.module import Module
+from preflight.records import dataclass, field
 from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from preflight.python.objects import Abstract
+from preflight.records import dataclass, field
 from preflight.values import Expr, Origin
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.objects import Abstract, ClassValue, FunctionValue, Instance, ModuleValue
+from preflight.records import replace
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

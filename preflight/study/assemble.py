@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.reading import Binding, Branch, Fact, Problem, Reading, Request
 from preflight.project import Project
+from preflight.records import replace
 from preflight.study.defaults import table_defaults
 from preflight.study.follow import Chain, Step, branch_scope
 from preflight.study.model import Bound, Box, Study

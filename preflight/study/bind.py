@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from preflight.dialects.reading import Parameter, Word, word
+from preflight.records import dataclass
 from preflight.values import Const, Expr, Op, Origin, unknown
 
 TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})

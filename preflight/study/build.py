@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from preflight.errors import PreflightError
 from preflight.project import Project
+from preflight.records import replace
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed

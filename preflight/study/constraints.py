@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from preflight.errors import SettingsError
+from preflight.records import dataclass
 from preflight.study.model import Box
 from preflight.study.monotone import Ranges, direction, ranges
 from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, Value, evaluate, names, substitute

@@ -7,13 +7,13 @@ stand beside its step, not below it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects import Dialect, load, recognise
 from preflight.dialects.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.documents.base import DocumentError
 from preflight.project import Project, UnreadableFile
+from preflight.records import dataclass, replace
 from preflight.study.bind import bind
 from preflight.study.model import Skipped
 from preflight.study.scope import Scope

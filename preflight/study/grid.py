@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
 from preflight.job import Job
+from preflight.records import dataclass, field
 from preflight.study.jobs import JobMaker
 from preflight.study.model import Box
 from preflight.study.monotone import direction, increasing, ranges

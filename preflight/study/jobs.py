@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from preflight.job import Job, Part
 from preflight.job import build as build_job
+from preflight.records import dataclass
 from preflight.study.defaults import thawed
 from preflight.study.model import Bound, Box
 from preflight.study.normalise import Invalid, normal

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin
 
 from preflight.dialects.reading import Problem
 from preflight.job import Job, Part
+from preflight.records import dataclass, replace
 from preflight.study.bind import FALSE, TRUE
 from preflight.study.defaults import frozen
 from preflight.study.model import Bound

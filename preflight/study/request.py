@@ -8,10 +8,10 @@ gives all CPUs and GPUs of a node but only the memory that was asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from preflight.dialects.reading import Request
 from preflight.machines.model import Cluster, Gpu, Node, Partition
+from preflight.records import dataclass, replace
 from preflight.study.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
 from preflight.values import Unknown, Value
 

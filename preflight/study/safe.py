@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 
+from preflight.records import dataclass
 from preflight.study.constraints import Constraint, holds, in_box, truth_direction
 from preflight.study.grid import FITS, Grid, Index, Line
 from preflight.study.monotone import ranges

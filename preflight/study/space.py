@@ -8,12 +8,12 @@ of each box alone is estimated at full depth.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from math import prod
 
 from preflight.job import Job
 from preflight.memory.estimate import Estimates
+from preflight.records import replace
 from preflight.study.constraints import Constraint, parse_all
 from preflight.study.counting import count, total
 from preflight.study.grid import EXCEEDS, FITS, Grid, Index, Side, grid_of

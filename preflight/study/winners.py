@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from preflight.dialects.reading import Binding
+from preflight.records import dataclass, field, replace
 from preflight.study.model import Bound
 from preflight.study.scope import MARK, Scope, fixed, unmark
 from preflight.values import Const, Expr, Origin, Unknown, names, origins

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from preflight.records import dataclass
 from preflight.rule import Case
 from preflight.values import Origin, evaluate
 from preflight_rules.common import worst_box

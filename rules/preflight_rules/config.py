@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
 from preflight.job import Job
+from preflight.records import dataclass
 from preflight.rule import Case, Rule
 from preflight.study.model import Box
 from preflight.study.verdicts import BoxVerdict

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from preflight.findings import Change, Confidence, Finding, Severity
+from preflight.records import replace
 from preflight.rule import Case
 from preflight.study.constraints import Constraint, Limits, Violation, limits, parse_all
 from preflight.study.constraints import violations as broken

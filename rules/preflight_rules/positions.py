@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from preflight.job import Job
+from preflight.records import dataclass
 
 KEYS = ("max_position_embeddings", "n_positions", "block_size")
 """Names for the number of positions in transformers' configs and in nanoGPT's."""

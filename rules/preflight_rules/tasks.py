@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from preflight.dialects.reading import Request
 from preflight.findings import Change, Proposal, Severity
+from preflight.records import dataclass
 from preflight.rule import Case
 from preflight.study.request import Allocation
 from preflight.values import Expr, Origin, evaluate, origins

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from preflight.records import dataclass
 
 _DATA = Path(__file__).with_name("models.json")
 
@@ -28,7 +29,9 @@ class CatalogueModel:
 def _models() -> dict[str, CatalogueModel]:
     data = json.loads(_DATA.read_text(encoding="utf-8"))["models"]
     return {
-        name: CatalogueModel(name, row["architecture"], row["task"], row["config"], row.get("target"), tuple(row["aliases"]))
+        name: CatalogueModel(
+            name, row["architecture"], row["task"], row["config"], row.get("target"), tuple(row["aliases"])
+        )
         for name, row in data.items()
     }
 

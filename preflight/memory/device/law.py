@@ -12,11 +12,11 @@ keeps its logits through backward.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 
 from preflight.memory.device.sizes import Monomial, Size
 from preflight.memory.device.tape import EDGE, Tape, TapeItem, block_of, expand
+from preflight.records import dataclass
 
 PARTS = ("gradients", "activations", "logits", "temporary")
 MIN_LAYERS = 2 * EDGE

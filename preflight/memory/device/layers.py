@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from preflight.records import dataclass
 
 _LAYER = re.compile(r"^(.*?[A-Za-z_]\w*)\.(\d+)(?:\.|$)")
 
@@ -46,7 +47,9 @@ def find_stacks(names: Sequence[str]) -> dict[str, int]:
         match = _LAYER.match(name)
         if match is not None:
             found.setdefault(match[1], set()).add(int(match[2]))
-    return {stack: len(layers) for stack, layers in found.items() if layers == set(range(len(layers))) and len(layers) > 2}
+    return {
+        stack: len(layers) for stack, layers in found.items() if layers == set(range(len(layers))) and len(layers) > 2
+    }
 
 
 @dataclass
@@ -101,7 +104,9 @@ def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
         blocks[-1].events.append(event)
     merged: list[Block] = []
     for index, block in enumerate(blocks):
-        if merged and _belongs(merged[-1].where, block.where, blocks[index + 1].where if index + 1 < len(blocks) else None):
+        if merged and _belongs(
+            merged[-1].where, block.where, blocks[index + 1].where if index + 1 < len(blocks) else None
+        ):
             merged[-1].events += block.events
         elif merged and block.where is not None and merged[-1].where == block.where:
             merged[-1].events += block.events

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from preflight.records import dataclass
 
 MIN_8BIT_ELEMENTS = 4096
 BLOCK_8BIT = 256

@@ -6,9 +6,8 @@ beside the gradients themselves, unless gradient_as_bucket_view); torch FSDP (th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from preflight.job import Job
+from preflight.records import dataclass
 from preflight.values import Unknown
 
 

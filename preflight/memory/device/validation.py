@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.memory.device.law import Peak
 from preflight.memory.device.laws import laws_for
 from preflight.memory.device.replay import Segment
 from preflight.memory.device.tape import Tape
+from preflight.records import dataclass
 from preflight.values import Unknown
 
 if TYPE_CHECKING:

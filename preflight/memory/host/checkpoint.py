@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from preflight.job import Job
 from preflight.memory.host.constants import WEIGHT_BYTES
+from preflight.records import dataclass
 from preflight.values import Unknown
 
 ONE_COPY = ("fsdp", "zero3")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.sizes import format_gib
@@ -11,6 +10,7 @@ from preflight.memory.estimate import HostEstimate, Interval
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import ONE_COPY, Weights, weights_of
 from preflight.memory.host.law import Loader, Loaders, Moment
+from preflight.records import dataclass, replace
 from preflight.values import Unknown
 
 TOKEN_TENSORS = 3

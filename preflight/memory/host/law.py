@@ -14,9 +14,9 @@ Everything grows (or stays) with every argument, so a search space is bounded by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from preflight.memory.host import constants as c
+from preflight.records import dataclass, replace
 
 Terms = Mapping[str, float]
 
