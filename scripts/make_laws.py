@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from preflight.memory.device.families import FAMILIES, Family
@@ -41,7 +41,7 @@ def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, 
             structure = {**family.structure, **changed}
             for attention, mask in _attentions(family, first and turn == 0):
                 base = {"attention": attention, "mask": mask, "checkpointing": False, "peft": None}
-                for weights, autocast in PRECISIONS:
+                for weights, autocast in _precisions(PRECISIONS, attention):
                     setup = {**base, "weights": weights, "autocast": autocast}
                     yield task, "train", setup, structure
                     yield task, "train", {**setup, "checkpointing": True}, structure
@@ -50,10 +50,19 @@ def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, 
                         yield task, "generate", setup, structure
                 if first and task in ("causal-lm", "seq2seq-lm", "sequence-classification") and family.name != "gpt2":
                     peft = {"method": "lora", "targets": list(family.lora_targets), "dropout": False}
-                    for weights, autocast in LORA_PRECISIONS:
+                    for weights, autocast in _precisions(LORA_PRECISIONS, attention):
                         setup = {**base, "weights": weights, "autocast": autocast, "peft": peft}
                         yield task, "train", setup, structure
                         yield task, "train", {**setup, "checkpointing": True}, structure
+
+
+def _precisions(pairs: Sequence[tuple[str, str | None]], attention: str) -> list[tuple[str, str | None]]:
+    """fp16 beside bf16 where the softmax is written out (see resolve.setup_of)."""
+    found = list(pairs)
+    if attention == "eager":
+        half = {"bf16": "fp16"}
+        found += [(half.get(w, w), half.get(a or "", a)) for w, a in pairs if "bf16" in (w, a)]
+    return found
 
 
 def _attentions(family: Family, everything: bool) -> list[tuple[str, bool]]:

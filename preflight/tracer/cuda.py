@@ -22,6 +22,15 @@ MASK_ALIGNMENT = 8
 attention.cpp)."""
 
 
+_SOFTMAX = (torch.softmax, torch.Tensor.softmax, torch.log_softmax, torch.Tensor.log_softmax)
+
+
+def _widens(args: Any, kwargs: Any) -> bool:
+    """Whether a softmax is asked to turn fp16 into fp32."""
+    dtype = kwargs.get("dtype", args[2] if len(args) > 2 else None)
+    return args[0].dtype is torch.float16 and dtype is torch.float32
+
+
 class Cuda(TorchFunctionMode):
     """Emulates CUDA under autocast to `dtype` (None: autocast off); `observe` sees every result."""
 
@@ -77,6 +86,10 @@ class Cuda(TorchFunctionMode):
         elif func is torch.dropout and args[2] and args[1] > 0:
             # CUDA's fused dropout keeps a bool mask (native_dropout); meta would keep a float noise tensor.
             out = torch.native_dropout(args[0], args[1], True)[0]
+        elif func in _SOFTMAX and _widens(args, kwargs):
+            # CUDA fuses a softmax of fp16 into fp32 (at::softmax, half_to_float); bf16 is converted first.
+            fused = _ATEN._log_softmax if "log" in func.__name__ else _ATEN._softmax
+            out = fused(args[0], args[1] if len(args) > 1 else kwargs["dim"], True)
         else:
             out = func(*args, **kwargs)
         self.observe(out)

@@ -77,9 +77,32 @@ class Tape(TorchDispatchMode):
         if func is torch.ops.aten.nonzero.default:  # every element counts: the most that a loss can select
             out = torch.empty((args[0].numel(), args[0].dim()), dtype=torch.int64, device="meta")
         else:
+            scratch = kernel_scratch(func, args)
+            tree_map_(self._record, scratch)
             out = func(*args, **kwargs)
+            tree_map_(self._record, out)
+            del scratch
+            return out
         tree_map_(self._record, out)
         return out
+
+
+def kernel_scratch(func: Any, args: Any) -> list[torch.Tensor]:
+    """What CUDA kernels allocate for themselves through the caching allocator, which meta kernels do not."""
+    aten = torch.ops.aten
+    if func is aten._softmax_backward_data.default:
+        # SoftMax.cu, softmax_backward_cuda_out: `tmp = grad * output`.
+        return [torch.empty_like(args[0])]
+    if func is aten._scaled_dot_product_flash_attention_backward.default:
+        # flash_api.cpp, mha_bwd: dq_accum and softmax_d in fp32 (rows rounded up to 128, which is left out here), and
+        # for grouped heads keys' and values' gradients at full heads.
+        query, key = args[1], args[2]
+        scratch = [torch.empty_like(query, dtype=torch.float32), query.new_empty(query.shape[:-1], dtype=torch.float32)]
+        if query.shape[1] != key.shape[1]:
+            shape = (*query.shape[:2], *key.shape[2:])
+            scratch += [key.new_empty(shape), key.new_empty(shape)]
+        return scratch
+    return []
 
 
 def _module_of(node: Any) -> str:

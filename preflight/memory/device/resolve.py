@@ -181,10 +181,12 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict
         attention = "sdpa"
     if family is not None and attention not in family.attentions and attention != "math":
         attention = family.attentions[0]
+    # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
+    # within the kernel and bf16 before it.
+    alike = attention == "sdpa"
     setup: dict[str, Any] = {
-        # 16-bit formats have tapes of one shape; bf16 stands for both.
-        "weights": "fp32" if weights == "fp32" else "bf16",
-        "autocast": "bf16" if mixed else None,
+        "weights": "bf16" if weights == "fp16" and alike else weights,
+        "autocast": ("bf16" if alike else train.precision.removesuffix("-mixed")) if mixed else None,
         "attention": attention,
         "mask": mask or attention == "eager" and padded,
         "checkpointing": bool(train.gradient_checkpointing),
