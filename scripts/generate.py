@@ -3,9 +3,14 @@
     python scripts/generate.py            writes what is out of date
     python scripts/generate.py --check    writes nothing, exit status 1 if something is out of date
 
-In Markdown files an output stands between two comments, the first naming the command that makes it:
+In Markdown files what is made stands between two comments. The first says what: the output of a command, a file, or a
+table that is made here.
 
-    <!-- output: preflight check examples/first/sweep.yaml -->
+    <!-- output: preflight check examples/readme/sweep.yaml -->
+    <!-- end -->
+    <!-- file: examples/readme/sweep.yaml -->
+    <!-- end -->
+    <!-- table: accuracy -->
     <!-- end -->
 """
 
@@ -24,7 +29,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = "preflight.schema.json"
 RULES = "docs/rules"
-_BLOCK = re.compile(r"(<!-- output: (preflight [^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+PUBLIC_RUNS = "benchmarks/accuracy/public.json"
+_BLOCK = re.compile(r"(<!-- (output|file|table): ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MIB = 2**20
+_ENDS = ("low", "expected", "high")
 
 
 def generated() -> Iterator[tuple[str, str]]:
@@ -64,8 +72,39 @@ def documents() -> list[str]:
 
 
 def with_outputs(text: str) -> str:
-    """The text with every shown output as its command gives it today."""
-    return _BLOCK.sub(lambda match: f"{match[1]}{shown(match[2])}{match[3]}", text)
+    """The text with every block as its command, file or table is today."""
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{_MADE[match[2]](match[3])}\n{match[4]}", text)
+
+
+def shown_file(path: str) -> str:
+    """A file as a fenced block."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return f"```{Path(path).suffix.lstrip('.')}\n{text.rstrip()}\n```\n"
+
+
+def table(name: str) -> str:
+    """A table by its name."""
+    return {"accuracy": accuracy}[name]()
+
+
+def accuracy() -> str:
+    """Public measurements of whole processes beside what `preflight estimate` says of them."""
+    data = json.loads((ROOT / PUBLIC_RUNS).read_text(encoding="utf-8"))
+    lines = [
+        "| job | measured, MiB | preflight, MiB | interval | preflight / measured | in the interval |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in data["runs"]:
+        settings = [f"--set={field}={value}" for field, value in (data["set"] | one["set"]).items()]
+        answer = run(["estimate", one["target"], "--gpu", one["gpu"], *settings, "--output-format", "json"])
+        low, middle, high = (round(json.loads(answer)["device"]["process"][end] / _MIB) for end in _ENDS)
+        measured = one["measured_mib"]
+        job = ", ".join([one["target"].split(":")[1], *(f"{k.split('.')[1]} {v}" for k, v in one["set"].items())])
+        lines.append(
+            f"| {job.replace('_size', '')} | {measured:,} | {middle:,} | {low:,} to {high:,} "
+            f"| {middle / measured:.2f} | {'yes' if low <= measured <= high else 'no'} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def shown(command: str) -> str:
@@ -73,7 +112,10 @@ def shown(command: str) -> str:
     output = run(shlex.split(command)[1:])
     language = "diff" if "--diff" in command else "json" if output.startswith("{") else "text"
     head = "" if language != "text" else f"$ {command}\n"
-    return f"\n```{language}\n{head}{output.rstrip()}\n```\n\n"
+    return f"```{language}\n{head}{output.rstrip()}\n```\n"
+
+
+_MADE = {"output": shown, "file": shown_file, "table": table}
 
 
 def run(arguments: list[str]) -> str:
