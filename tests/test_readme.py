@@ -1,0 +1,121 @@
+"""The README: its outputs are what the commands print today, its commands run, its links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
+EXAMPLE = "examples/readme/sweep.yaml"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    """scripts/generate.py, which is no package."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "scripts" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def preflight(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "preflight", *arguments]
+    env = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8", timeout=120)
+
+
+def block(kind: str, name: str, language: str) -> str:
+    """What stands in the README between a marker and its end, without the fence."""
+    found = re.search(
+        rf"<!-- {kind}: {re.escape(name)} -->\n\n?```{language}\n(.*?)```\n", README, re.DOTALL
+    )  # a command has no blank line above its fence
+    assert found is not None, f"no {kind}: {name}"
+    return found[1]
+
+
+@pytest.mark.parametrize("path", ["README.md", *GUIDE])
+def test_what_is_shown_is_made_today(path: str, generate: ModuleType) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert generate.with_outputs(text) == text, "run: python scripts/generate.py"
+
+
+def test_the_first_screen_is_a_sentence_a_sweep_and_its_output() -> None:
+    sweep = block("file", EXAMPLE, "yaml")
+    assert sweep == (ROOT / EXAMPLE).read_text()
+    assert sweep.count("\n") == 12
+    assert README.index(sweep) < README.index("$ preflight check") < README.index("\n## ")
+
+
+def test_a_process_prints_what_the_readme_shows() -> None:
+    done = preflight("check", EXAMPLE)
+    assert done.returncode == 1, done.stderr
+    assert f"$ preflight check {EXAMPLE}\n{done.stdout}" == block("output", f"preflight check {EXAMPLE}", "text")
+
+
+def test_the_fix_that_is_shown_makes_the_job_fit(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "readme", tmp_path / "readme")
+    fixed = preflight("check", "--fix", "readme/sweep.yaml", cwd=tmp_path)
+    assert fixed.returncode == 0, fixed.stdout + fixed.stderr
+    again = preflight("check", "readme/sweep.yaml", cwd=tmp_path)
+    assert again.returncode == 0
+    assert again.stdout.endswith(": fits\n")
+
+    shown = block("output", f"preflight check --diff {EXAMPLE}", "diff").splitlines()
+    added = [line[1:] for line in shown if line.startswith("+") and not line.startswith("+++")]
+    before = (ROOT / "examples" / "readme" / "train.py").read_text().splitlines()
+    after = (tmp_path / "readme" / "train.py").read_text().splitlines()
+    assert added
+    assert [line for line in after if line not in before] == added
+
+
+@pytest.mark.parametrize("name", ["run", "test"])
+def test_each_command_is_one_line_that_sets_itself_up(name: str) -> None:
+    lines = block("command", name, "console").splitlines()
+    assert len(lines) == 1
+    steps = [shlex.split(step) for step in lines[0].split("&&")]
+    assert steps[0] == ["python3", "-m", "venv", ".venv"]
+    assert [words[0] for words in steps[1:]] == [
+        ".venv/bin/pip",
+        f".venv/bin/{'preflight' if name == 'run' else 'pytest'}",
+    ]
+
+
+def test_the_main_command_runs_on_the_shipped_examples() -> None:
+    words = shlex.split(block("command", "run", "console").split("&&")[-1])
+    done = preflight(*words[1:], "--output-format", "concise")
+    assert done.returncode == 0, done.stderr
+    assert EXAMPLE in done.stdout
+    for incident in (ROOT / "examples" / "incidents").iterdir():
+        assert f"examples/incidents/{incident.name}/" in done.stdout
+
+
+@pytest.mark.parametrize("path", ["README.md", *GUIDE])
+def test_links_lead_to_files(path: str) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    broken = [link for link in links if not ((ROOT / path).parent / link.split("#")[0]).exists()]
+    assert not broken
+    assert path != "README.md" or len(links) > 20
+
+
+def test_every_page_of_the_guide_is_linked_from_its_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert [page for page in GUIDE if page != "docs/index.md" and f"({Path(page).name})" not in index] == []
+
+
+def test_rules_named_in_the_readme_exist() -> None:
+    from preflight.registry import rules
+
+    assert set(re.findall(r"docs/rules/([a-z-]+)\.md", README)) - {"index"} <= set(rules())
