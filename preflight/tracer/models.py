@@ -52,10 +52,10 @@ def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Modul
     implementation = "eager" if attention == "eager" else "sdpa"
     auto = getattr(transformers, AUTO_CLASSES[model["task"]])
     try:
-        return auto.from_config(config, attn_implementation=implementation)  # type: ignore[no-any-return]
+        return auto.from_config(config, attn_implementation=implementation)
     except ValueError as error:
         if implementation == "sdpa" and "does not support" in str(error):
-            return auto.from_config(config, attn_implementation="eager")  # type: ignore[no-any-return]
+            return auto.from_config(config, attn_implementation="eager")
         raise CannotBuild(str(error)) from error
 
 
@@ -63,10 +63,10 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
     home, _, name = model["target"].partition(":")
     kwargs = model.get("kwargs") or {}
     if home == "timm":
-        return importlib.import_module("timm").create_model(name, **kwargs)  # type: ignore[no-any-return]
+        return importlib.import_module("timm").create_model(name, **kwargs)
     if home == "torchvision":
         try:
-            return getattr(importlib.import_module("torchvision.models"), name)(**kwargs)  # type: ignore[no-any-return]
+            return getattr(importlib.import_module("torchvision.models"), name)(**kwargs)
         except ImportError:
             from . import resnet
 
@@ -75,7 +75,7 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
                 raise CannotBuild("torchvision is not installed in this interpreter") from None
             return made
     module, _, attribute = model["target"].rpartition(".")
-    return getattr(importlib.import_module(module), attribute)(**kwargs)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(module), attribute)(**kwargs)
 
 
 def _adapt(model: torch.nn.Module, options: dict[str, Any]) -> torch.nn.Module:
