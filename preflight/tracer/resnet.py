@@ -66,7 +66,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.pool(self.blocks(self.stem(x)))
-        return self.fc(torch.flatten(out, 1))  # type: ignore[no-any-return]
+        return self.fc(torch.flatten(out, 1))
 
 
 def make(name: str, **kwargs: Any) -> nn.Module | None:
