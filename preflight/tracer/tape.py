@@ -144,7 +144,7 @@ def watch_modules(model: torch.nn.Module, tape: Tape) -> Callable[[], None]:
     handles = []
     for name, module in model.named_modules():
         for parameter in module.parameters(recurse=False):
-            parameter._preflight_module = name  # type: ignore[attr-defined]
+            parameter._preflight_module = name
         if not name:
             continue
 
