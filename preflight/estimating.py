@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from preflight.job import Job
+from preflight.job import Job, identity
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
 from preflight.records import dataclass, field
@@ -38,7 +38,7 @@ class Estimator:
 
     def full(self, job: Job) -> Estimates:
         """The estimate at full depth."""
-        key = job.model_dump_json()
+        key = identity(job)
         if key not in self._full:
             self._full[key] = self._estimates(job)
         return self._full[key]
@@ -66,7 +66,7 @@ class Estimator:
 
     def device_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
-        key = job.model_dump_json()
+        key = identity(job)
         if key not in self._bounds:
             self._bounds[key] = self._device().bound(job, self.gpu)
         return self._bounds[key]
@@ -99,10 +99,17 @@ def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimat
 
     found: list[str] = []
     if isinstance(device, Unknown):
-        found += _missing_device(job)
+        found += [*_missing_device(job), *_named_as_missing(device.reason)]
     if isinstance(host, Unknown):
         found += missing_fields(job)
     return tuple(dict.fromkeys(found))
+
+
+def _named_as_missing(reason: str) -> Iterator[str]:
+    """The field that the device side says it lacks: "train.target_len is not known"."""
+    name, _, rest = reason.partition(" ")
+    if rest.endswith("is not known") and name.startswith(("model.", "train.", "parallel.", "validation.")):
+        yield name
 
 
 _TEXT = {"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"}
@@ -111,7 +118,7 @@ _TEXT = {"causal-lm", "masked-lm", "sequence-classification", "token-classificat
 def _missing_device(job: Job) -> list[str]:
     """The fields without a default that the device estimate stands on."""
     missing = []
-    if all(value in (None, {}) for value in job.model.model_dump().values()):
+    if all(value in (None, {}) for value in job.model.__dict__.values()):
         missing.append("model.name")
     needs: Mapping[str, object] = {"train.batch_size": job.train.batch_size}
     if job.task in _TEXT or job.task is None:

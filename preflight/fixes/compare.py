@@ -230,6 +230,7 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
     (`warmup: ${mul:${batch_size},10}`) does no harm to an unsafe fix, but a fix that changes it is not safe. A plain
     copy of a named field's value is taken for the same quantity under another name."""
     named = [before.fields[name].expr for name in intent.named if name in before.fields]
+    later = [after.fields[name].expr for name in intent.named if name in after.fields]
     for name in sorted(before.constants.keys() | after.constants.keys()):
         old, new = before.constants.get(name), after.constants.get(name)
         if old is None or new is None:
@@ -239,7 +240,8 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
         if _same_meaning(old, new, intent):
             continue
         if not intent.touches(origins(old)):
-            yield Difference(name)
+            if any(True for _ in origins(old)) or not (_among(old, named) and _among(new, later)):
+                yield Difference(name)  # else: a flag that nobody gave, and that a named field is read from
         elif _written_elsewhere(name, old) and not _among(old, named):
             yield Difference(name, harmless=True)
 

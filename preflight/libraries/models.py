@@ -19,7 +19,7 @@ from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origi
 from preflight.libraries.spellings import DTYPES, spelled
 from preflight.libraries.surroundings import targets, words
 from preflight.project import Project
-from preflight.python.objects import Instance, alternatives
+from preflight.python.objects import Container, Instance, alternatives, is_expr, to_expr
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Op, Ref, Unknown
 
@@ -67,7 +67,7 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     """Bindings of every model made (the last of a kind wins), of adapters and of quantisation."""
     found: list[Binding] = []
     for record in records:
-        bindings = _hub_model(record, project) or _named_model(record, parameters)
+        bindings = _hub_model(record, project) or _named_model(record, parameters) or _trainers_model(record, project)
         if not bindings:
             found += under(record.conditions, _adaptations(record))
             continue
@@ -99,15 +99,41 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
     return [*found, *_loading(record)]
 
 
-def _loading(record: CallRecord) -> list[Binding]:
-    """Keywords of from_pretrained that decide memory."""
+def _trainers_model(record: CallRecord, project: Project) -> list[Binding]:
+    """`SFTTrainer(model="org/name", ...)`: a trainer of TRL loads the model that it is given by name."""
+    task: str | None = table()["trl_trainers"].get(record.method)
+    model = record.argument("model", 0)
+    if task is None or model is None or not record.name.startswith(("trl.", "unsloth")):
+        return []
+    value, made = constant(model), record.object("model", 0)
+    if not isinstance(value, str) and (isinstance(model, Const) or made is None or not is_expr(made)):
+        return []  # an object made elsewhere, or nothing known
+    local = isinstance(value, str) and project.exists(f"{value.rstrip('/')}/config.json")
+    return [bind("model.path" if local else "model.name", model), bind("task", Const(task), DEFAULT_RANK)]
+
+
+def _passed_on(record: CallRecord) -> list[Binding]:
+    """`SFTConfig(model_init_kwargs={...})`: what TRL gives to from_pretrained."""
+    given = record.object("model_init_kwargs")
+    if not isinstance(given, Container):
+        return []
+    return _dtype_and_attention({str(key): to_expr(value) for key, value in given.items.items()})
+
+
+def _dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
     found: list[Binding] = []
-    dtype = record.argument("dtype") or record.argument("torch_dtype")
+    dtype = given.get("dtype") or given.get("torch_dtype")
     if dtype is not None and constant(dtype) not in (None, "auto"):
         found.append(bind("train.weights_dtype", spelled(dtype, DTYPES)))
-    attention = record.argument("attn_implementation")
+    attention = given.get("attn_implementation")
     if attention is not None and constant(attention) is not None:
         found.append(bind("train.attention", spelled(attention, table()["attention"])))
+    return found
+
+
+def _loading(record: CallRecord) -> list[Binding]:
+    """Keywords of from_pretrained that decide memory."""
+    found = _dtype_and_attention(record.kwargs)
     for bits, kind in (("load_in_4bit", "fp4"), ("load_in_8bit", "int8")):
         loaded = record.argument(bits)
         if loaded is not None and constant(loaded) is not False:
@@ -206,7 +232,9 @@ def _adaptations(record: CallRecord) -> list[Binding]:
         "BitsAndBytesConfig": _quantization, "LoraConfig": _lora, "prepare_model_for_kbit_training": _kbit,
         "gradient_checkpointing_enable": _checkpointing, "set_grad_checkpointing": _checkpointing,
         "compile": _compile, "AveragedModel": _ema, "ModelEma": _ema, "ModelEmaV2": _ema, "ModelEmaV3": _ema,
-        "EMAModel": _ema, "set_per_process_memory_fraction": _fraction,
+        "EMAModel": _ema, "SFTConfig": _passed_on, "DPOConfig": _passed_on, "GRPOConfig": _passed_on,
+        "KTOConfig": _passed_on, "ORPOConfig": _passed_on, "CPOConfig": _passed_on, "RewardConfig": _passed_on,
+        "set_per_process_memory_fraction": _fraction,
     }  # fmt: skip
     maker = makers.get(record.method)
     return maker(record) if maker is not None else []

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, under
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, same, under
 from preflight.libraries.surroundings import evaluates, role_of, targets
 from preflight.project import Project
 from preflight.python.module import Module, load_module
 from preflight.python.records import CallRecord
-from preflight.values import Const
+from preflight.values import Const, Expr, Op
 
 _CROPS = ("RandomResizedCrop", "RandomCrop", "CenterCrop", "Resize", "RandomSizedCrop")
 """Transforms that decide the size; of several in a row the crop comes last."""
@@ -37,12 +37,25 @@ def picture_bindings(records: Sequence[CallRecord], project: Project) -> list[Bi
     crops = [record for record in training if record.method != "Resize"] or training
     for record in crops[:1]:
         size = record.argument("size", 0)
-        value = constant(size)
-        if isinstance(value, tuple) and value and isinstance(value[0], int):
-            size = Const(value[0], first_origin(size))
         if size is not None:
-            found += under(record.conditions, [bind("train.image_size", size)])
+            found += under(record.conditions, [bind("train.image_size", _side(size))])
     return found
+
+
+def _side(size: Expr) -> Expr:
+    """The side of a square given as one number or as a pair of equal ones; the longer side of another rectangle."""
+    if isinstance(size, Op) and size.operator == "tuple":
+        pair = size.operands
+    else:
+        value = constant(size)
+        if not isinstance(value, tuple):
+            return size
+        pair = tuple(Const(side, first_origin(size)) for side in value)
+    if not pair:
+        return size
+    if all(same(side, pair[0]) for side in pair):
+        return pair[0]
+    return fold(Op("max", tuple(pair)), first_origin(size))
 
 
 def _is_size(record: CallRecord) -> bool:

@@ -121,7 +121,9 @@ def _truth(expr: Expr) -> Expr:
 def _batches(args: _Arguments, flavour: str) -> list[Binding]:
     batch = args["per_device_train_batch_size"]
     if flavour in ("dpo", "orpo", "cpo", "reward", "kto"):
-        batch = fold(Op("*", (batch, Const(2))), first_origin(batch))  # chosen and rejected go through together
+        batch = Op(
+            "*", (batch, Const(2)), first_origin(batch)
+        )  # chosen and rejected go through together; not folded: it has a way back
     return [args.bind("train.batch_size", "per_device_train_batch_size", batch)]
 
 

@@ -84,7 +84,8 @@ def _tier(name: str, found: Interval, what: str) -> str:
 def _phases(found: DeviceEstimate, look: Look) -> Iterator[str]:
     yield look.paint(f"{'phase':<24}{'process, GiB':>12}", "bold")
     for name, size in found.phases.items():
-        peak = f"  <- the peak, in {clean(found.where)}" if name == found.phase else ""
+        at = f", in {clean(found.where)}" if found.where else ""
+        peak = f"  <- the peak{at}" if name == found.phase else ""
         yield f"  {name:<22}{size / 2**30:>12.2f}{peak}"
 
 

@@ -48,7 +48,7 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
     if bound is None or (bound.default and bound.origin is None and value is None):
         return ("-", "not set") if value is None else (_text(name, value), "preflight's default")
     places = [_place(outcome, report, bound.origin)] if bound.origin is not None else []
-    source = places[0] if places else bound.source
+    source = places[0] if places else _shown(outcome, report, bound.source)
     if bound.losers:
         source += f" (beats {', '.join(_place(outcome, report, origin) for origin in bound.losers[:3])})"
     if isinstance(bound.expr, Const) and isinstance(bound.expr.value, Unknown):
@@ -56,6 +56,13 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
     if value is None:
         return "unknown", source
     return _text(name, value), source
+
+
+def _shown(outcome: Outcome, report: Report, source: str) -> str:
+    """A source in words, the file in it named as people see it."""
+    paths = [path for result in report.studies for path in result.study.paths]
+    named = max((path for path in paths if path in source.split()), key=len, default="")
+    return source.replace(named, clean(outcome.shown(report, named))) if named else source
 
 
 def _text(name: str, value: object) -> str:

@@ -33,8 +33,26 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
     yield studies_line(outcome, look)
     assumed = [note for _, result in outcome.studies() for note in result.notes]
     notes = [note for report in outcome.reports for note in report.notes]
-    for note in dict.fromkeys([*assumed, *notes, *outcome.notes]):
+    for note in dict.fromkeys([*_unknown(outcome), *assumed, *notes, *outcome.notes]):
         yield f"note: {clean(note)}"
+
+
+MOST_REASONS = 5
+"""Studies whose unknown GPU memory is explained one by one."""
+
+
+def _unknown(outcome: Outcome) -> Iterator[str]:
+    """Why a study's GPU memory is unknown, where no finding says it: nothing unknown passes without its reason."""
+    lacking: list[str] = []
+    for report in outcome.reports:
+        told = {finding.study for finding in report.findings if finding.rule == "fits-only-if"}
+        for index, result in enumerate(report.studies):
+            reason = result.space.worst.estimates.reasons.get("device")
+            if result.space.worst.estimates.device is None and reason and index not in told:
+                lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
+    yield from lacking[:MOST_REASONS]
+    if len(lacking) > MOST_REASONS:
+        yield f"the GPU memory of {len(lacking) - MOST_REASONS} more studies is unknown; --explain shows their fields"
 
 
 def _offers(outcome: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""Rules about settings that contradict each other, the model, or their own schema - and what unknown ones may be."""
+"""Rules about settings that contradict each other, the model, or their own schema."""
 
 from __future__ import annotations
 
@@ -13,17 +13,9 @@ from preflight.study.verdicts import BoxVerdict
 from preflight.values import Axis, Choices, Const, Origin, Range, Value, evaluate, names
 from preflight_rules import config_examples
 from preflight_rules.batches import mismatches
-from preflight_rules.common import (
-    describe,
-    from_problems,
-    gpu_name,
-    largest,
-    model_name,
-    related_of,
-    several,
-    with_fields,
-)
+from preflight_rules.common import from_problems, model_name, related_of, several, with_fields
 from preflight_rules.positions import Positions, positions_of
+from preflight_rules.unknowns import FitsOnlyIf
 
 
 class InvalidConfig(Rule):
@@ -184,80 +176,6 @@ class BatchSizeMismatch(Rule):
                     ("train.grad_accum", f"accumulation {accumulation}"),
                 ),
             )
-
-
-class FitsOnlyIf(Rule):
-    """One setting that memory hangs on is nowhere in the files, so the inequality is solved for it.
-
-    With the length unknown: the longest one that fits, for each batch size from the one in use down to 1. With the
-    batch unknown: the largest that fits. It is information, never an error; state the setting to have it judged.
-    """
-
-    name = "fits-only-if"
-    summary = "A setting is unknown: what it may be at most"
-    examples = config_examples.UNKNOWN
-
-    def check(self, case: Case) -> Iterator[Finding]:
-        if case.estimates.device is not None or several(case):
-            return
-        unknown = [field for field in case.estimates.unknown if field in ("train.seq_len", "train.batch_size")]
-        others = [f for f in case.estimates.unknown if f.startswith(("model.", "train.")) and f not in unknown]
-        if len(unknown) != 1 or others:
-            return
-        if unknown[0] == "train.seq_len":
-            yield from self._length(case)
-        else:
-            yield from self._batch(case)
-
-    def _length(self, case: Case) -> Iterator[Finding]:
-        batch = case.job.train.batch_size or 1
-        sizes = [max(1, batch >> n) for n in range(min(4, batch.bit_length()))]
-        edge = [(size, _largest_that_fits(case, {"train.batch_size": size}, "train.seq_len")) for size in sizes]
-        words = [f"{length:,} at batch {size}" for size, length in edge if length is not None]
-        if words:
-            text = f"the length is unknown: it fits {gpu_name(case)} up to {', '.join(words)} ({describe(case.job)})"
-            yield self._info(case, "train.seq_len", text)
-
-    def _batch(self, case: Case) -> Iterator[Finding]:
-        size = _largest_that_fits(case, {}, "train.batch_size")
-        if size is not None:
-            text = f"the batch size is unknown: it fits {gpu_name(case)} up to {size:,} ({describe(case.job)})"
-            yield self._info(case, "train.batch_size", text)
-
-    def _info(self, case: Case, field: str, message: str) -> Finding:
-        return Finding(
-            rule=self.name,
-            severity=Severity.info,
-            confidence=Confidence.medium,
-            message=message,
-            origin=case.origin(field, "train.batch_size", "model.name"),
-            settings=(field,),
-            help=(f'state it in the settings: [tool.preflight.set] "{field}" = N, or with --set {field}=N',),
-            tier="device",
-        )
-
-
-LONGEST = 2**17
-"""The end of the search for a length: the context of Llama 3.1 and Qwen2.5 (131,072, their model cards)."""
-
-
-def _largest_that_fits(case: Case, fixed: dict[str, object], field: str) -> int | None:
-    """The largest value of an unknown field that fits, in steps of an eighth of its power of two; None: no capacity."""
-    top = LONGEST if field == "train.seq_len" else 2**16
-    positions = positions_of(case.job)
-    if field == "train.seq_len" and positions is not None:
-        top = positions.usable
-    steps = sorted({n for power in range(top.bit_length()) for n in _eighths(2**power) if n <= top} | {top})
-
-    def good(value: int) -> bool:
-        device = case.estimate(with_fields(case.job, {**fixed, field: value})).device
-        return device is not None and device.verdict == "fits"
-
-    return largest(steps, good)
-
-
-def _eighths(power: int) -> list[int]:
-    return [power * n // 8 for n in range(8, 16)]
 
 
 RULES: tuple[type[Rule], ...] = (InvalidConfig, LengthExceedsPositions, BatchSizeMismatch, FitsOnlyIf)

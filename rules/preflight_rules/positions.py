@@ -43,6 +43,12 @@ def positions_of(job: Job) -> Positions | None:
     return Positions(number - 2 if family in PADDED else number, learned)
 
 
+def targets_of(job: Job) -> int | None:
+    """The decoder's positions where it has a table of them (Whisper's 448), None where it has none."""
+    number = _config(job)[1].get("max_target_positions")
+    return number if isinstance(number, int) else None
+
+
 def _config(job: Job) -> tuple[str | None, Mapping[str, object]]:
     """Family and configuration: what the files say, else the catalogue's for a known name."""
     config: Mapping[str, object] = job.model.config or {}
