@@ -47,7 +47,7 @@ def word(text: str, origin: Origin | None = None) -> Word:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a link starts its target: processes and machines. None: not said here (an outer launch or a default says it)."""
+    """How a link starts its target. processes and machines. None: not said here (an outer launch or a default does)."""
 
     launcher: str = "python"
     """python, torchrun, accelerate, deepspeed, srun, wandb-agent, optuna"""
