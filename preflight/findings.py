@@ -36,7 +36,7 @@ class Safety(str, Enum):
 class Change:
     """Give a Job field another value: `Change("train.batch_size", 16)`.
 
-    For an axis of a search space, `keep` is the values (or the two bounds of a range) that stay; `value` is then unused.
+    For an axis of a search space, `keep` is the values (or the two bounds of a range) that stay; `value` is unused.
     For SLURM's request, `field` is `request.memory` and the like.
     """
 
@@ -81,7 +81,7 @@ class Finding:
     """One thing wrong (or worth saying) with one study.
 
     `message` is one line and carries the bound values. `notes` follow it in full output, `help` says how to fix it by
-    hand. `parts`, `capacity` and `interval` (low, expected, high) draw the bar. `settings` are the Job fields concerned.
+    hand. `parts`, `capacity` and `interval` (low, expected, high) draw the bar. `settings`: the Job fields concerned.
     """
 
     rule: str
