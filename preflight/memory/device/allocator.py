@@ -58,9 +58,9 @@ class CachingAllocator:
         else:
             block = self._reserve(size, small)
         rest = block.size - size
-        if rest >= MIN_BLOCK if small or self.expandable else rest > SMALL:
-            if small or self.max_split is None or block.size < self.max_split:
-                self._split(block, size)
+        worth = rest >= MIN_BLOCK if small or self.expandable else rest > SMALL
+        if worth and (small or self.max_split is None or block.size < self.max_split):
+            self._split(block, size)
         block.free = False
         self.allocated += block.size
         if self.allocated > self.peak_allocated:
@@ -88,7 +88,9 @@ class CachingAllocator:
     def _reserve(self, size: int, small: bool) -> Block:
         if self.expandable:
             return self._extend(size, small)
-        segment = SMALL_SEGMENT if small else LARGE_SEGMENT if size < MIN_LARGE else -(-size // ROUND_LARGE) * ROUND_LARGE
+        segment = (
+            SMALL_SEGMENT if small else LARGE_SEGMENT if size < MIN_LARGE else -(-size // ROUND_LARGE) * ROUND_LARGE
+        )
         if self.limit is not None and self.reserved + segment > self.limit:
             self._give_back()
             self.overflow |= self.reserved + segment > self.limit
