@@ -15,7 +15,7 @@ _DATA = Path(__file__).with_name("models.json")
 
 @dataclass(frozen=True)
 class CatalogueModel:
-    """A model by its hub id. `config` uses the keys of its Hugging Face config; what is absent is that class's default."""
+    """A model by its hub id. `config` uses the keys of its Hugging Face config; absent: that class's default."""
 
     name: str
     architecture: str
