@@ -256,7 +256,7 @@ def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[in
 
 
 def _largest_batch(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, capacity: int) -> int:
-    """The largest micro-batch whose high end fits; 0: not even 1. Everything grows with the batch, so it is bisected."""
+    """The largest micro-batch whose high end fits; 0: not even 1. All grows with the batch, so it is bisected."""
 
     def fits(batch: int) -> bool:
         return _bound(replace(ready, dims={**ready.dims, "b": batch}), beside, gpu)[1] <= capacity
