@@ -177,7 +177,8 @@ def _t5_config(x: Mapping[str, int]) -> dict[str, Any]:
 def _t5_dims(c: Config) -> Dims:
     layers = c.get("num_layers", 6)
     return {
-        "L": layers, "Ld": c.get("num_decoder_layers") or layers, "h": c.get("d_model", 512), "a": c.get("num_heads", 8),
+        "L": layers, "Ld": c.get("num_decoder_layers") or layers,
+        "h": c.get("d_model", 512), "a": c.get("num_heads", 8),
         "d": c.get("d_kv", 64), "f": c.get("d_ff", 2048), "V": c.get("vocab_size", 32128),
     }  # fmt: skip
 
@@ -256,7 +257,8 @@ FAMILIES: dict[str, Family] = {
         _decoder("gemma2", True, attentions=("eager",)),
         _decoder("phi3", False, lora_targets=("qkv_proj",)),
         Family("gpt2", ("causal-lm",), _ENCODER, _gpt2_config, _gpt2_dims, {"h": "L"},
-               {"tie_word_embeddings": True, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}, lora_targets=("c_attn",)),
+               {"tie_word_embeddings": True, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
+               lora_targets=("c_attn",)),
         Family("bert", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS,
                lora_targets=("query", "value")),
         Family("roberta", _ENCODER_TASKS, _ENCODER, _bert_config, _bert_dims, {"layer": "L"}, _DROPOUTS,
@@ -268,9 +270,11 @@ FAMILIES: dict[str, Family] = {
         Family("deberta-v2", _ENCODER_TASKS, {**_ENCODER, "B": _var("B")}, _deberta_config, _deberta_dims,
                {"layer": "L"}, _DROPOUTS, attentions=("eager",), lora_targets=("query_proj", "value_proj")),
         Family("t5", ("seq2seq-lm",),
-               {**_B_S, "t": _var("t"), "V": _var("V"), "f": _var("f"), "d": _var("e", 8), "h": _var("u"), "a": _var("g")},
+               {**_B_S, "t": _var("t"), "V": _var("V"), "f": _var("f"), "d": _var("e", 8), "h": _var("u"),
+                "a": _var("g")},
                _t5_config, _t5_dims, {"encoder.block": "L", "decoder.block": "Ld"},
-               {"feed_forward_proj": "relu", "tie_word_embeddings": True, "dropout_rate": 0.1}, ("s", "t"), lora_targets=("q", "v")),
+               {"feed_forward_proj": "relu", "tie_word_embeddings": True, "dropout_rate": 0.1}, ("s", "t"),
+               lora_targets=("q", "v")),
         Family("vit", ("image-classification",),
                {**_IMAGE, "f": _var("f"), "d": _var("e", 8), "a": _var("g"), "V": _var("V")},
                _vit_config, _vit_dims, {"layer": "L", "layers": "L"},
