@@ -1,7 +1,7 @@
 """How sure an estimate is: the interval of each tier, as fractions of the figure.
 
-The widths come from the errors measured by `benchmarks/accuracy` (see docs/accuracy.md), not from taste: the middle 90 %
-of runs lie within. What is known to be harder widens them.
+The widths come from the errors measured by `benchmarks/accuracy` (see docs/accuracy.md), not from taste: the middle
+90 % of runs lie within. What is known to be harder widens them.
 """
 
 from __future__ import annotations
@@ -38,6 +38,4 @@ def widen(job: Job, convolutional: bool, sharded: bool) -> tuple[float, float]:
 
 def interval(expected: int, base: tuple[float, float], extra: tuple[float, float]) -> Interval:
     """An interval around a figure."""
-    return Interval(
-        round(expected * (1 - base[0] - extra[0])), expected, round(expected * (1 + base[1] + extra[1]))
-    )
+    return Interval(round(expected * (1 - base[0] - extra[0])), expected, round(expected * (1 + base[1] + extra[1])))
