@@ -38,7 +38,8 @@ def _in_tape(tape: Tape, dims: Mapping[str, int]) -> LargestAllocation | None:
     if not values:
         return None
     best = max(range(len(values)), key=values.__getitem__)
-    where = next((tape.modules[t.where] for i in tape.items for b in i.blocks for t in b if t.kind == "b" and t.at == best), "")
+    births = (t for item in tape.items for block in item.blocks for t in block if t.kind == "b" and t.at == best)
+    where = next((tape.modules[birth.where] for birth in births), "")
     return LargestAllocation(values[best], where or "loss", spelled(tape.sizes[best], full))
 
 
