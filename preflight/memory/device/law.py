@@ -5,7 +5,7 @@ the layers between the ends: the blocks that a tape keeps are all the moments th
 a fraction of a millisecond; `rows` writes them as formulas.
 
 Readings of one tape: in a step alone gradients are born one by one in backward; while accumulating, those of earlier
-micro-steps are alive throughout and each new one lives only until it is added. A loop that keeps what the model returned
+micro-steps are alive throughout and each new one lives only until it is added. A loop keeping what its model returned
 keeps its logits through backward.
 """
 
