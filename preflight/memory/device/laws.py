@@ -94,4 +94,3 @@ def _trace(resolved: Resolved, kind: str) -> Made:
     if resolved.family is not None:
         return make(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run)
     return make_at(resolved.model, resolved.task, kind, resolved.setup, resolved.lengths, run)
-
