@@ -1,6 +1,6 @@
 """Finding the layers in a tape: which stretches of it repeat, so that it can be extended to any depth.
 
-Events carry the module they happened in. A *pass* is a run through a stack of equal layers (forward, up; backward, down)
+Events carry the module they happened in. A *pass* is a run through a stack of equal layers (up forward, down backward)
 in which every layer has one stretch of events, a *block*. Blocks 2 to L-3 of a pass must be equal (sizes, and deaths
 relative to their own layer): one of them is the template for any number of layers. The two layers at each end are kept
 as they are, because what differs there (first inputs, last outputs) is real.
@@ -104,11 +104,11 @@ def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
         blocks[-1].events.append(event)
     merged: list[Block] = []
     for index, block in enumerate(blocks):
-        if merged and _belongs(
-            merged[-1].where, block.where, blocks[index + 1].where if index + 1 < len(blocks) else None
+        after = blocks[index + 1].where if index + 1 < len(blocks) else None
+        if merged and (
+            _belongs(merged[-1].where, block.where, after)
+            or (block.where is not None and merged[-1].where == block.where)
         ):
-            merged[-1].events += block.events
-        elif merged and block.where is not None and merged[-1].where == block.where:
             merged[-1].events += block.events
         else:
             merged.append(Block(block.where, list(block.events)))
