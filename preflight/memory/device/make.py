@@ -24,7 +24,12 @@ FEWEST_PROBES, MOST_PROBES = 2, 4
 
 # Lengths are taken from here: no two of them round to the same multiple of 32, and none to the same multiple of 8 as of
 # 32, or a rounding would hide. Eighths of head sizes as well: above 256 other attention kernels are chosen.
-_GIVEN = {"s": (67, 101, 131, 163, 197), "t": (37, 73, 103, 139, 167), "e": (11, 13, 17, 19, 23), "E": (29, 31, 23, 11, 13)}
+_GIVEN = {
+    "s": (67, 101, 131, 163, 197),
+    "t": (37, 73, 103, 139, 167),
+    "e": (11, 13, 17, 19, 23),
+    "E": (29, 31, 23, 11, 13),
+}
 # The smallest prime of other base variables: positions lie above lengths, vocabulary and feed-forward apart.
 _LOWEST = {"P": 211, "V": 257, "f": 307, "F": 401, "D": 503, "B": 191, "M": 191, "u": 251}
 
@@ -56,7 +61,8 @@ class Parameters:
         """(elements, bytes per element, trainable) of every parameter at dimensions."""
         found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
         for stack, rows in self.layer.items():
-            found += [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.first.get(stack, ())]
+            first = self.first.get(stack, ())
+            found += [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in first]
             one = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in rows]
             found += one * dims[depths[stack]]
         return found
@@ -83,7 +89,8 @@ def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = ()) -> t
     if extra:
         basis = type(basis)({**basis.named, **{x: (1, {x: 1}) for x in extra}}, basis.lengths)
     point = basis.point(primes)
-    dims = dict(point.dims) | {depth_name: depth + i for i, depth_name in enumerate(sorted(set(family.depths.values())))}
+    depth_names = sorted(set(family.depths.values()))
+    dims = dict(point.dims) | {name: depth + i for i, name in enumerate(depth_names)}
     if "q" in primes:
         dims["i"] = primes["q"] * dims["p"]
     return point, dims
@@ -101,7 +108,9 @@ def _primes(variables: Sequence[str], turn: int, taken: set[int]) -> dict[str, i
     return primes
 
 
-def make(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any], run: Runner) -> Made:
+def make(
+    family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any], run: Runner
+) -> Made:
     """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.get("peft") else ()
     basis = family.basis
@@ -209,13 +218,14 @@ def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], rea
         if size is None:
             raise CannotMake(f"no formula for the sizes {values[index]} in {tag}")
         sizes.setdefault(size, size)
-        raw.append(layers.RawEvent(index, False, size, tag, "g" if index in gradients else "o" if index in outputs else ""))
+        mark = "g" if index in gradients else "o" if index in outputs else ""
+        raw.append(layers.RawEvent(index, False, size, tag, mark))
     raw += [layers.RawEvent(b, False, None, trace["events"][b][1], "+") for b in added.get(len(trace["events"]), ())]
     return raw, sizes
 
 
-def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader, stacks: Mapping[str, int]
-                ) -> Parameters:  # fmt: skip
+def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader,
+                stacks: Mapping[str, int]) -> Parameters:  # fmt: skip
     outside: list[tuple[Size, int, bool]] = []
     by_layer: dict[str, dict[int, list[tuple[Size, int, bool]]]] = {}
     for (name, nbytes, elements, trainable), values in zip(trace["parameters"], numels, strict=True):
