@@ -32,8 +32,8 @@ class Step:
 Params = Sequence[tuple[int, int]]
 """(elements, bytes per element) of every trainable parameter."""
 
-# States as copies of the parameter (in its own dtype), and copies held for a moment: of all parameters at once (foreach)
-# or of one parameter (for-loop). Fused kernels hold nothing.
+# States as copies of the parameter (in its own dtype), and copies held for a moment: of all parameters (foreach) or of
+# one parameter (for-loop). Fused kernels hold nothing.
 _PLAIN: dict[str, tuple[int, int, int]] = {
     "adamw": (2, 1, 2),  # foreach: the list exp_avg_sq_sqrt; for-loop: sqrt, and the quotient beside it
     "adam": (2, 1, 2),
