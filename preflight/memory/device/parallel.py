@@ -1,7 +1,7 @@
 """What several GPUs change: which states are sharded, and what gathering and reducing them adds, per rank.
 
-Sources: ZeRO (Rajbhandari et al., 2020) for what each stage shards; torch/nn/parallel/distributed.py (buckets of gradients
-beside the gradients themselves, unless gradient_as_bucket_view); torch FSDP (the unsharded unit and the prefetched next).
+Sources: ZeRO (Rajbhandari et al., 2020) for what stages shard; torch/nn/parallel/distributed.py (buckets of gradients
+beside the gradients themselves, unless gradient_as_bucket_view); torch FSDP (the unsharded unit and the next one).
 """
 
 from __future__ import annotations
