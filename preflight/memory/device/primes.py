@@ -2,7 +2,7 @@
 
 A family's named dimensions (h, a, k, d, ...) are products of base variables, each of which is a prime at a probe point.
 A storage's bytes then factor in one way only. What does not factor is a sum (b(s+1) padded labels, (a + 2k) d fused
-projections) or a rounding (memory-efficient attention pads its logsumexp to 32): found by splitting known monomials off,
+projections) or a rounding (memory-efficient attention pads its logsumexp to 32): found by splitting off monomials,
 or by dividing a rounded length out, and accepted only if it holds at every probe point.
 """
 
@@ -99,9 +99,7 @@ class Reader:
             term = self._monomial(values)
             if term is not None:
                 return ((number(term[0]), term[1]),) if term[0] else ()
-            found = (
-                self._shifted(values) or self._rounded(values) or self._scaled(values) or self._sum(values)
-            )
+            found = self._shifted(values) or self._rounded(values) or self._scaled(values) or self._sum(values)
             if found is None:
                 return None
             self._known[values] = found
@@ -171,7 +169,8 @@ class Reader:
         for length in self.basis.lengths:
             for multiple in ROUNDINGS:
                 name = f"{length}{multiple}"
-                divided = [Fraction(v, round_up(p.dims[length], multiple)) for v, p in zip(values, self.points, strict=True)]
+                padded = [round_up(point.dims[length], multiple) for point in self.points]
+                divided = [Fraction(v, p) for v, p in zip(values, padded, strict=True)]
                 term = self._monomial(divided)
                 if term is not None:
                     return ((number(term[0]), tuple(sorted((*term[1], (name, 1))))),)
