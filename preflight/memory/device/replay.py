@@ -20,7 +20,7 @@ _FROM_LAW = tuple(_PART[name] for name in PARTS)
 
 @dataclass
 class Replayed:
-    """Peaks in bytes; `parts` (keys: ALL_PARTS) are what was allocated at the peak; `phases`: allocated peak of each."""
+    """Peaks in bytes; `parts` (keys: ALL_PARTS): what was allocated at the peak; `phases`: allocated peak of each."""
 
     allocated: int
     reserved: int
@@ -98,7 +98,7 @@ class Replay:
         """One step. `accumulated`: gradients exist already, so new ones die when they are added."""
         malloc, free, live = self.allocator.malloc, self.allocator.free, self.live
         blocks: dict[int, Block] = {}
-        for kind, birth, nbytes, part, phase, mark in segment.events:
+        for kind, birth, nbytes, part, phase, _mark in segment.events:
             if kind == "b":
                 block = malloc(nbytes)
                 blocks[birth] = block
