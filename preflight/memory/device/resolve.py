@@ -104,12 +104,13 @@ def _resolve(job: Job) -> Resolved | Unknown:
     if setup.get("peft"):
         dims = {**dims, "r": job.train.peft.r or 8}
     structure = {key: config.get(key, default) for key, default in family.structure.items()}
-    return Resolved(family, task, {k: v for k, v in dims.items() if k not in lengths}, lengths, structure, setup, model, name)
+    fixed = {key: value for key, value in dims.items() if key not in lengths}
+    return Resolved(family, task, fixed, lengths, structure, setup, model, name)
 
 
 def normalise(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     """A config with the family's own spelling for every key that another spelling of was given."""
-    own = set(family.config({name: 8 for name in (*family.named, *family.depths.values(), "i", "r", "L", "Ld", "Lt")}))
+    own = set(family.config(dict.fromkeys((*family.named, *family.depths.values(), "i", "r", "L", "Ld", "Lt"), 8)))
     found = dict(config)
     for group in _SYNONYMS:
         mine = own & group
@@ -124,7 +125,8 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
     model = job.model
     known = catalogue.find(model.name) if model.name else None
     if model.architecture and model.config is not None:
-        return model.name or model.architecture, model.architecture.replace("_", "-"), job.task or "", dict(model.config), None
+        architecture = model.architecture.replace("_", "-")
+        return model.name or model.architecture, architecture, job.task or "", dict(model.config), None
     if model.target:
         known = catalogue.find(model.target)
         if known is not None and known.target is None:
@@ -145,7 +147,7 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
 
 
 def read_config(path: str) -> dict[str, Any] | None:
-    """config.json of a local model directory or file, or of a model in the Hugging Face cache; None if there is none."""
+    """config.json of a local model directory or file, or of a model in the Hugging Face cache; None: there is none."""
     candidates = [Path(path), Path(path) / "config.json"]
     cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
     snapshots = cache / f"models--{path.replace('/', '--')}" / "snapshots"
@@ -188,7 +190,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict
         "weights": "bf16" if weights == "fp16" and alike else weights,
         "autocast": ("bf16" if alike else train.precision.removesuffix("-mixed")) if mixed else None,
         "attention": attention,
-        "mask": mask or attention == "eager" and padded,
+        "mask": mask or (attention == "eager" and padded),
         "checkpointing": bool(train.gradient_checkpointing),
         "peft": None,
     }
@@ -240,6 +242,7 @@ def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> R
     if job.train.batch_size is None:
         return Unknown("train.batch_size is not known")
     image = job.train.image_size or int(config.get("image_size", 224))
-    model = {"target": target, "kwargs": dict(job.model.kwargs or {}), "task": "image-classification", "image_size": image}
+    kwargs = dict(job.model.kwargs or {})
+    model = {"target": target, "kwargs": kwargs, "task": "image-classification", "image_size": image}
     setup = {**setup, "attention": "sdpa", "mask": False}
     return Resolved(None, "image-classification", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)
