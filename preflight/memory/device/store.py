@@ -155,7 +155,10 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
     tape = tapes.Tape(
         tuple(decode(data["sizes"][n]) for n in sizes),
         tuple(data["modules"][n] for n in modules),
-        tuple(tapes.TapeItem(stack, down, tuple(blocks[n] for n in numbers), phase) for stack, down, phase, numbers in items),
+        tuple(
+            tapes.TapeItem(stack, down, tuple(blocks[n] for n in numbers), phase)
+            for stack, down, phase, numbers in items
+        ),
         dict(depths),
     )
     return Made(tape, _decode(data["parameters"][parameters]))
