@@ -28,9 +28,9 @@ class NotRegular(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Birth: kind "b", `at` an index of the size table, `where` one of the module table. Death "d" and accumulation "+": `item` (-1: its own), `layer`
-    (offset from its own layer where `relative`, else counted from the start, or from the end when negative), and `at`,
-    the number of the birth in that block."""
+    """Birth: kind "b", `at` an index of the size table, `where` one of the module table. Death "d", accumulation "+":
+    `item` (-1: its own), `layer` (offset from its own layer where `relative`, else counted from the start, or from the
+    end when negative), and `at`, the number of the birth in that block."""
 
     kind: str
     at: int
@@ -67,7 +67,7 @@ def parse_token(text: str) -> Token:
 
 @dataclass(frozen=True)
 class TapeItem:
-    """`stack` None: a literal, blocks[0]. Else a pass: blocks by layer 0, 1, middle, L-2, L-1; `down`: L-1 runs first."""
+    """`stack` None: a literal, blocks[0]. Else a pass: blocks of layers 0, 1, middle, L-2, L-1; `down`: from L-1 on."""
 
     stack: str | None
     down: bool
