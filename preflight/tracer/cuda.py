@@ -55,7 +55,9 @@ class Cuda(TorchFunctionMode):
             return self._weights[id(x)]
         return x.to(dtype)
 
-    def _autocast(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _autocast(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         assert self.dtype is not None
         to = None
         if func in LOWER:
@@ -67,7 +69,8 @@ class Cuda(TorchFunctionMode):
             if isinstance(first, torch.Tensor) and first.is_floating_point() and kwargs.get("dtype") is None:
                 kwargs = {**kwargs, "dtype": torch.float32}
         elif func in PROMOTE:
-            tensors = [t for a in args for t in (a if isinstance(a, (tuple, list)) else [a]) if isinstance(t, torch.Tensor)]
+            flat = [one for arg in args for one in (arg if isinstance(arg, (tuple, list)) else [arg])]
+            tensors = [one for one in flat if isinstance(one, torch.Tensor)]
             if any(t.dtype is torch.float32 for t in tensors):
                 to = torch.float32
         if to is not None:
@@ -119,9 +122,9 @@ class Cuda(TorchFunctionMode):
         grouped = enable_gqa and q.shape[-3] != k.shape[-3]
         half = q.dtype in (torch.float16, torch.bfloat16)
         head = q.shape[-1]
-        if self.attention != "math" and half and attn_mask is None and head <= 256 and v.shape[-1] == head:
-            if self.attention in ("sdpa", "flash"):
-                return _ATEN._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
+        takes_flash = half and attn_mask is None and head <= 256 and v.shape[-1] == head
+        if takes_flash and self.attention in ("sdpa", "flash"):
+            return _ATEN._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
         if attn_mask is not None and attn_mask.dtype is torch.bool:
             attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill_(attn_mask.logical_not(), float("-inf"))
         if self.attention == "math" or grouped:
