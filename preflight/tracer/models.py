@@ -89,8 +89,7 @@ def _adapt(model: torch.nn.Module, options: dict[str, Any]) -> torch.nn.Module:
         modules_to_save=options.get("modules_to_save"),
     )
     with torch.device("meta"):
-        adapted = peft.get_peft_model(model, config)
-    return adapted
+        return peft.get_peft_model(model, config)
 
 
 def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
