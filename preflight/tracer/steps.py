@@ -19,7 +19,7 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
     """One tape. Request: model, setup, point, kind ("train", "eval", "generate"), warm_up (bool, default true),
     accumulated (bool: gradients of an earlier micro-step are kept).
 
-    setup: weights, autocast ("bf16", "fp16" or None), attention, mask (are batches padded), checkpointing, peft, frozen.
+    setup: weights, autocast ("bf16", "fp16" or None), attention, mask (padded batches), checkpointing, peft, frozen.
     Reply: parameters [[name, bytes, elements, trainable]], events [[size or -1 - birth, tag]], gradients {birth:
     parameter index}, outputs [births of what the model returned], accumulations [[index of the next event, parameter
     index]: where each gradient is added to `.grad`].
