@@ -1,6 +1,6 @@
-"""What a setting's value is: a constant, a reference, an expression over references, or unknown - and where it is written.
+"""What a setting's value is: a constant, a reference, an expression over references, or unknown - and where it stands.
 
-Dialects produce `Expr`, `preflight.study` substitutes and evaluates them. Nothing here runs anybody's code: an operation
+Dialects produce `Expr`, `preflight.study` substitutes and evaluates them. Nothing here runs anyone's code: an operation
 outside `OPERATIONS` is unknown, and so is one that fails.
 """
 
@@ -24,7 +24,7 @@ class Unknown:
         raise TypeError(f"the truth of an unknown value was asked for ({self.reason})")
 
 
-Scalar: TypeAlias = Union[None, bool, int, float, str]
+Scalar: TypeAlias = Union[bool, int, float, str, None]
 Value: TypeAlias = Union[Scalar, Unknown, "tuple[Value, ...]", "Mapping[str, Value]"]
 
 
