@@ -1,6 +1,6 @@
 """Make the shipped laws: `python scripts/make_laws.py [FAMILY ...] [--missing]`. Needs the `test` extra.
 
-Every law is made from traces of small models and proved on a deeper one (see preflight.memory.device.make). A setup that
+Every law is made from traces of small models and proved on a deeper one (preflight.memory.device.make). A setup that
 a family does not have (an architecture without SDPA, say) is left out; everything else must succeed.
 """
 
@@ -34,7 +34,7 @@ NO_GENERATION = ("gemma2",)  # its two kinds of cache alternate with the layers
 
 
 def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """(task, kind, setup, structure) of every law to make. Eager attention, variants and adapters for the first task."""
+    """(task, kind, setup, structure) of every law to make. Eager attention, variants, adapters for the first task."""
     for task in family.tasks:
         first = task == family.tasks[0]
         for turn, changed in enumerate(VARIANTS.get(family.name, ({},)) if first else ({},)):
