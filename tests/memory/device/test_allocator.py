@@ -17,7 +17,7 @@ from preflight.memory.device.allocator import LARGE_SEGMENT, MIB, SMALL_SEGMENT,
         pytest.param(MIB, MIB, SMALL_SEGMENT, id="1 MiB is still small"),
         pytest.param(MIB + 1, MIB + 512, LARGE_SEGMENT, id="above 1 MiB: a 20 MiB segment, split"),
         pytest.param(10 * MIB, 10 * MIB, 10 * MIB, id="10 MiB gets a segment of its own"),
-        pytest.param(11 * MIB + 1, 11 * MIB + 512, 12 * MIB, id="rounded to 2 MiB; a rest below 1 MiB is split off not"),
+        pytest.param(11 * MIB + 1, 11 * MIB + 512, 12 * MIB, id="rounded to 2 MiB; a rest below 1 MiB stays"),
     ],
 )
 def test_one_request(nbytes: int, allocated: int, reserved: int) -> None:
