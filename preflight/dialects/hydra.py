@@ -212,7 +212,7 @@ def _reading(
     path: str, plan: Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
     call: Call | None, sweeping: bool,
 ) -> Reading:  # fmt: skip
-    from preflight.dialects import hydra_launcher
+    from preflight.dialects import hydra_launcher, hydra_objects
 
     combinations = list(_combinations([options for _, _, options, _ in plan.groups]))
     boxes = [base] + [_composed(plan, repository, name, options) for options in combinations[1:MAX_COMPOSITIONS]]
@@ -227,17 +227,19 @@ def _reading(
     trials: Binding | None = hydra_launcher.trials(first, resolver) if sweeping else None
     axes = tuple(plan.axes) + tuple(axis for _, _, _, axis in plan.groups if axis is not None)
     files = dict.fromkeys(file for found, _ in boxes for file in found.files)
+    merged = tuple(_merged(plan, read))
+    objects = hydra_objects.read_objects(plan, read, merged, repository.project)
     return Reading(
         path, NAME,
-        settings=tuple(_merged(plan, read)),
+        settings=merged,
         axes=axes,
         branches=tuple(_branches(plan, read)),
-        bindings=(trials,) if trials is not None else (),
-        facts=(Fact("search", "hydra", axes[0].origin),) if axes else (),
+        bindings=(*objects.bindings, *((trials,) if trials is not None else ())),
+        facts=(*objects.facts, *((Fact("search", "hydra", axes[0].origin),) if axes else ())),
         request=request,
         problems=tuple({_identity(problem): problem for problem in problems}.values()),
-        reads=tuple(file for file in files if file != path),
-        trains=call is not None or _trains(read[0][1][0]),
+        reads=tuple(dict.fromkeys((*(file for file in files if file != path), *objects.reads))),
+        trains=call is not None or objects.trains or _trains(read[0][1][0]),
     )  # fmt: skip
 
 
@@ -299,11 +301,12 @@ def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
         expr: Expr = unknown(f"{key} is not set for every option that is swept")
         for fixed, setting in reversed(found):
             value = setting.expr if setting is not None else unknown(f"{key} is not set here")
-            expr = Op("if", (_condition(plan, fixed), value, expr))
+            expr = Op("if", (condition(plan, fixed), value, expr))
         yield Setting(key, expr, max(setting.rank for _, setting in found if setting is not None))
 
 
-def _condition(plan: Plan, fixed: dict[str, Value]) -> Expr:
+def condition(plan: Plan, fixed: Mapping[str, Value]) -> Expr:
+    """Whether the swept groups have the options of one composition."""
     tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in plan.groups]
     return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
 

@@ -34,6 +34,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.program_sweep import sweep_of
     from preflight.documents.python import parse_python
     from preflight.libraries.calls import read_calls
+    from preflight.libraries.instantiate import fits_what_it_is_given
     from preflight.libraries.versions import imported, pinned
 
     parse_python(source)  # raises where it is not Python
@@ -57,7 +58,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     return Reading(
         source.path, NAME, (*defaults, *fixed), (*software, *_constants(evaluator, source), *bindings), axes=axes,
         links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
-        reads=tuple(path for path in evaluator.reads if path != source.path), trains=said.trains,
+        reads=tuple(path for path in evaluator.reads if path != source.path),
+        trains=said.trains or fits_what_it_is_given(evaluator.calls),
     )  # fmt: skip
 
 

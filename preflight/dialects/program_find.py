@@ -22,6 +22,8 @@ _TRAINS = re.compile(
     re.DOTALL,
 )
 _ENTRY = re.compile(r"^if\s+__name__\s*==|^@hydra\.main|^(?:app|typer)\.|^wandb\.agent\(", re.MULTILINE)
+_COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
+_FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
 _OPTUNA = re.compile(r"\btrial\.suggest_")
 _LOCAL_IMPORT = re.compile(r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s+([\w, ]+)|import\s+([\w.]+))", re.MULTILINE)
 
@@ -33,6 +35,8 @@ def recognises(source: Source, project: Project) -> bool:
         return False
     if not (_ENTRY.search(text) or _acts(text)):
         return False
+    if _COMPOSES.search(text) and _FITS_WHAT_IT_IS_GIVEN.search(text):  # trainer and model are in the configuration
+        return True
     if _LIBRARIES.search(text) and _TRAINS.search(text):
         return True
     return any(_LIBRARIES.search(other) and _TRAINS.search(other) for other in _imported(source, project))

@@ -108,6 +108,7 @@ def instantiate(
     ev.instances.setdefault(id(cls.node), []).append(made)
     init = class_attribute(cls, "__init__")
     if isinstance(init, FunctionValue):
+        made.state["arguments"] = (args, kwargs)
         invoke(ev, replace(init, self_value=made), args, kwargs)
         return made
     if is_dataclass(cls):

@@ -743,3 +743,31 @@ def test_hydra_core_is_imported_only_to_compose(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(project.root)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# --- objects -----------------------------------------------------------------------------------------------------------
+
+LIGHTNING_APP = {
+    "train.py": (
+        "import hydra\n@hydra.main(config_path='conf', config_name='config', version_base=None)\ndef main(cfg):\n"
+        "    trainer = hydra.utils.instantiate(cfg.trainer)\n    trainer.fit(hydra.utils.instantiate(cfg.model))\n"
+        "if __name__ == '__main__':\n    main()\n"
+    ),
+    "conf/config.yaml": "defaults:\n  - trainer: one\n  - model: small\n",
+    "conf/trainer/one.yaml": "_target_: lightning.Trainer\nprecision: bf16-mixed\ndevices: 2\n",
+    "conf/model/small.yaml": "_target_: transformers.GPT2LMHeadModel.from_pretrained\n_args_: []\n",
+}
+
+
+def test_targets_of_the_configuration_are_what_the_program_does(tmp_path: Path) -> None:
+    project = tree(tmp_path, LIGHTNING_APP)
+    found = {binding.field: evaluate(binding.expr) for binding in alone(project).bindings}
+    assert (found["train.precision"], found["parallel.ranks_per_node"]) == ("bf16-mixed", 2)
+
+
+def test_a_swept_group_of_objects_says_something_per_option(tmp_path: Path) -> None:
+    two = "_target_: lightning.Trainer\nprecision: 32-true\ndevices: 4\nstrategy: ddp\n"
+    project = tree(tmp_path, {**LIGHTNING_APP, "conf/trainer/two.yaml": two})
+    reading = launched(project, "-m", "trainer=one,two")
+    ranks = next(binding.expr for binding in reversed(reading.bindings) if binding.field == "parallel.ranks_per_node")
+    assert [evaluate(ranks, {"trainer": Const(name)}) for name in ("one", "two")] == [2, 4]
