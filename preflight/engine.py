@@ -16,7 +16,7 @@ from preflight.project import Project
 from preflight.records import dataclass, field, replace
 from preflight.reports.model import Report, StudyResult
 from preflight.rule import Case, Rule
-from preflight.settings import RuleSettings, Settings
+from preflight.settings import Settings
 from preflight.study.model import Skipped, Study
 from preflight.target import Wanted, choose, placed, wanted
 from preflight.values import Origin, Span, Value
@@ -224,7 +224,8 @@ def _elsewhere(finding: Finding, concerned: set[int], near: set[str]) -> bool:
 
 def _promoted(finding: Finding, settings: Settings) -> Finding:
     """The finding with its proposals as safe as the settings call them."""
-    wish = settings.rules.get(finding.rule, RuleSettings()).fix
+    said = settings.rules.get(finding.rule)
+    wish = said.fix if said is not None else None
     if wish is None:
         return finding
     if wish == "never":
@@ -234,7 +235,8 @@ def _promoted(finding: Finding, settings: Settings) -> Finding:
 
 
 def _as_set(finding: Finding, settings: Settings) -> Finding:
-    severity = settings.rules.get(finding.rule, RuleSettings()).severity
+    said = settings.rules.get(finding.rule)
+    severity = said.severity if said is not None else None
     return finding if severity is None else replace(finding, severity=Severity(severity))
 
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from preflight.plain import plain
+
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[int, Field(ge=0)]
 Json = Any  # architecture configurations and keyword arguments: JSON whose keys belong to other projects
@@ -18,7 +20,7 @@ Json = Any  # architecture configurations and keyword arguments: JSON whose keys
 class Part(BaseModel):
     """A group of Job fields; an unknown key is an error that names the key."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, defer_build=True)
 
 
 class Model(Part):
@@ -77,21 +79,21 @@ class Train(Part):
     precision: Literal["fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16"] | None = "fp32"
     weights_dtype: Literal["fp32", "bf16", "fp16"] | None = None  # what precision implies
     tf32: bool | None = False
-    quantization: Quantization = Quantization()
+    quantization: Quantization = Quantization.model_construct()
     optimizer: str | None = "adamw"
     optimizer_impl: Literal["foreach", "fused", "for-loop"] | None = "foreach"
     gradient_checkpointing: bool | None = False
     attention: Literal["eager", "sdpa", "flash", "efficient", "math"] | None = "sdpa"
     compile: bool | None = False
-    peft: Peft = Peft()
+    peft: Peft = Peft.model_construct()
     frozen: list[str] = []
     vocab_size: Count | None = None  # the model's own when absent
-    copies: Copies = Copies()
+    copies: Copies = Copies.model_construct()
     outputs_kept: Literal["no", "step", "loop"] | None = "no"
     empty_cache_every: Count | None = None
     channels_last: bool | None = False
     cudnn_benchmark: bool | None = False
-    allocator: Allocator = Allocator()
+    allocator: Allocator = Allocator.model_construct()
 
 
 class Validation(Part):
@@ -149,7 +151,7 @@ class MachinePart(Part):
 
 
 class Job(Part):
-    model: Model = Model()
+    model: Model = Model.model_construct()
     task: (
         Literal[
             "causal-lm",
@@ -165,11 +167,11 @@ class Job(Part):
         ]
         | None
     ) = None
-    train: Train = Train()
-    validation: Validation = Validation()
-    data: Data = Data()
-    parallel: Parallel = Parallel()
-    machine: MachinePart = MachinePart()
+    train: Train = Train.model_construct()
+    validation: Validation = Validation.model_construct()
+    data: Data = Data.model_construct()
+    parallel: Parallel = Parallel.model_construct()
+    machine: MachinePart = MachinePart.model_construct()
     software: dict[str, str] = {}
 
     def get(self, field: str) -> object:
@@ -210,4 +212,10 @@ def build(values: dict[str, object]) -> Job:
         for part in path:
             node = node.setdefault(part, {})
         node[last] = value
-    return Job.model_validate(tree)
+    return plain(Job, tree) or Job.model_validate(tree)
+
+
+def identity(part: BaseModel) -> str:
+    """A text that equal jobs share; a tenth of the time of their JSON while pydantic's serialiser is not built."""
+    values = part.__dict__.values()
+    return "|".join(identity(value) if isinstance(value, BaseModel) else repr(value) for value in values)

@@ -15,8 +15,9 @@ from preflight.dialects.reading import Problem
 from preflight.documents.base import Edit
 from preflight.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.plain import plain
 from preflight.rule import Options, Rule
-from preflight.settings import RuleSettings, Settings
+from preflight.settings import Settings
 
 GROUP = "preflight.rules"
 
@@ -51,14 +52,14 @@ def rules(trusted: tuple[str, ...] = ()) -> Mapping[str, type[Rule]]:
 
 def summaries() -> dict[str, str]:
     """Every rule's line, the engine's own among them."""
-    return {**OWN, **{name: rule.summary for name, rule in rules().items()}}
+    return {**OWN, **{name: rule.summary for name, rule in rules(()).items()}}
 
 
 def _modules() -> Iterator[str]:
     """Values of the entry points; those of this checkout are read from its own list where it is not installed."""
-    from importlib.metadata import entry_points
+    from preflight.entrypoints import values_of
 
-    values = sorted({point.value for point in entry_points(group=GROUP)})
+    values = values_of(GROUP)
     if not any(value.startswith("preflight_rules.") for value in values):
         yield from _checkout()
     yield from values
@@ -147,9 +148,10 @@ def enabled(
 
 def options_of(rule: type[Rule], settings: Settings) -> Options:
     """A rule's own options out of `[tool.preflight.rules.NAME]`. Raises SettingsError."""
-    found = settings.rules.get(rule.name, RuleSettings())
+    found = settings.rules.get(rule.name)
+    extra = found.model_extra or {} if found is not None else {}
     try:
-        return rule.options.model_validate(found.model_extra or {})
+        return plain(rule.options, extra) or rule.options.model_validate(extra)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         key = ".".join(map(str, details["loc"]))

@@ -22,7 +22,7 @@ from preflight.values import Origin
 class Options(BaseModel):
     """A rule's own settings; subclass it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Case:
     gpu: Gpu | None = None
     cluster: Cluster | None = None
     node: Node | None = None
-    options: Options = field(default_factory=Options)
+    options: Options = field(default_factory=Options.model_construct)
 
     @property
     def worst(self) -> Point:
@@ -95,7 +95,7 @@ class Case:
 
 
 class Rule:
-    """Base of all rules. The subclass's docstring is the rule's page: what it finds, why it matters, how it is fixed."""
+    """Base of all rules. The subclass's docstring is the rule's page: what it finds, why it matters, how to fix it."""
 
     name: ClassVar[str]
     summary: ClassVar[str]

@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from preflight.errors import SettingsError, suggestion
 from preflight.job import fields
+from preflight.plain import plain
 
 
 class RuleSettings(BaseModel):
     """`[tool.preflight.rules.NAME]`: a rule's own options stand beside these and are checked by the rule."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
     severity: Literal["error", "warning", "info"] | None = None
     fix: Literal["safe", "unsafe", "never"] | None = None
 
@@ -25,7 +26,7 @@ class RuleSettings(BaseModel):
 class Settings(BaseModel):
     """What a project tells preflight about itself."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, defer_build=True)
     gpu: str | None = Field(default=None, description="The GPU that jobs run on when the files do not say.")
     machine: str | None = Field(default=None, description="A machine by name, or the path of a cluster file.")
     roots: list[str] = Field(
@@ -79,7 +80,7 @@ def load(start: Path) -> tuple[Settings, Path | None]:
         found = _in_folder(folder)
         if found is not None:
             return found
-    return Settings(), None
+    return Settings.model_construct(), None
 
 
 @lru_cache(maxsize=1024)
@@ -131,7 +132,8 @@ def parse(text: str, name: str = FILE) -> Settings:
 
 def _validate(table: object, where: str) -> Settings:
     try:
-        settings = Settings.model_validate(table)
+        suits = plain(Settings, table) if isinstance(table, dict) else None
+        settings = suits or Settings.model_validate(table)
     except ValidationError as error:
         raise SettingsError(f"{where}{_first(error)}") from error
     named = [(f"map.{key}", field) for key, field in settings.map.items()]

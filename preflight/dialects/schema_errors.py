@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from preflight.plain import plain
 from preflight.records import dataclass
 from preflight.values import Route
 
@@ -40,6 +41,8 @@ def check(schema: type[BaseModel], value: object, route: Route = ()) -> Iterator
     """What is wrong with `value`, which stands at `route` of its document; nothing when it has the schema's shape."""
     from pydantic import ValidationError
 
+    if isinstance(value, Mapping) and plain(schema, value) is not None:
+        return
     try:
         schema.model_validate(value, strict=True)
     except ValidationError as error:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from preflight.dialects.reading import Problem, Request
 from preflight.dialects.slurm_schema import FIELDS, MEMORY_OPTIONS, Count, Directives, Gpus, memory_meant
 from preflight.documents.base import Source
+from preflight.plain import plain
 from preflight.records import dataclass
 from preflight.values import Origin, Span, Unknown, Value
 
@@ -100,7 +101,7 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
     texts = {name: one.value or "" for name, one in given.last.items() if name in FIELDS}
     wrong: dict[str, str] = {}
     try:
-        read = Directives.model_validate(texts)
+        read = plain(Directives, texts) or Directives.model_validate(texts)
     except ValidationError as error:
         wrong = {str(item["loc"][0]): str(item["msg"]) for item in error.errors(include_url=False)}
         read = Directives.model_validate({name: text for name, text in texts.items() if name not in wrong})

@@ -158,7 +158,7 @@ Name = Annotated[str, BeforeValidator(_name)]
 class Directives(BaseModel):
     """The options that decide what a job gets; every other one is left as it is."""
 
-    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True, defer_build=True)
     nodes: Annotated[Count | None, BeforeValidator(_count)] = None
     ntasks: Number | None = None
     ntasks_per_node: Annotated[Number | None, Field(alias="ntasks-per-node")] = None

@@ -18,7 +18,7 @@ Anything = Any  # a parameter's value belongs to the program
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Metric(Strict):
@@ -46,13 +46,14 @@ class Hyperband(Strict):
 
 
 class Controller(BaseModel):
+    model_config = ConfigDict(defer_build=True)
     type: Literal["local", "cloud"] = "cloud"
 
 
 class Sweep(Strict):
     apiVersion: str = ""
     kind: Literal["sweep"] = "sweep"
-    controller: Controller = Controller()
+    controller: Controller = Controller.model_construct()
     description: str = ""
     program: str = ""
     job: str = ""

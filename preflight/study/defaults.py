@@ -15,7 +15,7 @@ SOURCE = "preflight's default"
 @lru_cache(maxsize=1)
 def table_defaults() -> Mapping[str, Bound]:
     """Field -> its default, for every field that has one. Fields without one are unknown until stated."""
-    job = Job()
+    job = Job.model_construct()
     found = {}
     for name in fields():
         value = job.get(name)

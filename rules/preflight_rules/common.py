@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from preflight.documents.base import Edit
 from preflight.findings import Change, Confidence, Finding, Part, Proposal, Safety, Severity
 from preflight.job import Job
 from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
+from preflight.plain import assign
 from preflight.rule import Case
 from preflight.study.invert import solutions
 from preflight.study.model import Box
@@ -157,13 +158,13 @@ def with_fields(job: Job, changes: Mapping[str, object]) -> Job:
     copy = job.model_copy(deep=True)
     for name, value in changes.items():
         *path, last = name.split(".")
-        part: object = copy
+        part: Any = copy
         for step in path:
             part = part.setdefault(step, {}) if isinstance(part, dict) else getattr(part, step)
         if isinstance(part, dict):  # inside an architecture's own config
             part[last] = value
         else:
-            setattr(part, last, value)
+            assign(part, last, value)
     return copy
 
 

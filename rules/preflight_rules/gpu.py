@@ -208,7 +208,9 @@ class GpuMemoryTight(Rule):
 
 
 def _states_alone(case: Case, device: DeviceEstimate) -> bool:
-    return device.capacity is not None and sum(states_of(case, device).values()) > device.capacity
+    if device.capacity is None or device.verdict == "fits":  # what fits with its activations fits without
+        return False
+    return sum(states_of(case, device).values()) > device.capacity
 
 
 class StatesExceedGpu(Rule):
@@ -228,7 +230,7 @@ class StatesExceedGpu(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
-        if device is None or not _states_alone(case, device) or several(case):
+        if device is None or several(case) or not _states_alone(case, device):
             return
         parts = states_of(case, device)
         at_least = "at least " if device.lower_bound else ""

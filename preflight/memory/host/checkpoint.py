@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from preflight.job import Job
+from preflight.job import Job, identity
 from preflight.memory.host.constants import WEIGHT_BYTES
 from preflight.records import dataclass
 from preflight.values import Unknown
@@ -31,25 +29,21 @@ def weights_of(job: Job, parameters: int | None = None) -> Weights | None:
     if count is not None:
         each = WEIGHT_BYTES[job.train.weights_dtype or _implied(job)]
         return Weights(count, 0 if _quantised(job) else count * each)
-    if not _names_a_model(job.model.model_dump(exclude_defaults=True)):
+    if all(getattr(job.model, name) is None for name in ("name", "architecture", "path", "target")):
         return None
     # lengths and batch change nothing here: one look-up serves a whole search over them
-    train = job.train.model_dump_json(exclude={"batch_size", "grad_accum", "seq_len"})
-    text = f"{job.model.model_dump_json()} {job.task} {train} {job.software}"
+    train = job.train.model_copy(update={"batch_size": None, "grad_accum": None, "seq_len": None})
+    text = f"{identity(job.model)} {job.task} {identity(train)} {job.software}"
     if text not in _known:
         _known[text] = _from_law(job)
     return _known[text]
 
 
-def _names_a_model(model: Mapping[str, object]) -> bool:
-    return bool(model.keys() & {"name", "architecture", "path", "target"})
-
-
 def _from_law(job: Job) -> Weights | None:
     from preflight.memory.device.estimate import prepare
 
-    some = job.model_copy(deep=True)
-    some.train.seq_len, some.train.batch_size = job.train.seq_len or 128, job.train.batch_size or 1
+    lengths = {"seq_len": job.train.seq_len or 128, "batch_size": job.train.batch_size or 1}
+    some = job.model_copy(update={"train": job.train.model_copy(update=lengths)})
     ready = prepare(some)
     if isinstance(ready, Unknown):
         return None
