@@ -26,27 +26,35 @@ class Row:
 
 
 def frontier(job: Job, estimate: Callable[[Job], Estimates]) -> list[Row]:
-    """A row for each length where train.seq_len or train.batch_size is what is missing; nothing where it is not."""
-    open_length, open_batch = job.train.seq_len is None, job.train.batch_size is None
-    if not (open_length or open_batch):
-        return []
-    rows = []
-    for length in LENGTHS if open_length else (job.train.seq_len,):
-        row = _row(job, length, open_batch, estimate)
+    """A row for each length where a length or train.batch_size is what is missing; nothing where it is not."""
+    train = job.train
+    for field, value in (("train.seq_len", train.seq_len), ("train.target_len", train.target_len)):
+        if value is None:
+            rows = _rows(job, field, estimate)
+            if rows:
+                return rows
+    if train.batch_size is None:  # the length is known, or the model has none: of images say
+        row = _row(job, "train.seq_len", train.seq_len, estimate)
+        return [row] if row is not None else []
+    return []
+
+
+def _rows(job: Job, field: str, estimate: Callable[[Job], Estimates]) -> list[Row]:
+    """A row for each usual length of a field; nothing where the estimate does not hang on it."""
+    rows: list[Row] = []
+    for length in LENGTHS:
+        row = _row(job, field, length, estimate)
         if row is None:
             break  # longer than the model has positions, or nothing is known of it
         rows.append(row)
-    if not rows and open_length:  # a model without a length, of images say
-        row = _row(job, None, open_batch, estimate)
-        rows = [row] if row is not None else []
-    return rows
+    return rows if len({row.needs for row in rows}) > 1 or len(rows) == 1 else []
 
 
-def _row(job: Job, length: int | None, open_batch: bool, estimate: Callable[[Job], Estimates]) -> Row | None:
-    batches = BATCHES if open_batch else (job.train.batch_size or 1,)
+def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Estimates]) -> Row | None:
+    batches = BATCHES if job.train.batch_size is None else (job.train.batch_size,)
     needs, largest = [], None
     for batch in batches:
-        device = estimate(with_values(job, {"train.seq_len": length, "train.batch_size": batch})).device
+        device = estimate(with_values(job, {field: length, "train.batch_size": batch})).device
         if device is None:
             return None
         needs.append((batch, device.process.expected))

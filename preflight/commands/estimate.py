@@ -6,18 +6,22 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option
-from preflight.errors import UsageError
+from preflight.errors import UsageError, suggestion
 from preflight.estimating import Estimator, tracing_of
 from preflight.job import Job, build
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import Estimates
 from preflight.records import dataclass
 from preflight.values import Value
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 @dataclass(frozen=True)
@@ -153,12 +157,23 @@ def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subj
     try:
         job = build({**settings.set, **values})
     except ValidationError as error:
-        details = error.errors(include_url=False)[0]
-        raise UsageError(f"{'.'.join(map(str, details['loc']))}: {details['msg']}") from error
+        raise UsageError(_words(error)) from error
     found = _gpu(gpu or job.machine.gpu, settings.gpu)
     if found is not None and job.machine.gpu is None:
         job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
     return Subject(job, found, Estimator(found, tracing_of(settings, folder, ())[0]))
+
+
+def _words(error: ValidationError) -> str:
+    """The first thing that is wrong with a Job: a field that there is not, or a value that does not suit it."""
+    from preflight.job import fields
+
+    details = error.errors(include_url=False)[0]
+    name = ".".join(map(str, details["loc"]))
+    if details["type"] == "extra_forbidden":
+        return f"{name} is not a Job field{suggestion(name, fields())}"
+    message = details["msg"]
+    return f"{name} = {details['input']!r}: {message[:1].lower()}{message[1:]}"
 
 
 def _gpu(named: str | None, default: str | None) -> Gpu | None:

@@ -25,23 +25,8 @@ _STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tenso
 _TOKENIZING = frozenset({"tokenizer", "tokeniser", "processor", "tok", "batch_encode_plus"})
 _NEW_TOKENS = ("max_new_tokens", "steps", "num_steps", "n_steps", "num_tokens", "n_tokens")
 _BATCHES = frozenset({"batch", "chunk", "minibatch", "loader", "dataloader"})
-_SETS = frozenset(
-    {
-        "x",
-        "data",
-        "set",
-        "inputs",
-        "images",
-        "features",
-        "tokens",
-        "texts",
-        "samples",
-        "prompts",
-        "ids",
-        "tensor",
-        "all",
-    }
-)
+_SETS = frozenset({"x", "data", "set", "inputs", "images", "features", "tokens", "texts", "samples", "prompts", "ids",
+                   "tensor", "all", "sentences", "questions", "captions", "documents", "articles", "examples"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +202,20 @@ def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, 
     if isinstance(node, ast.Call):
         parts = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(_is_collection(part, scope, rounds, line, depth + 1) for part in parts)
+    if isinstance(node, ast.Subscript):  # data["test"]["text"]: a column of a whole split
+        return _names_a_split(node)
     if isinstance(node, ast.Name):
-        if _appended(node.id, scope):
+        if _appended(node.id, scope) or _names_a_set(node.id):
             return True
         value = _assigned(node.id, scope, line)
         return value is not None and _is_collection(value, scope, rounds, value.lineno, depth + 1)
     return False
+
+
+def _names_a_split(node: ast.Subscript) -> bool:
+    keys = [part.slice.value for part in ast.walk(node) if isinstance(part, ast.Subscript)
+            and isinstance(part.slice, ast.Constant) and isinstance(part.slice.value, str)]  # fmt: skip
+    return any(words(key) & (ROLES["validation"] | ROLES["test"]) for key in keys) and not _is_batch(node)
 
 
 def _is_batch(node: ast.expr) -> bool:

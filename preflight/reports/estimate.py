@@ -54,7 +54,8 @@ def heading(job: Job) -> str:
     words = [str(name), f"batch {batch}" + (f" x {size}" if size else "")]
     if train.grad_accum not in (1, None):
         words.append(f"accumulation {train.grad_accum}")
-    words += [str(train.precision), f"{train.optimizer} ({train.optimizer_impl})"]
+    implementation = f" ({train.optimizer_impl})" if train.optimizer_impl else ""
+    words += [train.precision or "precision unknown", (train.optimizer or "optimizer unknown") + implementation]
     if train.gradient_checkpointing:
         words.append("gradient checkpointing")
     if train.peft.method:
