@@ -1,0 +1,61 @@
+"""The tracer imports nothing of preflight, and answers over a pipe from any interpreter with torch."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from preflight.memory.device import tracing
+
+TRACER = Path(tracing.__file__).parents[2] / "tracer"
+
+
+@pytest.mark.parametrize("path", sorted(TRACER.glob("*.py")), ids=lambda p: p.name)
+def test_nothing_of_preflight_is_imported(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.partition(".")[0] == "preflight" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert (node.module or "").partition(".")[0] != "preflight"
+
+
+def _request(architecture: str) -> dict[str, object]:
+    config = {
+        "hidden_size": 32,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "intermediate_size": 64,
+        "vocab_size": 90,
+    }
+    setup = {"weights": "fp32", "autocast": None, "attention": "sdpa", "mask": False}
+    return {"model": {"architecture": architecture, "task": "causal-lm", "config": config}, "setup": setup,
+            "point": {"b": 2, "s": 16}, "kind": "train"}  # fmt: skip
+
+
+def test_a_trace_over_the_pipe() -> None:
+    pytest.importorskip("torch")
+    replies, versions = tracing.request_traces([_request("llama")])
+    assert versions["torch"]
+    reply = replies[0]
+    live = sum(v if v >= 0 else -reply["events"][-1 - v][0] for v, _ in reply["events"])
+    gradients = sum(reply["events"][int(b)][0] for b in reply["gradients"])
+    assert gradients == sum(nbytes for _, nbytes, _, _ in reply["parameters"])
+    assert live == gradients, "after a step nothing but gradients is left"
+
+
+def test_what_cannot_be_built_is_said() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(tracing.TraceError, match="no_such_model"):
+        tracing.request_traces([_request("no_such_model")])
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    with pytest.raises(tracing.TraceError, match="no interpreter"):
+        tracing.request_traces([], "/no/such/python")
+
+
+def test_the_time_limit_holds() -> None:
+    with pytest.raises(tracing.TraceError, match="more than"):
+        tracing.request_traces([_request("llama")], time_limit_s=0.05)
