@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,11 @@ def summary(lines: list[dict[str, Any]], title: str) -> list[str]:
         if errors:
             sizes = sorted(abs(e) for e in errors)
             inside = sum(line["inside"] for line in lines if line["tier"] == tier and "inside" in line)
-            text.append(f"| {tier} | {len(errors)} | {statistics.median(sizes):.1%} | {sizes[int(0.9 * (len(sizes) - 1))]:.1%} "
-                        f"| {min(0.0, errors[0]):.1%} | {max(0.0, errors[-1]):+.1%} | {inside} of {len(errors)} |")  # fmt: skip
+            most = sizes[int(0.9 * (len(sizes) - 1))]
+            text.append(
+                f"| {tier} | {len(errors)} | {statistics.median(sizes):.1%} | {most:.1%} "
+                f"| {min(0.0, errors[0]):.1%} | {max(0.0, errors[-1]):+.1%} | {inside} of {len(errors)} |"
+            )
     return text
 
 
@@ -73,12 +77,11 @@ def every(lines: list[dict[str, Any]]) -> list[str]:
     """Every row."""
     text = ["\n| run | tier | measured | estimate | error |", "|---|---|---|---|---|"]
     for line in lines:
+        head = f"| {line['id']} | {line['tier']} |"
         if "refused" in line:
-            text.append(f"| {line['id']} | {line['tier']} | | refused: {line['refused']} | |")
+            text.append(f"{head} | refused: {line['refused']} | |")
         else:
-            text.append(
-                f"| {line['id']} | {line['tier']} | {line['measured']:,.0f} | {line['estimate']:,.0f} | {line['error']:+.1%} |"
-            )
+            text.append(f"{head} {line['measured']:,.0f} | {line['estimate']:,.0f} | {line['error']:+.1%} |")
     return text
 
 
@@ -92,7 +95,7 @@ def slopes(lines: list[dict[str, Any]]) -> list[str]:
         if "error" in line:
             by_model.setdefault(model, []).append((int(batch), line))
     for model, found in by_model.items():
-        for (first, a), (second, b) in zip(found, found[1:], strict=False):
+        for (first, a), (second, b) in pairwise(found):
             measured, estimate = b["measured"] - a["measured"], b["estimate"] - a["estimate"]
             text.append(
                 f"| {model} | {first} | {second} | {measured:,.0f} | {estimate:,.0f} | {estimate / measured - 1:+.1%} |"
