@@ -22,6 +22,7 @@ from preflight.dialects.shell_values import (
     literal_word,
     of_value,
     operands_of,
+    perhaps_longer,
     size_of,
     split,
     tidy,
@@ -32,7 +33,7 @@ from preflight.documents.base import Source
 from preflight.documents.bash import Assignment, BashDocument, Block, Command, apply_defaults, reparse
 from preflight.documents.shell_words import ShellWord
 from preflight.records import dataclass, field, replace
-from preflight.values import Const, Expr, Op, Origin, Ref, names, substitute, unknown
+from preflight.values import Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
 
 MAX_NESTED = 8
 """Functions, sourced files and command strings within each other."""
@@ -51,8 +52,8 @@ Sourced = Callable[[str], "BashDocument | None"]
 class Run:
     """A command as it would be started: its words, what its environment holds beyond the job's, where, and when.
 
-    Equal `group`: at the same time (`&`); `directory` is where `cd` has led, relative to the script's start (None:
-    nobody knows).
+    Equal `group`: at the same time (`&`); `directory` is where `cd` has led, relative to the script's start, or with a
+    leading `/` somewhere on the machine (the root of the project is `/`, too); None: nobody knows.
     """
 
     words: tuple[Word, ...]
@@ -149,7 +150,7 @@ class Shell:
         self.ended = ended
         for name, expr in list(self.variables.items()):
             if before.get(name) != expr:
-                self.variables[name] = unknown(f"{name} is set under a condition", expr.origin)
+                self.variables[name] = perhaps_longer(name, before.get(name), expr)
         if self.directory != directory:
             self.directory = None
 
@@ -234,9 +235,11 @@ class Shell:
         self.nested, self.inside = self.nested - 1, self.inside[:-1]
 
     def _cd(self, words: tuple[Word, ...]) -> None:
-        target = word_text(words[0]) if words else None
-        if target is None or target.startswith(("/", "~", "-")):
+        target = evaluate(whole(words[0])) if words else None
+        if not isinstance(target, str) or target.startswith("-"):
             self.directory = None
+        elif target.startswith(("/", "~")):
+            self.directory = f"/{target.lstrip('/~')}"
         elif self.directory is not None:
             self.directory = f"{self.directory}/{target}"
 
@@ -296,9 +299,21 @@ class Shell:
         if not word.splits:
             yield of_value(value, word.origin)
         elif is_tuple(value):
-            for operand in operands_of(value):
-                yield of_value(operand, operand.origin or word.origin)
+            yield from self._items(value, word.origin)
         elif has_blank(value):
             yield from split(value, word.origin, self.source)
         elif not (isinstance(value, Const) and value.value == ""):
             yield of_value(value, word.origin)
+
+    def _items(self, value: Expr, origin: Origin) -> Iterator[Word]:
+        """The words of an array: its items as they are, what an expansion in it was filled with cut at white space."""
+        for operand in operands_of(value):
+            cut = isinstance(operand, Op) and operand.operator == "words"
+            inner = operands_of(operand)[0] if cut else operand
+            place = operand.origin or origin
+            if is_tuple(inner):
+                yield from self._items(inner, place)
+            elif cut and has_blank(inner):
+                yield from split(inner, place, self.source)
+            elif not (cut and isinstance(inner, Const) and inner.value == ""):
+                yield of_value(inner, inner.origin or place)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from preflight.dialects.reading import Word
 from preflight.documents.base import Source
-from preflight.values import Const, Expr, Op, Origin, Ref, Span, Unknown
+from preflight.values import Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
 
 MAX_UNROLLED = 64
 """Iterations of one loop that are followed; a longer list is read once, with its variable unknown."""
@@ -181,3 +181,49 @@ def has_blank(expr: Expr) -> bool:
     if isinstance(expr, Const):
         return isinstance(expr.value, str) and bool(re.search(r"\s", expr.value))
     return isinstance(expr, Op) and expr.operator == "concat" and any(has_blank(operand) for operand in expr.operands)
+
+
+def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
+    """A variable that a branch may have set: unknown, or what it was with words that may follow.
+
+    Where words were only added (`ARGS+=(--debug)`, `CMD="$CMD --batch 1"`), those before them stay known; the flags
+    among the new ones are given values that nobody knows.
+    """
+    doubt = unknown(f"{name} is set under a condition", after.origin)
+    if before is None or not isinstance(after, Op):
+        return doubt
+    if is_tuple(before) and is_tuple(after):
+        kept = operands_of(before)
+        texts = [_text(operand) for operand in after.operands[len(kept) :]]
+        if after.operands[: len(kept)] == kept and None not in texts:
+            added = _doubtful([text for text in texts if text is not None], doubt)
+            return Op("tuple", (*kept, *added), before.origin)
+    if after.operator == "concat" and after.operands[0] == before:
+        texts = [_text(operand) for operand in after.operands[1:]]
+        if None not in texts and "".join(text or "" for text in texts)[:1].isspace():
+            added = _doubtful("".join(text or "" for text in texts).split(), doubt)
+            parts = [part for word in added for part in (Const(" "), *_parts(word))]
+            return Op("concat", (before, *parts), after.origin)
+    return doubt
+
+
+def _text(expr: Expr) -> str | None:
+    return expr.value if isinstance(expr, Const) and isinstance(expr.value, str) else None
+
+
+def _parts(word: Expr) -> tuple[Expr, ...]:
+    return word.operands if isinstance(word, Op) and word.operator == "concat" else (word,)
+
+
+def _doubtful(words: list[str], doubt: Const) -> list[Expr]:
+    """Words that may or may not be there: flags with unknown values, and unknown words."""
+    found: list[Expr] = []
+    for word, following in zip(words, [*words[1:], "-"], strict=True):
+        head, equals, _ = word.partition("=")
+        if word.startswith("-") and not equals and not following.startswith("-"):
+            found.append(Const(word, doubt.origin))  # its value is the next word
+        elif word.startswith("-") or equals:
+            found.append(Op("concat", (Const(f"{head}=", doubt.origin), doubt), doubt.origin))
+        else:
+            found.append(doubt)
+    return found

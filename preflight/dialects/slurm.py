@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from preflight.dialects.reading import Call, Link, Problem, Reading, Request
 from preflight.documents.base import DocumentError, Source
 from preflight.project import Project, UnreadableFile
-from preflight.values import Axis, Choices, Const, Expr, Origin, Ref, Unknown, Value, names, unknown
+from preflight.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Unknown, Value, names, unknown
 
 NAME = "slurm"
 
@@ -169,7 +169,8 @@ def _variables(request: Request | None, path: str) -> Iterator[tuple[str, Expr]]
     """What a job's environment holds before the script starts."""
     yield "PWD", Const(".")
     yield "SLURM_SUBMIT_DIR", Const(".")
-    yield "0", Const(path)
+    yield "0", Const(f"/{path}")
+    yield "BASH_SOURCE", Op("tuple", (Const(f"/{path}"),))
     if request is None:
         return
     for name in _AT_RUN_TIME:

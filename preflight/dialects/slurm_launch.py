@@ -12,7 +12,7 @@ from preflight.dialects.shell_values import word_text
 from preflight.libraries.launchers import Command, take_apart
 from preflight.project import Project
 from preflight.records import dataclass, replace
-from preflight.values import Const, Expr, Op, Origin, Unknown, evaluate, unknown
+from preflight.values import Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
 """Launchers within each other; scripts written by people stay below five."""
@@ -89,18 +89,31 @@ def _string(
     word: Word, run: Run, shell: Shell, project: Project, request: Request | None, launch: Launch
 ) -> Iterator[Launched]:
     """`bash -c "..."`: the commands in the string, in the same surroundings."""
-    if word.value is None or " " not in _shown(word.value):
+    string = _rejoined(word)
+    if " " not in _shown(string):
         return
     inner = replace(shell, runs=[], variables=dict(shell.variables), group=run.group, nested=shell.nested + 1)
     if inner.nested > MAX_PEELED:
         return
-    inner.follow_text(word.value)
+    inner.follow_text(string)
     for one in inner.runs:
         for found in launched(replace(one, group=run.group), inner, project, request):
             if found.link is None:
                 yield found
                 continue
             yield Launched(replace(found.link, launch=_within(launch, found.link.launch, request)), found.trains)
+
+
+def _rejoined(word: Word) -> Expr:
+    """A string that was cut at its first `=`, as it is written."""
+    value = word.value
+    if value is None or not word.prefix:
+        return value if value is not None else Const(word.prefix, word.origin)
+    place = value.origin
+    if place is not None:
+        start = max(0, place.span.start - len(word.prefix))
+        place = replace(place, span=Span(start, place.span.start), route=None)
+    return Op("concat", (Const(word.prefix, place), value), word.origin)
 
 
 def _shown(expr: Expr) -> str:
@@ -257,6 +270,9 @@ def _at(word: Word, run: Run) -> Origin | None:
 def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:
     """The project's file that a word names; behind a directory that nobody knows, the part that is written."""
     text = word_text(word)
+    if text is None and word.value is not None:
+        known = evaluate(word.value)
+        text = f"{word.prefix}{known}" if isinstance(known, str) else None
     if text is not None:
         return _in_project(text, run, project, shell.source.path)
     value = word.value
@@ -268,22 +284,38 @@ def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:
 
 
 def _in_project(text: str | None, run: Run, project: Project, script: str | None = None) -> str | None:
-    """The file of that name: from where `cd` led, the root, the script's directory; an absolute path by its end."""
+    """The file of that name, from the directory that the script is in by then; an absolute path by its end."""
     if not text or text.startswith("-") or "\n" in text or len(text) > 1024:
         return None
     script = script if script is not None else run.origin.path
-    beside = str(PurePosixPath(script).parent)
-    parts = PurePosixPath(re.sub(r"^(~|\$\w+|\.)/", "", text)).parts
-    names = ["/".join(parts)]
     if text.startswith(("/", "~")):
-        names = ["/".join(parts[index:]) for index in range(len(parts)) if parts[index] != "/"]
-    directories = [run.directory or ".", ".", beside]
+        parts = (_normal(text) or "").split("/")
+        names, directories = ["/".join(parts[index:]) for index in range(len(parts))], ["."]
+    else:
+        names, directories = [re.sub(r"^\$\w+/", "", text)], []
+    directories += _directories(run.directory, str(PurePosixPath(script).parent), project)
     for name in names:
         for directory in directories:
             path = _normal(f"{directory}/{name}")
             if path is not None and project.exists(path):
                 return path
     return None
+
+
+def _directories(directory: str | None, beside: str, project: Project) -> list[str]:
+    """Where a script may stand when it starts something, the likeliest first.
+
+    Nobody says where it was started: in its own directory, or in one above, up to the root. Behind a `cd` to somewhere
+    on the machine, the project's directory of that name is meant, else the root.
+    """
+    above = [beside, *(str(parent) for parent in PurePosixPath(beside).parents)]
+    if directory is None:
+        return [".", *above]
+    if directory.startswith("/"):
+        parts = (_normal(directory) or "").split("/")
+        inside = ["/".join(parts[index:]) for index in range(len(parts))]
+        return [*(path for path in inside if path and project.is_dir(path)), ".", *above]
+    return [*(f"{start}/{directory}" for start in above), *above]
 
 
 def _normal(path: str) -> str | None:

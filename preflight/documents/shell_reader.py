@@ -39,6 +39,8 @@ class Reader:
             self.problems.append(("it is nested too deeply to be read", self.words.span(node)))
             return
         kind = node.type
+        if kind in _HOLD_COMMANDS:
+            self.substituted(node, blocks, depth)
         if kind == "ERROR":
             self.problems.append(("bash would not take this", self.words.span(node)))
         if kind == "command":
@@ -57,6 +59,16 @@ class Reader:
             self.block(node, blocks, background, depth)
         elif node.is_named and kind not in ("comment", "heredoc_redirect", "file_redirect", "test_command"):
             self.statements(node, blocks, background, depth)
+
+    def substituted(self, node: Node, blocks: tuple[Block, ...], depth: int) -> None:
+        """Commands in `$(...)` that submit something and print its number: `ID=$(wandb sweep s.yaml)`."""
+        queue = list(node.named_children)
+        while queue:
+            child = queue.pop()
+            if child.type != "command_substitution":
+                queue += child.named_children
+            elif _SUBMITS.search(self.words.source(child)):
+                self.statements(child, blocks, False, depth + 1)
 
     def listed(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
         """`a && b || c`: what stands behind `&&` is expected to run, unless the first command is a question; what
@@ -217,9 +229,10 @@ class Reader:
         origin = self.words.text.origin(*self.words.bounds(node), False)
         words = [self.words.word(child) for child in node.named_children if child.type != "comment"]
         named = any(child.type == "variable_assignment" for child in node.named_children)
-        if named or any(word.splits for word in words):
+        if named:
             return unknown("the array is filled by an expansion", origin)
-        return Op("tuple", tuple(word.expr for word in words), origin)
+        items = tuple(Op("words", (word.expr,), word.origin) if word.splits else word.expr for word in words)
+        return Op("tuple", items, origin)
 
     def declare(self, node: Node, blocks: tuple[Block, ...]) -> None:
         keyword = node.children[0].type
@@ -236,6 +249,8 @@ class Reader:
         self.assignments = [replace(a, exported=True) if a.name in self.exported else a for a in self.assignments]
 
 
+_HOLD_COMMANDS = ("command", "variable_assignment", "declaration_command")
+_SUBMITS = re.compile(r"^[$`(\s]*(?:wandb\s+sweep|python[\d.]*\s+-m\s+wandb\s+sweep|sbatch)\b")
 _QUESTIONS = (["command"], ["which"], ["grep"], ["test"], ["["], ["type"], ["hash"])
 """Commands that are run for their exit status."""
 _BLOCKS = {

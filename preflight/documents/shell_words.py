@@ -138,11 +138,11 @@ class Words:
         """What `${X:=d}` sets, in the order met."""
 
     def bounds(self, node: Node) -> tuple[int, int]:
-        """First character and end of a node, without the white space that the grammar counts in."""
+        """First character and end of a node, without white space and line continuations that the grammar counts in."""
         start, end, text = node.start_byte, node.end_byte, self.text.text
         if not self._ascii:
             start, end = self.text.char(start), self.text.char(end)
-        while start < end and text[start] in " \t\r\n":
+        while start < end and (text[start] in " \t\r\n" or text.startswith("\\\n", start)):
             start += 1
         return start, end
 
@@ -232,7 +232,34 @@ class Words:
             return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else unknown("arithmetic", origin)
         if node.type == "expansion":
             return self._parameter(node, origin, depth)
-        return unknown("it is what a command prints", origin)
+        return self._printed(node, depth + 1) or unknown("it is what a command prints", origin)
+
+    def _printed(self, node: Node, depth: int) -> Expr | None:
+        """What the usual ways to find a directory print, `/` standing for the project's root; None for all others."""
+        inner = [child for child in node.named_children if child.type != "comment"]
+        if node.type != "command_substitution" or len(inner) != 1 or depth > MAX_DEPTH:
+            return None
+        found, origin = inner[0], self._origin(node, False)
+        if found.type == "list" and self.source(found.named_children[-1]).split()[:1] == ["pwd"]:
+            found = found.named_children[0]
+            found = found.child_by_field_name("body") or found if found.type == "redirected_statement" else found
+            return self._arguments(found, ("cd",), depth)
+        if self.source(found) == "git rev-parse --show-toplevel":
+            return Const("/", origin)
+        if self.source(found) in ("pwd", "pwd -P"):
+            return Ref("PWD", origin)
+        directory = self._arguments(found, ("dirname",), depth)
+        if directory is not None:
+            return Op("concat", (directory, Const("/..")), origin)
+        return self._arguments(found, ("realpath", "readlink"), depth)
+
+    def _arguments(self, node: Node, names: tuple[str, ...], depth: int) -> Expr | None:
+        """The one argument of a command of these names, its options left out."""
+        words = node.named_children if node.type == "command" else []
+        rest = [child for child in words[1:] if not self.source(child).startswith("-")]
+        if not words or self.source(words[0]) not in names or len(rest) != 1:
+            return None
+        return self.value(rest[0])
 
     def _ref(self, name: str, origin: Origin) -> Expr:
         if name in self.text.holes:
@@ -266,6 +293,8 @@ class Words:
             return chosen
         if operator in (":?", "?"):
             return value
+        if operator in ("%", "%%") and self.source(node).endswith("%/*}"):  # the directory of a path
+            return Op("concat", (value, Const("/..")), origin)
         return unknown(f"{self.source(node)[:40]} is not followed", origin)
 
     def _others(self, words: list[Node], operator: Node) -> Expr:

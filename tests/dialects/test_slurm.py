@@ -346,3 +346,82 @@ def test_a_script_that_submits_jobs_leads_to_them(tmp_path: Path) -> None:
 
 def test_a_script_that_starts_itself_is_nobodys(tmp_path: Path) -> None:
     assert not Script(tmp_path, "#!/bin/bash\nbash loop.sh\n", "loop.sh").recognised
+
+
+# --- where a script stands, and what it may or may not say ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "target"),
+    [
+        ("", "exp/train.py"),
+        ("cd $SLURM_SUBMIT_DIR", "exp/train.py"),
+        ("cd ..", "train.py"),
+        ('cd "$(dirname "$0")"', "exp/train.py"),
+        ('cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")"', "exp/train.py"),
+        ('HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" &> /dev/null && pwd)"\ncd $HERE/..', "train.py"),
+        ('cd "${0%/*}/.."', "train.py"),
+        ("cd $(git rev-parse --show-toplevel)", "train.py"),
+        ("cd /home/me/work/exp", "exp/train.py"),
+        ("cd /workspace", "train.py"),
+        ("cd $SOMEWHERE", "train.py"),
+        ("cd ../src/pkg", "src/pkg/train.py"),
+        ("cd src/pkg", "src/pkg/train.py"),
+    ],
+)
+def test_which_of_several_programs_of_one_name(lines: str, target: str, tmp_path: Path) -> None:
+    (tmp_path / "exp").mkdir()
+    (tmp_path / "exp/train.py").write_text("pass\n")
+    script = Script(tmp_path, f"{HEAD}{lines}\npython train.py --bs 8\n", "exp/job.sbatch")
+    assert script.link.target == target
+
+
+def test_words_added_under_a_condition_may_or_may_not_be_there(tmp_path: Path) -> None:
+    body = (
+        'ARGS=(--model $M --bs 16)\nif [[ $DEBUG ]]; then\n  ARGS+=(--bs 1 --fast)\nfi\npython train.py "${ARGS[@]}"\n'
+    )
+    script = Script(tmp_path, f"{HEAD}M=gpt2\n{body}")
+    assert script.words() == ["--model", "gpt2", "--bs", "16", "--bs", "?", "--fast=?"]
+
+
+def test_text_added_under_a_condition_may_or_may_not_be_there(tmp_path: Path) -> None:
+    body = 'CMD="train.py --bs 16"\nif [ -n "$X" ]; then CMD="$CMD --bs 1 lr=3"; fi\npython $CMD\n'
+    assert Script(tmp_path, HEAD + body).words() == ["--bs", "16", "--bs", "?", "lr=?"]
+
+
+def test_an_array_that_is_made_anew_under_a_condition_is_unknown(tmp_path: Path) -> None:
+    body = 'ARGS=(--bs 16)\nif [ $X ]; then ARGS=(--bs 1); fi\npython train.py "${ARGS[@]}"\n'
+    assert Script(tmp_path, HEAD + body).words() == ["?"]
+
+
+@pytest.mark.parametrize(
+    ("quoted", "words"), [('"$A"', ["a b"]), ("$A", ["a", "b"]), ('"${B[@]}" -x', ["1", "2", "-x"])]
+)
+def test_arrays_of_expansions(quoted: str, words: list[str], tmp_path: Path) -> None:
+    script = Script(tmp_path, f'{HEAD}A="a b"\nB=(1 2)\nARGS=({quoted})\npython train.py "${{ARGS[@]}}"\n')
+    assert script.words() == words
+
+
+def test_a_sweep_whose_number_is_kept_is_the_sweep_that_is_run(tmp_path: Path) -> None:
+    body = "ID=$(wandb sweep --project p sweep.yaml 2>&1 | awk '/agent/{print $NF}')\nwandb agent --count 3 $ID\n"
+    script = Script(tmp_path, HEAD + body)
+    assert (script.link.kind, script.link.target, script.link.launch.launcher) == ("sweep", "sweep.yaml", "wandb-agent")
+
+
+def test_a_substitution_that_submits_nothing_starts_nothing(tmp_path: Path) -> None:
+    script = Script(tmp_path, f"{HEAD}PORT=$(python train.py --port)\necho $PORT\n")
+    assert script.reading.links == ()
+
+
+def test_a_command_string_with_an_equals_sign_is_one_string(tmp_path: Path) -> None:
+    script = Script(
+        tmp_path, f'{HEAD}apptainer exec --nv x.sif bash -c "torchrun --nproc_per_node=4 train.py --bs 9"\n'
+    )
+    assert script.words() == ["--bs", "9"]
+    assert script.count("ranks_per_node") == 4
+    assert script.at(script.link.words[1].origin) == "9"
+
+
+def test_a_string_continued_over_lines(tmp_path: Path) -> None:
+    script = Script(tmp_path, HEAD + 'A=train.py\nB="--bs 4"\nCMD="$A \\\n  $B \\\n  --lr=1"\npython $CMD\n')
+    assert script.words() == ["--bs", "4", "--lr=1"]
