@@ -13,7 +13,7 @@ from preflight.libraries.freezing import frozen_bindings
 from preflight.libraries.handwritten import handwritten_bindings
 from preflight.libraries.lengths import length_bindings
 from preflight.libraries.loaders import is_loader, loader_bindings, loader_problems
-from preflight.libraries.loops import backwards, loop_bindings, loss_facts
+from preflight.libraries.loops import backwards, loop_bindings, loss_facts, passes_per_step
 from preflight.libraries.models import batch_norm, model_bindings
 from preflight.libraries.optimizers import optimizer_bindings
 from preflight.libraries.parallelism import deepspeed_links, parallel_bindings
@@ -39,8 +39,8 @@ from preflight.libraries.ultralytics import is_training, ultralytics_bindings
 from preflight.project import Project
 from preflight.python.objects import ClassValue
 from preflight.python.records import CallRecord
-from preflight.records import dataclass
-from preflight.values import Const, Expr, Ref, Scalar
+from preflight.records import dataclass, replace
+from preflight.values import Const, Expr, Op, Ref, Scalar
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
@@ -112,7 +112,7 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     evaluated = evaluation(calls, project)
     trained = _trainers(calls, stored, version, project)
     bindings = [
-        *loader_bindings(calls, project),
+        *_together(loader_bindings(calls, project), passes_per_step(calls, project)),
         *models,
         *frozen_bindings(calls, project),
         *picture_bindings(calls, project),
@@ -134,6 +134,18 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     facts = _consistent([*facts, *_token_mean(calls, task)], task)
     problems = tuple(loader_problems(calls))
     return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), spread)
+
+
+def _together(bindings: Sequence[Binding], passes: int) -> list[Binding]:
+    """A loader's samples go through the model `passes` times before the gradients are computed."""
+    if passes == 1:
+        return list(bindings)
+    return [
+        replace(b, expr=Op("*", (b.expr, Const(passes)), b.expr.origin))
+        if b.field == "train.batch_size" and constant(b.expr) is not None
+        else b
+        for b in bindings
+    ]
 
 
 def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:

@@ -25,8 +25,10 @@ _STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tenso
 _TOKENIZING = frozenset({"tokenizer", "tokeniser", "processor", "tok", "batch_encode_plus"})
 _NEW_TOKENS = ("max_new_tokens", "steps", "num_steps", "n_steps", "num_tokens", "n_tokens")
 _BATCHES = frozenset({"batch", "chunk", "minibatch", "loader", "dataloader"})
-_SETS = frozenset({"x", "data", "set", "inputs", "images", "features", "tokens", "texts", "samples", "prompts", "ids",
-                   "tensor", "all", "sentences", "questions", "captions", "documents", "articles", "examples"})  # fmt: skip
+_SETS = frozenset(
+    {"x", "data", "set", "inputs", "images", "features", "tokens", "texts", "samples", "prompts", "ids", "tensor"}
+    | {"all", "sentences", "questions", "captions", "documents", "articles", "examples"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import bind, first_origin, is_unknown
 from preflight.libraries.models import kinds_of
-from preflight.libraries.surroundings import enclosing_function, evaluates, loops_around, scope_of, words
+from preflight.libraries.surroundings import around, enclosing_function, evaluates, loops_around, scope_of, words
 from preflight.project import Project
 from preflight.python.module import load_module
 from preflight.python.objects import Instance
@@ -175,10 +175,11 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
 
 def _lifetime(block: ast.AST, name: str, assignment: ast.Assign, backward: int) -> str:
     """no, step or loop: until when the name holds what it was assigned."""
-    deleted = _deleted(block, name, assignment)
-    if deleted is None:
-        return "loop"
-    return "no" if deleted < backward else "step"
+    bound = _bound_again(block, name, assignment)
+    later = [line for line in bound if line > assignment.lineno]
+    if later:
+        return "no" if min(later) < backward else "step"
+    return "step" if bound else "loop"  # at the head of the next round, before its forward pass
 
 
 def _line(record: CallRecord) -> int:
@@ -213,23 +214,55 @@ def _assigned_outputs(block: ast.AST, forwards: set[ast.expr]) -> Iterator[tuple
                 yield from (
                     (name.id, node)
                     for name in names
-                    if isinstance(name, ast.Name) and not words(name.id) & {"loss", "losses", ""} and name.id != "_"
+                    if isinstance(name, ast.Name) and not words(name.id) & {"loss", "losses", ""}
                 )
 
 
-def _deleted(block: ast.AST, name: str, after: ast.Assign) -> int | None:
-    """The line where the name is deleted or bound to something else after the assignment."""
+def _bound_again(block: ast.AST, name: str, assignment: ast.Assign) -> list[int]:
+    """The lines where the name is deleted or bound to something else, by the block's own loop as well."""
     lines = []
     for node in ast.walk(block):
         again: list[ast.expr] = []
         if isinstance(node, ast.Delete):
             again = [t for target in node.targets for t in (target.elts if isinstance(target, ast.Tuple) else [target])]
-        elif isinstance(node, ast.Assign) and node is not after:
+        elif isinstance(node, ast.Assign) and node is not assignment:
             again = node.targets
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            again = [part for part in ast.walk(node.target) if isinstance(part, ast.Name)]
         if any(isinstance(target, ast.Name) and target.id == name for target in again):
             lines.append(getattr(node, "lineno", 0))
-    later = [line for line in lines if line > after.lineno]
-    return min(later) if later else None
+    return lines
+
+
+def passes_per_step(records: Sequence[CallRecord], project: Project) -> int:
+    """How many times one model runs forward for one backward pass: 2 for the two views of a contrastive pair.
+
+    Only where all of them certainly do: in the loop of the one backward pass, under no condition and in no inner loop.
+    """
+    passes = [record for record in backwards(records) if record.reached] or backwards(records)
+    if len({record.node for record in passes}) != 1:
+        return 1
+    loop = next(iter(loops_around(passes[0], project)), None)
+    if loop is None:
+        return 1
+    found: dict[str, set[ast.expr]] = {}
+    for record in records:
+        trains = record.path == passes[0].path and is_forward(record) and not evaluates(record)
+        if trains and _line(record) <= _line(passes[0]) and _always_in(loop, record, project):
+            found.setdefault(record.name, set()).add(record.node)
+    return max((len(nodes) for nodes in found.values()), default=1)
+
+
+def _always_in(loop: ast.AST, record: CallRecord, project: Project) -> bool:
+    """Whether each round of the loop makes the call once."""
+    for node in around(record, project):
+        if node is loop:
+            return True
+        if isinstance(node, (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.Lambda)):
+            return False
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.BoolOp)):
+            return False
+    return False
 
 
 # --- the loss -------------------------------------------------------------------------------------------------------
