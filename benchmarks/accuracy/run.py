@@ -87,8 +87,8 @@ def every(lines: list[dict[str, Any]]) -> list[str]:
 
 def slopes(lines: list[dict[str, Any]]) -> list[str]:
     """Convolutional rows by what each further batch adds: the constant falls out."""
-    text = ["\n## What a larger batch adds (convolutional models)\n", "| model | from | to | measured | estimate | error |",
-            "|---|---|---|---|---|---|"]  # fmt: skip
+    text = ["\n## What a larger batch adds (convolutional models)\n"]
+    text += ["| model | from | to | measured | estimate | error |", "|---|---|---|---|---|---|"]
     by_model: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for line in lines:
         model, _, batch = line["id"].rpartition("-b")
@@ -107,9 +107,10 @@ def main() -> None:
     rows = json.loads((HERE / "measured.json").read_text(encoding="utf-8"))
     decoders = [line for row in rows if "peft" in json.dumps(row["job"]) for line in compare(row)]
     convolutional = [line for row in rows if "model.target" in row["job"] for line in compare(row)]
+    sources = sorted({f"- {row['source']}" for row in rows})
     text = [INTRO, *summary(decoders, "LoRA on decoders, fp16, gradient checkpointing, Tesla T4"), *every(decoders),
             *summary(convolutional, "ResNets, fp32, SGD with momentum, A100 40GB"), *every(convolutional),
-            *slopes(convolutional), CONTEXT, "\n## Sources\n", *sorted({f"- {row['source']}" for row in rows})]  # fmt: skip
+            *slopes(convolutional), CONTEXT, "\n## Sources\n", *sources]  # fmt: skip
     DOCS.write_text("\n".join(text) + "\n", encoding="utf-8")
     print("\n".join(text))
 
