@@ -36,7 +36,7 @@ CONTEXT = """
 
 The CUDA context and libraries are not PyTorch's to count. Their size by GPU is data, `preflight/machines/gpus.json`,
 made from "memory in use" minus allocated minus reserved in public out-of-memory messages: 45 single-process ones lie
-between 0.09 and 0.75 GiB, median 0.34. The convolutional rows below were measured with a training script whose context
+between 0.09 and 0.75 GiB, median 0.34. The convolutional rows above were measured with a training script whose context
 and other uses of the GPU came to about 1.75 GiB; the figures above are preflight's own, without that knowledge, and the
 difference between two batch sizes is what tests the law.
 """

@@ -22,9 +22,13 @@ class Tracing:
 
     allowed: bool = True
     interpreter: str | None = None
+    trusted: bool = False
+    """Whether import targets of the user's own may be imported (`--trust`)."""
 
 
 TRACING = Tracing()
+_LIBRARIES = ("timm:", "torchvision:")
+"""Targets that are built without importing code of the user's."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,9 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
         return found
     setup = "/".join(str(resolved.setup[k]) for k in ("weights", "autocast", "attention"))
     what = f"no law is shipped for {resolved.name} ({kind}, {setup})"
+    target = resolved.model.get("target")
+    if target is not None and not str(target).startswith(_LIBRARIES) and not TRACING.trusted:
+        return Unknown(f"{what}; {target} is not a model of {' or '.join(x[:-1] for x in _LIBRARIES)}")
     if not TRACING.allowed:
         return Unknown(f"{what}; tracing is off")
     if not has_torch(TRACING.interpreter):
