@@ -131,7 +131,8 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     ]
     facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts,
              *batch_norm(models, calls), *yolo_facts]  # fmt: skip
-    facts = _consistent([*facts, *_token_mean(calls, task)], task)
+    even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
+    facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
     problems = tuple(loader_problems(calls))
     return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), spread)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.dialects.reading import Binding
 from preflight.libraries.aliases import field_for
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, fold, is_unknown
+from preflight.libraries.common import DEFAULT_RANK, TEXT_RANK, bind, constant, fold, is_unknown, same
 from preflight.libraries.surroundings import targets, words
 from preflight.project import Project
 from preflight.python.module import load_module
@@ -67,7 +67,28 @@ def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> lis
     found.attention = found.attention or any(name in found.text for name in _ATTENTION) or "softmax" in found.text
     if not found.attention or any(key not in found.dimensions for key in _NEEDED):
         return []
-    return _bindings(found, modules[0].origin)
+    return [*_bindings(found, modules[0].origin), *_token_batches(records)]
+
+
+def _token_batches(records: Sequence[CallRecord]) -> list[Binding]:
+    """`tokens[i:j].view(B, T)`: batch and length of a program that cuts batches out of one long text itself."""
+    shapes = [shape for record in records if (shape := _two_dimensions(record)) is not None]
+    if not shapes or not all(same(a[0], shapes[0][0]) and same(a[1], shapes[0][1]) for a in shapes):
+        return []
+    return [bind("train.batch_size", shapes[0][0], DEFAULT_RANK), bind("train.seq_len", shapes[0][1], TEXT_RANK)]
+
+
+def _two_dimensions(record: CallRecord) -> tuple[Expr, Expr] | None:
+    """The shape that data is given, where it is two known numbers; activations of layers are no data."""
+    if record.method not in ("view", "reshape") or len(record.args) != 2 or not record.reached:
+        return None
+    if (record.receiver or "").startswith("torch.nn") or "forward" in (record.function or ""):
+        return None
+    rows, columns = record.args
+    counts = [constant(size) for size in record.args]
+    if is_unknown(rows) or is_unknown(columns) or any(isinstance(n, int) and n < 1 for n in counts):
+        return None
+    return rows, columns
 
 
 def _is_module(record: CallRecord) -> bool:

@@ -159,7 +159,7 @@ def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
     total = batch * accumulation
 
     def same_run(size: int) -> Changes:
-        return {**base, "train.batch_size": size, "train.grad_accum": total // size}
+        return _same_run(case, base, size, total)
 
     accumulates = settable(case, "train.grad_accum") or case.fact("accumulation_supported") is True
     words = f"batch {batch} -> "
@@ -176,6 +176,15 @@ def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
         reason = f"the effective batch falls from {total} to {size * accumulation}"
         changes = {**base, "train.batch_size": size}
         yield Proposal(_with_base(f"{words}{size}", base), changes_of(changes), Safety.unsafe, reason)
+
+
+def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
+    """A batch with the accumulation that keeps the product; where the program computes that itself
+    (`accumulation = total // batch`), the batch alone."""
+    alone: dict[str, object] = {**base, "train.batch_size": size}
+    if changed(case, alone).train.grad_accum == total // size:
+        return alone
+    return {**alone, "train.grad_accum": total // size}
 
 
 def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int) -> Iterator[Proposal]:
