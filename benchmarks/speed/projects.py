@@ -144,7 +144,7 @@ def total(counts: dict[str, int]) -> int:
     return sum(counts.values())
 '''
 
-SHELL = "#!/bin/bash\nset -eu\nfor one in \"$@\"; do\n  gzip -9 < \"$one\" > \"$one.gz\"\ndone\n"
+SHELL = '#!/bin/bash\nset -eu\nfor one in "$@"; do\n  gzip -9 < "$one" > "$one.gz"\ndone\n'
 
 
 def mixed(number: int) -> Iterator[tuple[str, str]]:
