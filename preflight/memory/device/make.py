@@ -134,20 +134,51 @@ def make(
 
 def make_at(model: Mapping[str, Any], task: str, kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int],
             run: Runner) -> Made:  # fmt: skip
-    """The tape of one model as it is, as a function of its batch and lengths alone; layers are not folded.
+    """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
 
-    Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own.
+    Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth. Where
+    layers turn out to differ, the model is traced at its full depth instead.
     """
+    depth = depth_key(model)
+    if depth is not None:
+        try:
+            return _make_at(model, kind, setup, lengths, run, depth)
+        except CannotMake:
+            pass  # layers of several kinds: the whole model is traced
+    return _make_at(model, kind, setup, lengths, run, None)
+
+
+DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def depth_key(model: Mapping[str, Any]) -> str | None:
+    """The config key that counts a model's layers, where it has more of them than a probe."""
+    config = model.get("config") or {}
+    return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
+
+
+def _make_at(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int], run: Runner,
+             depth: str | None) -> Made:  # fmt: skip
     from preflight.memory.device.polynomial import PolynomialReader, points
 
     free = [name for name in ("b", "s", "t") if name in lengths]
     at = points(free)
     setup = {**setup, "peft": {**setup["peft"], "r": 8}} if setup.get("peft") else dict(setup)
     fixed = {k: v for k, v in lengths.items() if k not in free}
-    requests = [{"model": dict(model), "setup": setup, "point": {**fixed, **p}, "kind": kind} for p in at]
+    requests = []
+    for number, point in enumerate(at):
+        traced = dict(model)
+        if depth is not None:
+            deep = CHECK_LAYERS if number == len(at) - 1 else PROBE_LAYERS
+            whole = model["config"]
+            each = {k: v[:deep] for k, v in whole.items() if isinstance(v, list) and len(v) == whole[depth]}
+            traced["config"] = {**whole, **each, depth: deep}
+        # A model of transformers makes nothing for the first time in its second step; others may.
+        requests.append({"model": traced, "setup": setup, "point": {**fixed, **point}, "kind": kind,
+                         "warm_up": "target" in model})  # fmt: skip
     *fitted, check = run(requests)
-    made = fold({}, PolynomialReader(free, at[:-1]), fitted)
-    _verify(made, check, at[-1])
+    made = fold({"*": "L"} if depth is not None else {}, PolynomialReader(free, at[:-1]), fitted)
+    _verify(made, check, {**at[-1], "L": CHECK_LAYERS})
     return made
 
 
@@ -180,7 +211,10 @@ def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping
     buffers = tuple(t["buffers"] for t in traces)
     reader.learn([*births, *numels, buffers])
     stacks = layers.find_stacks([name for name, *_ in first["parameters"]])
-    named = {stack: _depth_name(stack, depths) for stack in stacks}
+    if "*" in depths:  # any stack of the depth that was asked for
+        named: dict[str, str | None] = {s: depths["*"] if n == PROBE_LAYERS else None for s, n in stacks.items()}
+    else:
+        named = {stack: _depth_name(stack, depths) for stack in stacks}
     stacks = {stack: count for stack, count in stacks.items() if named[stack] is not None}
     raw, sizes = _raw_events(first, values, reader)
     items = layers.split(raw, stacks)

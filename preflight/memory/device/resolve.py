@@ -12,6 +12,7 @@ from typing import Any
 from preflight.job import Job
 from preflight.memory.device import catalogue
 from preflight.memory.device.families import FAMILIES, Family
+from preflight.memory.device.make import depth_key
 from preflight.values import Unknown
 
 # Other names that configs and hand-written programs give to a family's keys.
@@ -87,7 +88,9 @@ def _resolve(job: Job) -> Resolved | Unknown:
         if isinstance(lengths, Unknown):
             return lengths
         setup = setup_of(job, None, config)
-        return setup if isinstance(setup, Unknown) else Resolved(None, task, {}, lengths, {}, setup, model, name)
+        depth = depth_key(model)
+        dims = {"L": config[depth]} if depth is not None else {}
+        return setup if isinstance(setup, Unknown) else Resolved(None, task, dims, lengths, {}, setup, model, name)
     try:
         dims = family.dims(config)
     except (KeyError, TypeError) as error:
