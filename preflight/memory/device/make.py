@@ -136,8 +136,8 @@ def make_at(model: Mapping[str, Any], task: str, kind: str, setup: Mapping[str, 
             run: Runner) -> Made:  # fmt: skip
     """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
 
-    Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth. Where
-    layers turn out to differ, the model is traced at its full depth instead.
+    Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth.
+    Where layers turn out to differ, the model is traced at its full depth instead.
     """
     depth = depth_key(model)
     if depth is not None:
