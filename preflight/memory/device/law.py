@@ -11,10 +11,11 @@ keeps its logits through backward.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
 
-from preflight.memory.device.sizes import Monomial, Size
+from preflight.memory.device.sizes import Monomial, Size, evaluate, product, with_derived
 from preflight.memory.device.tape import EDGE, Tape, TapeItem, block_of, expand
 from preflight.records import dataclass
 
@@ -34,6 +35,10 @@ class Peak:
     where: str
 
 
+Delta: TypeAlias = "tuple[tuple[int, int, int], ...]"
+"""(column, coefficient, part): what is born less what dies, as multiples of the columns' values."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Stretch:
     """Events of one kept block: indices into sizes followed by their negatives; None: one token of no effect."""
@@ -44,6 +49,10 @@ class _Stretch:
     phase: str
     repeats: str | None
     """The depth whose middle layers (less two) follow this block without being walked."""
+    moments: tuple[tuple[int, Delta], ...]
+    """Moments that can be the largest: events until then, and what changed since the moment before."""
+    rest: Delta
+    """What changes after the last of them."""
 
 
 class Law:
@@ -51,49 +60,144 @@ class Law:
 
     def __init__(self, tape: Tape, accumulating: bool = False, outputs_kept: bool = False) -> None:
         self.tape, self.accumulating, self.outputs_kept = tape, accumulating, outputs_kept
-        self._folded: tuple[_Stretch, ...] | None = None
+        self._folded: dict[tuple[int, ...], tuple[_Stretch, ...]] = {}
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns(self.tape.sizes)
 
     def peak(self, dims: Mapping[str, int], phases: frozenset[str] | None = None) -> Peak:
         """The largest moment (of `phases` alone, when given) at dimensions: one integer per dimension of the tape."""
-        values = self.tape.values(dims)
-        signed = [*values, *(-v for v in values), 0]
+        values = self._columns.values(dims)
         best, best_at = -1, (0, 0)
         live = 0
         stretches = self._stretches(dims)
         for number, stretch in enumerate(stretches):
-            running = list(accumulate((signed[i] for i in stretch.deltas), initial=live))
-            if phases is None or stretch.phase in phases:
-                top = max(running)
-                if top > best:
-                    best, best_at = top, (number, running.index(top))
-            net = running[-1] - live
-            live = running[-1]
+            before = live
+            wanted = phases is None or stretch.phase in phases
+            for index, (_, delta) in enumerate(stretch.moments):
+                for column, coefficient, _ in delta:
+                    live += coefficient * values[column]
+                if wanted and live > best:
+                    best, best_at = live, (number, index)
+            for column, coefficient, _ in stretch.rest:
+                live += coefficient * values[column]
             if stretch.repeats is not None:
-                live += net * (dims[stretch.repeats] - _KEPT_LAYERS)
-        return self._describe(best, best_at, stretches, signed, dims)
+                live += (live - before) * (dims[stretch.repeats] - _KEPT_LAYERS)
+        return self._describe(best, best_at, stretches, values, dims)
 
-    def _describe(self, best: int, at: tuple[int, int], stretches: tuple[_Stretch, ...], signed: list[int],
+    def _describe(self, best: int, at: tuple[int, int], stretches: tuple[_Stretch, ...], values: list[int],
                   dims: Mapping[str, int]) -> Peak:  # fmt: skip
-        parts = dict.fromkeys(PARTS, 0)
-        for number, stretch in enumerate(stretches[: at[0] + 1]):
-            length = at[1] if number == at[0] else len(stretch.deltas)
-            before = dict(parts)
-            for index, part in zip(stretch.deltas[:length], stretch.parts, strict=False):
-                parts[PARTS[part]] += signed[index]
-            if stretch.repeats is not None and number < at[0]:
-                for name in PARTS:
-                    parts[name] += (parts[name] - before[name]) * (dims[stretch.repeats] - _KEPT_LAYERS)
+        parts = [0] * len(PARTS)
+        for stretch in stretches[: at[0]]:
+            before = list(parts)
+            for delta in (*(delta for _, delta in stretch.moments), stretch.rest):
+                for column, coefficient, part in delta:
+                    parts[part] += coefficient * values[column]
+            if stretch.repeats is not None:
+                more = dims[stretch.repeats] - _KEPT_LAYERS
+                parts = [now + (now - then) * more for now, then in zip(parts, before, strict=True)]
         stretch = stretches[at[0]]
-        module = self.tape.modules[stretch.modules[at[1] - 1]] if at[1] and self.tape.modules else ""
-        return Peak(best, parts, stretch.phase, module)
+        for _, delta in stretch.moments[: at[1] + 1]:
+            for column, coefficient, part in delta:
+                parts[part] += coefficient * values[column]
+        events = stretch.moments[at[1]][0]
+        module = self.tape.modules[stretch.modules[events - 1]] if events and self.tape.modules else ""
+        return Peak(best, dict(zip(PARTS, parts, strict=True)), stretch.phase, module)
 
     def _stretches(self, dims: Mapping[str, int]) -> tuple[_Stretch, ...]:
-        depths = set(self.tape.depths.values())
-        if any(dims[depth] < _KEPT_LAYERS for depth in depths):
-            return _fold(self, dims, whole=True)
-        if self._folded is None:
-            self._folded = _fold(self, dict.fromkeys(depths, _KEPT_LAYERS), whole=False)
-        return self._folded
+        depths = sorted(set(self.tape.depths.values()))
+        whole = any(dims[depth] < _KEPT_LAYERS for depth in depths)
+        layers = tuple(dims[depth] if whole else _KEPT_LAYERS for depth in depths)
+        if layers not in self._folded:
+            kept = dict(zip(depths, layers, strict=True))
+            self._folded[layers] = _fold(self, kept, whole, self._columns)
+        return self._folded[layers]
+
+
+class Columns:
+    """The distinct terms of a tape's sizes: a monomial each, or a whole size where a coefficient is no integer."""
+
+    def __init__(self, sizes: Sequence[Size]) -> None:
+        self.monomials: dict[Monomial, int] = {}
+        self.odd: dict[Size, int] = {}
+        self.terms = [self._terms(size) for size in sizes]
+        """For each size its (column, coefficient) pairs."""
+        names = {name for size in sizes for _, monomial in size for name, _ in monomial}
+        self.names = frozenset(names)
+        self.count = len(self.monomials) + len(self.odd)
+        self.signed = frozenset(at for size, at in self.odd.items() if any(c < 0 for c, _ in size))
+        """Columns whose values may be negative."""
+
+    def _terms(self, size: Size) -> tuple[tuple[int, int], ...]:
+        def column(table: dict[Any, int], key: object) -> int:
+            return table.setdefault(key, len(self.monomials) + len(self.odd))
+
+        if all(isinstance(coefficient, int) for coefficient, _ in size):
+            return tuple((column(self.monomials, monomial), int(coefficient)) for coefficient, monomial in size)
+        return ((column(self.odd, size), 1),)
+
+    def values(self, dims: Mapping[str, int]) -> list[int]:
+        """Bytes of every column at dimensions."""
+        full = with_derived(dims, self.names)
+        found = [0] * self.count
+        for monomial, at in self.monomials.items():
+            found[at] = product(monomial, 1, full)
+        for size, at in self.odd.items():
+            found[at] = evaluate(size, full)
+        return found
+
+
+def _moments(
+    deltas: Sequence[int], parts: Sequence[int], columns: Columns
+) -> tuple[tuple[tuple[int, Delta], ...], Delta]:
+    """The moments of a block that can be the largest whatever the dimensions are, and what follows the last of them.
+
+    Live memory is largest right before something dies. A moment is left out where one beside it, of those that are
+    left, holds at least as much of every column.
+    """
+    count = len(columns.terms)
+    kept: list[tuple[int, dict[tuple[int, int], int]]] = [(0, {})]
+    pending: dict[tuple[int, int], int] = {}
+    top = 0
+    for number, (step, part) in enumerate((*zip(deltas, parts, strict=True), (count, 0))):
+        if step == 2 * count:
+            continue
+        if step >= count and top:  # the last moment before a death, or before the end
+            pending = _offer(kept, top, pending, columns)
+            top = 0
+        if number == len(deltas):
+            break
+        for column, coefficient in columns.terms[step % count]:
+            key = (column, part)
+            pending[key] = pending.get(key, 0) + (coefficient if step < count else -coefficient)
+        top = number + 1 if step < count else top
+    return tuple((at, _packed(delta)) for at, delta in kept), _packed(pending)
+
+
+def _offer(kept: list[tuple[int, dict[tuple[int, int], int]]], at: int, pending: dict[tuple[int, int], int],
+           columns: Columns) -> dict[tuple[int, int], int]:  # fmt: skip
+    """Adds a moment that nothing kept covers, in place of those that it covers; what is pending after it."""
+    while True:
+        change: dict[int, int] = {}
+        for (column, _), coefficient in pending.items():
+            change[column] = change.get(column, 0) + coefficient
+        plain = all(not coefficient or column not in columns.signed for column, coefficient in change.items())
+        if plain and all(coefficient <= 0 for coefficient in change.values()):
+            return pending
+        if not plain or any(coefficient < 0 for coefficient in change.values()):
+            break
+        _, before = kept.pop()
+        for key, coefficient in before.items():
+            pending[key] = pending.get(key, 0) + coefficient
+        if not kept:
+            break
+    kept.append((at, pending))
+    return {}
+
+
+def _packed(delta: Mapping[tuple[int, int], int]) -> Delta:
+    return tuple((column, coefficient, part) for (column, part), coefficient in delta.items() if coefficient)
 
 
 def part_of(size: Size, mark: str, birth_phase: str, death_phase: str) -> int:
@@ -101,14 +205,17 @@ def part_of(size: Size, mark: str, birth_phase: str, death_phase: str) -> int:
     after forward still needs it; or temporary."""
     if mark == "g":
         return 0
-    for _, monomial in size:
-        names = {name for name, _ in monomial}
-        if "V" in names and "b" in names:
-            return 2
+    if _of_logits(size):
+        return 2
     return 1 if birth_phase == "forward" and death_phase != "forward" else 3
 
 
-def _fold(law: Law, dims: Mapping[str, int], whole: bool) -> tuple[_Stretch, ...]:
+@lru_cache(maxsize=4096)
+def _of_logits(size: Size) -> bool:
+    return any({"V", "b"} <= {name for name, _ in monomial} for _, monomial in size)
+
+
+def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns) -> tuple[_Stretch, ...]:
     tape, accumulating = law.tape, law.accumulating
     events = expand(tape, dims)
     death_phase = {birth: tape.items[item].phase for kind, birth, _, _, item in events if kind == "d"}
@@ -136,8 +243,10 @@ def _fold(law: Law, dims: Mapping[str, int], whole: bool) -> tuple[_Stretch, ...
                 modules.append(token.where)
             at += len(block)
             first_middle = item.stack is not None and not whole and turn == EDGE
-            stretches.append(_Stretch(tuple(deltas), tuple(parts), tuple(modules), item.phase.rstrip("~"),
-                                      tape.depths[item.stack or ""] if first_middle else None))  # fmt: skip
+            moments, rest = _moments(deltas, parts, columns)
+            repeats = tape.depths[item.stack or ""] if first_middle else None
+            phase = item.phase.rstrip("~")
+            stretches.append(_Stretch(tuple(deltas), tuple(parts), tuple(modules), phase, repeats, moments, rest))
     return tuple(stretches)
 
 
@@ -166,7 +275,7 @@ def rows(law: Law) -> list[Row]:
     """Every moment right after a birth, for stacks of MIN_LAYERS layers or more."""
     tape = law.tape
     depths = sorted(set(tape.depths.values()))
-    stretches = _fold(law, dict.fromkeys(depths, _KEPT_LAYERS), whole=False)
+    stretches = _fold(law, dict.fromkeys(depths, _KEPT_LAYERS), False, Columns(tape.sizes))
     live: dict[tuple[int, Monomial], float] = {}
     found = []
     count = len(tape.sizes)
