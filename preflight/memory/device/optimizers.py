@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from preflight.records import dataclass
 
@@ -32,18 +33,24 @@ class Step:
 Params = Sequence[tuple[int, int]]
 """(elements, bytes per element) of every trainable parameter."""
 
-# States as copies of the parameter (in its own dtype), and copies held for a moment: of all parameters (foreach) or of
-# one parameter (for-loop). Fused kernels hold nothing.
-_PLAIN: dict[str, tuple[int, int, int]] = {
-    "adamw": (2, 1, 2),  # foreach: the list exp_avg_sq_sqrt; for-loop: sqrt, and the quotient beside it
-    "adam": (2, 1, 2),
-    "nadam": (2, 1, 2),
-    "radam": (2, 1, 2),
-    "sgd": (0, 0, 0),  # param.add_(grad) in place
-    "sgd-momentum": (1, 0, 0),
-    "lion": (1, 1, 1),  # the interpolated update, then its sign in place
-    "rmsprop": (1, 1, 1),
-    "adagrad": (1, 1, 1),
+# States as copies of the parameter (in its own dtype); copies held for a moment of all parameters at once (foreach), or of
+# one parameter (for-loop), and how many of those are still bound while the next parameter's are made. Fused kernels hold
+# nothing.
+_PLAIN: dict[str, tuple[int, int, int, int]] = {
+    "adamw": (
+        2,
+        1,
+        2,
+        1,
+    ),  # foreach: the list exp_avg_sq_sqrt; for-loop: the root, the quotient beside it, bound as denom
+    "adam": (2, 1, 2, 1),
+    "nadam": (2, 1, 2, 1),
+    "radam": (2, 1, 2, 0),
+    "sgd": (0, 0, 0, 0),  # param.add_(grad) in place
+    "sgd-momentum": (1, 0, 0, 0),
+    "lion": (1, 1, 1, 1),  # the interpolated update, then its sign in place
+    "rmsprop": (1, 1, 1, 1),
+    "adagrad": (1, 2, 1, 1),  # foreach: the scaled gradients and the roots
 }
 # Bytes of state per element where it is quantised.
 _QUANTISED = {"adamw-8bit": 2, "paged-adamw-8bit": 2, "lion-8bit": 1, "adamw-4bit": 1, "adamw-fp8": 2}
@@ -51,14 +58,22 @@ _QUANTISED = {"adamw-8bit": 2, "paged-adamw-8bit": 2, "lion-8bit": 1, "adamw-4bi
 
 def step(name: str, implementation: str, params: Params) -> Step | None:
     """One optimizer's step over the trainable parameters; None for an optimizer that is not known."""
+    return _step(name, implementation, tuple(params))
+
+
+@lru_cache(maxsize=256)
+def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -> Step | None:
+    """The same, remembered: batch and lengths, which a search varies most, change nothing here."""
     if name in _PLAIN:
-        copies, foreach, loop = _PLAIN[name]
+        copies, foreach, loop, bound = _PLAIN[name]
         states = tuple(n * size for n, size in params for _ in range(copies))
         if implementation == "fused":
             return Step(states, ())
         if implementation == "foreach":
             return Step(states, (tuple(n * size for n, size in params for _ in range(foreach)),) if foreach else ())
-        return Step(states, tuple((n * size,) * loop for n, size in params) if loop else ())
+        sizes = [n * size for n, size in params]
+        waves = zip(sizes, [0, *sizes], strict=False)
+        return Step(states, tuple((size,) * loop + (before,) * bound for size, before in waves) if loop else ())
     if name == "adafactor":
         return _adafactor(params)
     if name in _QUANTISED:

@@ -1,0 +1,95 @@
+"""Optimizer steps as written down, against torch's own on the meta device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from preflight.memory.device.optimizers import step
+
+torch = pytest.importorskip("torch")
+SHAPES = [(64, 48), (48,), (128, 64), (64,), (16, 16)]
+
+
+# NAdam divides by values that meta tensors do not have; its states and temporaries are Adam's in torch/optim/nadam.py.
+
+
+def measured(make: Any, second_step: bool) -> tuple[int, int]:
+    """(bytes kept, bytes at the step's peak beyond what is kept when it ends) of one `step()`."""
+    from preflight.tracer.tape import Tape
+
+    params = [torch.nn.Parameter(torch.zeros(*shape, device="meta")) for shape in SHAPES]
+    optimizer = make(params)
+    tape = Tape(bool_answer=True)
+    for turn in range(2 if second_step else 1):
+        for p in params:
+            p.grad = torch.zeros_like(p)
+            tape.known(p.data)
+            tape.known(p.grad)
+        tape.recording = turn == (1 if second_step else 0)
+        with tape:
+            optimizer.step()
+        tape.recording = False
+    live = peak = 0
+    for value, _ in tape.events:
+        # Step counters and bias corrections are scalars on the CPU or of a few bytes.
+        size = value if value >= 0 else tape.events[-1 - value][0]
+        if size > 16:
+            live += size if value >= 0 else -size
+            peak = max(peak, live)
+    return live, peak - live
+
+
+OPTIMIZERS = {
+    "adamw": lambda p, **k: torch.optim.AdamW(p, **k),
+    "adam": lambda p, **k: torch.optim.Adam(p, **k),
+    "radam": lambda p, **k: torch.optim.RAdam(p, **k),
+    "sgd": lambda p, **k: torch.optim.SGD(p, lr=0.1, **k),
+    "sgd-momentum": lambda p, **k: torch.optim.SGD(p, lr=0.1, momentum=0.9, **k),
+    "adagrad": lambda p, **k: torch.optim.Adagrad(p, **k),
+    "rmsprop": lambda p, **k: torch.optim.RMSprop(p, **k),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("implementation", ["foreach", "for-loop"])
+def test_states_and_temporaries(name: str, implementation: str) -> None:
+    written = step(name, implementation, [(int(torch.Size(s).numel()), 4) for s in SHAPES])
+    assert written is not None
+    how = {"foreach": implementation == "foreach"}
+    if name == "adagrad":  # its states are made with the optimizer, before the first step
+        states = sum(written.states)
+        assert states == 4 * sum(int(torch.Size(s).numel()) for s in SHAPES)
+    else:
+        states, _ = measured(lambda p: OPTIMIZERS[name](p, **how), False)
+        assert sum(written.states) == states
+    kept, temporary = measured(lambda p: OPTIMIZERS[name](p, **how), True)
+    assert kept == 0, "the second step keeps nothing new"
+    assert written.temporary == temporary
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd-momentum"])
+def test_fused_holds_nothing(name: str) -> None:
+    written = step(name, "fused", [(1000, 4), (24, 4)])
+    assert written is not None
+    assert written.temporary == 0
+    assert sum(written.states) == (2 if name != "sgd-momentum" else 1) * 4096
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "states"),
+    [
+        ("adamw-8bit", 4095, 8 * 4095),  # below min_8bit_size states stay fp32
+        ("adamw-8bit", 2**20, 2 * 2**20 + 2 * 4 * 2**12),
+        ("adamw-fp8", 2**20, 2 * 2**20 + 2 * 4 * 2**12),
+    ],
+)
+def test_quantised_states(name: str, elements: int, states: int) -> None:
+    written = step(name, "foreach", [(elements, 4)])
+    assert written is not None
+    assert sum(written.states) == states
+
+
+def test_an_unknown_optimizer_is_unknown() -> None:
+    assert step("mystery", "foreach", [(10, 4)]) is None
