@@ -33,9 +33,9 @@ class Step:
 Params = Sequence[tuple[int, int]]
 """(elements, bytes per element) of every trainable parameter."""
 
-# States as copies of the parameter (in its own dtype); copies held for a moment of all parameters at once (foreach), or of
-# one parameter (for-loop), and how many of those are still bound while the next parameter's are made. Fused kernels hold
-# nothing.
+# States as copies of the parameter (in its own dtype); copies held for a moment of all parameters at once (foreach), or
+# of one parameter (for-loop), and how many of those are still bound while the next parameter's are made. Fused kernels
+# hold nothing.
 _PLAIN: dict[str, tuple[int, int, int, int]] = {
     "adamw": (
         2,
