@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from preflight.job import Job, Part
 from preflight.job import build as build_job
@@ -38,10 +38,14 @@ class JobMaker:
             _put(bound, evaluate(bound.expr, env), values, unknown)
         if any(isinstance(value, (dict, list)) for value in values.values()):  # not checked field by field
             return _made({**self._fixed[0], **values}, dict(unknown))
-        job = self._base.job
+        tree: dict[str, Any] = {}
         for name, value in values.items():
-            job = _with(job, name.split("."), value)
-        return Made(job, unknown)
+            *path, last = name.split(".")
+            node = tree
+            for part in path:
+                node = node.setdefault(part, {})
+            node[last] = value
+        return Made(_with(self._base.job, tree), unknown)
 
     def key(self, assignment: Mapping[str, Value]) -> tuple[str, ...]:
         """What of the assignment memory depends on: equal keys mean equal estimates."""
@@ -78,15 +82,25 @@ def _seen_by_memory(field: str, value: Value) -> str:
 Holder = TypeVar("Holder", bound=Part)
 
 
-def _with(part: Holder, path: Sequence[str], value: object) -> Holder:
-    """A copy with one (already normal) value changed: a tenth of the time that validating the whole Job takes."""
-    name, rest = path[0], path[1:]
-    if not rest:
-        return part.model_copy(update={name: value})
-    inner = getattr(part, name)
-    if isinstance(inner, Part):
-        return part.model_copy(update={name: _with(inner, rest, value)})
-    return part.model_copy(update={name: {**(inner or {}), ".".join(rest): value}})
+def _with(part: Holder, changes: Mapping[str, Any]) -> Holder:
+    """A copy with some (already normal) values changed: a tenth of the time that validating the whole Job takes."""
+    update = {}
+    for name, value in changes.items():
+        inner = getattr(part, name)
+        if isinstance(inner, Part):
+            value = _with(inner, value)
+        elif isinstance(value, dict):  # keys of a mapping, dots in their names included
+            value = {**(inner or {}), **dict(_dotted(value))}
+        update[name] = value
+    return part.model_copy(update=update)
+
+
+def _dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _put(bound: Bound, value: Value, values: dict[str, object], unknown: dict[str, str]) -> None:

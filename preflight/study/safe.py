@@ -47,10 +47,23 @@ class _Search:
     budget: int
     low: Index
     best: _Found | None = None
+    hardest: Index = ()
 
     def fitting(self, index: Index, among: Iterable[Index]) -> list[Index]:
         """Cells that fit at a corner and keep the constraints on the way there from the lower end."""
         return [c for c in among if self.grid.verdict(c, index) == FITS and self._allowed(c, index)]
+
+    def any_fits(self, index: Index, among: Iterable[Index]) -> bool:
+        """Whether `fitting` would find one."""
+        return any(self.grid.verdict(c, index) == FITS and self._allowed(c, index) for c in among)
+
+    def all_fit(self, index: Index, among: Sequence[Index]) -> bool:
+        """Whether `fitting` would find all of them. The cell that failed last is asked first."""
+        for cell in (self.hardest, *among) if self.hardest in among else among:
+            if self.grid.verdict(cell, index) != FITS or not self._allowed(cell, index):
+                self.hardest = cell
+                return False
+        return True
 
     def _allowed(self, cell: Index, high: Index) -> bool:
         return all(_holds_throughout(self.grid, expr, used, cell, self.low, high) for expr, used in self.constraints)
@@ -89,7 +102,7 @@ class _Search:
             while bad - good > 1 and self.grid.evaluations < self.budget:
                 middle = ends[at] if bad == ends[at] + 1 and good == low[at] else (good + bad) // 2
                 probe = (*low[:at], middle, *low[at + 1 :])
-                good, bad = (middle, bad) if self.fitting(probe, cells) else (good, middle)
+                good, bad = (middle, bad) if self.any_fits(probe, cells) else (good, middle)
             ends[at] = good
         return tuple(ends)
 
@@ -113,7 +126,7 @@ class _Search:
                 probe = list(corner)
                 for at in lines:
                     probe[at] = corner[at] + (high[at] - corner[at]) * part // 1024
-                good, bad = (part, bad) if len(self.fitting(tuple(probe), cells)) == len(cells) else (good, part)
+                good, bad = (part, bad) if self.all_fit(tuple(probe), cells) else (good, part)
             moved = list(corner)
             for at in lines:
                 moved[at] = corner[at] + (high[at] - corner[at]) * good // 1024
