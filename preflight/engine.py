@@ -115,9 +115,9 @@ def analyse(project: Project, asked: Setup) -> Analysis:
 
     studies, skipped = build(asked.paths, project, asked.options.set)
     results: list[StudyResult] = []
-    cases: list[Case] = []
+    cases: dict[int, Case] = {}
     findings: list[Finding] = []
-    for study in studies:
+    for number, study in enumerate(studies):
         try:
             result, case = _judged(study, len(results), project, asked)
         except PreflightError:
@@ -128,9 +128,10 @@ def analyse(project: Project, asked: Setup) -> Analysis:
             )
             continue
         results.append(result)
-        cases.append(case)
-    for case in cases:
-        findings += _findings(case, asked)
+        cases[number] = case
+    for case in cases.values():
+        beside = tuple(cases[other] for other in case.study.concurrent_with if other in cases)
+        findings += _findings(replace(case, beside=beside) if beside else case, asked)
     findings += leftovers.findings(skipped, project, asked.named)
     return Analysis(project, tuple(results), tuple(_once(findings)), skipped)
 

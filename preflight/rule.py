@@ -61,6 +61,8 @@ class Case:
     cluster: Cluster | None = None
     node: Node | None = None
     options: Options = field(default_factory=Options.model_construct)
+    beside: tuple[Case, ...] = ()
+    """Launches of the same script that run at the same time."""
 
     @property
     def worst(self) -> Point:

@@ -74,7 +74,7 @@ class Difference:
 
 def differences(before: Study, after: Study, intent: Intent) -> Iterator[Difference]:
     """What is not as it was, and not as it was meant to be."""
-    if before.paths != after.paths or before.program != after.program:
+    if before.program != after.program or not _same_files(before, after, intent):
         yield Difference("the files that belong together")
     yield from _requests(before.request, after.request, intent)
     later = {_key(box): box for box in after.boxes}
@@ -87,6 +87,14 @@ def differences(before: Study, after: Study, intent: Intent) -> Iterator[Differe
         yield from _boxes(box, match, intent)
     if later:
         yield Difference("a branch of the search")
+
+
+def _same_files(before: Study, after: Study, intent: Intent) -> bool:
+    """Whether the same files are read; those of options that a search drops are not read any more."""
+    if before.paths == after.paths:
+        return True
+    narrowed = any(change.keep is not None for change in intent.changes)
+    return narrowed and after.paths[0] == before.paths[0] and set(after.paths) < set(before.paths)
 
 
 def carried_over(own: Study, before: Study, after: Study, intent: Intent) -> Iterator[Difference]:
@@ -171,8 +179,10 @@ def _bound_to_follow(name: str, old: Bound | None, before: Box, intent: Intent) 
 def _follows(name: str, old: Bound | None, new: Bound | None, intent: Intent) -> bool:
     """Whether a field is computed from what was edited, or was stated nowhere and is now: by a text that was proposed
     as it is, or by a request."""
+    asked = name.startswith(("machine.", "parallel.")) and _requesting(intent)
+    if old is not None and old.origin is None and asked:  # what the cluster gives where nothing is asked for
+        return new is not None
     if old is None or (old.default and old.origin is None):
-        asked = name.startswith(("machine.", "parallel.")) and _requesting(intent)
         return new is not None and (asked or not intent.changes)
     return intent.touches([*origins(old.expr), old.origin])
 
@@ -234,7 +244,7 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
     for name in sorted(before.constants.keys() | after.constants.keys()):
         old, new = before.constants.get(name), after.constants.get(name)
         if old is None or new is None:
-            if intent.changes and old is not None:
+            if intent.changes and old is not None and name not in intent.pinned:
                 yield Difference(name)
             continue
         if _same_meaning(old, new, intent):

@@ -186,11 +186,27 @@ def _request(change: Change, study: Study, project: Project) -> Edits | None:
     size = name.startswith("memory")
     origin = request.origins.get(name)
     if origin is not None and getattr(request, name, None) is not None:
-        edit = replace_text(origin, change.value, project, "slurm-size" if size and _in_script(origin) else None)
+        if size and not _in_script(origin):
+            written = _written_size(change.value, origin, project)
+            edit = None if written is None else replace_text(origin, written, project)
+            return None if edit is None else (edit,)
+        edit = replace_text(origin, change.value, project, "slurm-size" if size else None)
         return None if edit is None else (edit,)
     if request.insert_at is None or name not in _OPTIONS or (size and _states_memory(request.origins)):
         return None
     return (_directive(_OPTIONS[name], change.value, request.insert_at, size, project),)
+
+
+def _written_size(value: Value, origin: Origin, project: Project) -> Value:
+    """A size as a launcher's configuration has it: a number of GiB under `mem_gb`, else a text as sbatch takes it."""
+    from preflight.documents.render import render
+
+    if not isinstance(value, int):
+        return None
+    if origin.route and origin.route[-1] == "mem_gb":
+        return value // 2**30 if value % 2**30 == 0 else None
+    old = project.source(origin.path).text[origin.span.start : origin.span.end].strip("\"'")
+    return render(old, value, "slurm-size")
 
 
 def _in_script(origin: Origin) -> bool:

@@ -9,6 +9,7 @@ from preflight.documents.base import Edit
 from preflight.findings import Change, Confidence, Finding, Part, Proposal, Safety, Severity
 from preflight.job import Job
 from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
+from preflight.memory.host.estimate import sample_bytes
 from preflight.plain import assign
 from preflight.rule import Case
 from preflight.study.invert import solutions
@@ -101,7 +102,8 @@ def describe_loaders(job: Job) -> str:
     batch = "?" if job.train.batch_size is None else str(job.train.batch_size)
     words = [f"batch {batch}", "workers unknown" if data.workers is None else count(data.workers, "worker")]
     words.append(f"prefetch {'?' if data.prefetch is None else data.prefetch}")
-    words.append("sample size unknown" if data.sample_bytes is None else f"one sample {gib(data.sample_bytes)}")
+    sample = sample_bytes(job)[0]
+    words.append("sample size unknown" if sample is None else f"one sample {gib(sample)}")
     if data.validation_workers is not None:
         validation = "?" if job.validation.batch_size is None else str(job.validation.batch_size)
         words.append(f"validation batch {validation} with {count(data.validation_workers, 'worker')}")

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from preflight.dialects.reading import Request
 from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case, Options, Rule
+from preflight.study.request import resolve
 from preflight.values import Origin
 from preflight_rules import host_examples, loaders
 from preflight_rules.common import (
@@ -229,36 +231,51 @@ class WorkersExceedCpus(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         workers, ranks = case.job.data.workers, case.job.parallel.ranks_per_node or 1
         cpus = self._cpus(case, ranks)
-        if workers is None or cpus is None or workers <= max(1, cpus):
+        if workers is None or cpus is None or workers * ranks <= max(cpus, ranks):
             return
-        fewer = max(1, cpus)
-        per_rank = " per rank" if ranks > 1 else ""
+        fewer = max(1, cpus // ranks)
         proposals: tuple[Proposal, ...] = ()
         if written(case, "data.workers"):
             changes = (Change("data.workers", fewer),)
             proposals = (Proposal(f"workers {workers} -> {fewer}", changes, Safety.safe),)
         request = case.study.request
-        related: tuple[tuple[Origin, str], ...] = ()
-        if request is not None and "cpus_per_task" in request.origins:
-            related = ((request.origins["cpus_per_task"], f"{count(cpus, 'CPU')} per task"),)
+        names = [name for name in ASKED if request is not None and name in request.origins]
+        related = tuple((request.origins[name], self._asked(request, name)) for name in names if request)
+        if cpus % ranks == 0:
+            message = f"{count(workers, 'worker')} on {count(cpus // ranks, 'CPU')}{' per rank' if ranks > 1 else ''}"
+        else:
+            message = f"{ranks} ranks with {count(workers, 'worker')} each on {count(cpus, 'CPU')}"
         yield Finding(
             rule=self.name,
             severity=Severity.warning,
             confidence=Confidence.high,
-            message=f"{count(workers, 'worker')} on {count(cpus, 'CPU')}{per_rank}: {fewer} can run at a time",
+            message=f"{message}: {fewer} {'in each rank ' if ranks > 1 else ''}can run at a time",
             origin=case.origin("data.workers"),
             settings=("data.workers", "machine.cpus"),
             related=related,
-            label=f"more than {count(cpus, 'CPU')}",
+            label=f"more than {count(cpus, 'CPU')}" if ranks == 1 else f"in each of {ranks} ranks",
             proposals=proposals,
         )
 
-    def _cpus(self, case: Case, ranks: int) -> int | None:
-        request = case.study.request
-        if request is not None:  # what the site gives where nothing is asked for is not known
-            stated = "cpus_per_task" in request.origins
-            return request.cpus_per_task if stated and isinstance(request.cpus_per_task, int) else None
-        return None if case.job.machine.cpus is None else case.job.machine.cpus // ranks
+    def _asked(self, request: Request, name: str) -> str:
+        value, unit = getattr(request, name), name.removeprefix("cpus_").replace("_", " ")
+        return f"{count(value, 'CPU') if isinstance(value, int) else 'CPUs'} {unit}"
 
+    def _cpus(self, case: Case, ranks: int) -> int | None:
+        """Processors that the job has on a node; what the site gives where nothing is asked for is not known."""
+        request = case.study.request
+        if request is None:
+            return case.job.machine.cpus
+        each = request.cpus_per_task
+        if isinstance(each, int) and case.study.launch.launcher not in SPAWNING:
+            return each * ranks  # a rank is a task
+        stated = any(name in request.origins for name in ASKED)
+        return resolve(request, case.cluster).cpus_per_node if stated else None
+
+
+SPAWNING = ("torchrun", "accelerate", "deepspeed")
+"""Launchers that start several ranks in one task, which share its processors."""
+ASKED = ("cpus_per_task", "cpus_per_gpu")
+"""Fields of a request that say how many processors the job gets."""
 
 RULES: tuple[type[Rule], ...] = (HostMemoryExceeded, ValidationMemorySpike, WorkersExceedCpus)

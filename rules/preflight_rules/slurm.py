@@ -27,6 +27,7 @@ from preflight_rules.common import (
     sum_of,
 )
 from preflight_rules.host import spikes
+from preflight_rules.shared import ConcurrentLaunchesExceed
 from preflight_rules.tasks import mismatches
 
 GIB = 2**30
@@ -391,4 +392,5 @@ RULES: tuple[type[Rule], ...] = (
     SlurmMemoryInvalid,
     SlurmTasksMismatch,
     SlurmDirectiveIgnored,
+    ConcurrentLaunchesExceed,
 )

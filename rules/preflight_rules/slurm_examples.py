@@ -59,6 +59,43 @@ OPTIONS = {"machine": "cluster.toml", "set": SAMPLES}
 
 SMALL = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:a100:4", "--cpus-per-task=8", "--mem=32G")
 
+HYDRA = """
+import hydra
+import torch
+from torch.utils.data import DataLoader
+
+from data import dataset
+
+
+@hydra.main(config_path="conf", config_name="config", version_base=None)
+def main(cfg):
+    model = torch.nn.Linear(10, 10).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in DataLoader(dataset, batch_size=cfg.batch_size, num_workers=cfg.workers):
+        model(batch).mean().backward()
+        optimizer.step()
+
+
+main()
+"""
+SUBMITIT = """
+defaults:
+  - override hydra/launcher: submitit_slurm
+batch_size: 32
+workers: 4
+hydra:
+  mode: MULTIRUN
+  sweeper:
+    params:
+      seed: 1,2
+  launcher:
+    cpus_per_task: 8
+    mem_gb: 4
+    gpus_per_node: 1
+"""
+
+UNASKED = SMALL.replace("#SBATCH --mem=32G\n", "")
+
 TOO_LOW = (
     Example(
         "Four ranks need more than they ask for, and the node has it",
@@ -68,6 +105,21 @@ TOO_LOW = (
         options=OPTIONS,
     ),
     Example("The same job with enough", files(SMALL.replace("32G", "128G")), finds=0, options=OPTIONS),
+    Example(
+        "Nothing is asked for, and what the partition gives by default is too little",
+        {**files(UNASKED), "cluster.toml": CLUSTER + "default_memory_per_cpu = 1024\n"},
+        fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=70G\n")},
+        says=("the default per cpu gives 32 GiB per node",),
+        options=OPTIONS,
+    ),
+    Example(
+        "A launcher that submits for Hydra counts in GiB",
+        {"train.py": HYDRA, "conf/config.yaml": SUBMITIT},
+        fixed={"conf/config.yaml": SUBMITIT.replace("mem_gb: 4", "mem_gb: 11")},
+        unsafe=True,
+        says=("--mem gives 4 GiB per node",),
+        options={"set": SAMPLES},
+    ),
     Example(
         "Nothing says how large a sample is", files(SMALL), finds=0, options={"machine": "cluster.toml", "set": {}}
     ),

@@ -60,6 +60,32 @@ HANDLED = STUDY.replace("    for batch in", "    try:\n        for batch in").re
 """,
 )
 
+MULTIRUN = """
+python train.py -m model=small,large
+"""
+GROUPS = {
+    "conf/config.yaml": "defaults:\n  - model: small\nbatch_size: 8\nmax_length: 128\n",
+    "conf/model/small.yaml": "name: gpt2\n",
+    "conf/model/large.yaml": "name: gpt2-xl\n",
+}
+APP = """
+import hydra
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+from data import dataset
+
+
+@hydra.main(config_path="conf", config_name="config", version_base=None)
+def main(cfg):
+    model = AutoModelForCausalLM.from_pretrained(cfg.model.name)
+    arguments = TrainingArguments("out", per_device_train_batch_size=cfg.batch_size, bf16=True)
+    Trainer(model, arguments, train_dataset=dataset(cfg.max_length)).train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 PARTLY = (
     Example(
         "One of three batch sizes does not fit at the longer length",
@@ -67,6 +93,14 @@ PARTLY = (
         fixed={"sweep.yaml": SWEEP.replace("[8, 16, 64]", "[8, 16]")},
         unsafe=True,
         says=("of 6 combinations do not fit", "batch_size=64, max_length=512"),
+        options={"gpu": "T4"},
+    ),
+    Example(
+        "Of two models that Hydra is told to try, the larger one does not fit",
+        {"run.sh": MULTIRUN, "train.py": APP, **GROUPS},
+        fixed={"run.sh": MULTIRUN.replace("small,large", "small")},
+        unsafe=True,
+        says=("1 of 2 combinations do not fit", "model=large"),
         options={"gpu": "T4"},
     ),
     Example("All of it fits", {"sweep.yaml": SWEEP, "train.py": LOOP}, finds=0, options={"gpu": "A100-80GB"}),

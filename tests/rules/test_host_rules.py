@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from cases import GIB, Host, case, origin
 
-from preflight.dialects.reading import Request
+from preflight.dialects.reading import Launch, Request
 from preflight.findings import Finding, Safety, Severity
 from preflight.machines.model import Node
+from preflight.records import replace
 from preflight.rule import Case
 from preflight.values import Const, Op
 from preflight_rules import host, loaders
@@ -159,3 +160,13 @@ def test_processors_of_one_task_count() -> None:
     written = {"data.workers": 8, "machine.cpus": Const(16), "parallel.ranks_per_node": Const(4)}
     [finding] = findings(case(written, request=request))
     assert finding.related == ((origin(30), "4 CPUs per task"),)
+
+
+def test_ranks_of_one_task_share_its_processors() -> None:
+    request = Request(cpus_per_task=2, tasks_per_node=1, origins={"cpus_per_task": origin(30)})
+    written = {"data.workers": 8, "parallel.ranks_per_node": Const(4)}
+    one = case(written, request=request)
+    study = replace(one.study, launch=Launch("torchrun"))
+    [finding] = list(host.WorkersExceedCpus().check(replace(one, study=study)))
+    assert finding.message == "4 ranks with 8 workers each on 2 CPUs: 1 in each rank can run at a time"
+    assert [change.value for change in finding.proposals[0].changes] == [1]
