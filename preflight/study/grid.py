@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from math import prod
+from operator import le
 
 from preflight.job import Job
 from preflight.records import dataclass, field
@@ -79,6 +80,8 @@ class Grid:
     _maker: JobMaker = field(init=False)
     _known: dict[tuple[Index, Index], Judged] = field(default_factory=dict)
     _equal: dict[tuple[str, ...], Judged] = field(default_factory=dict)
+    _seen: dict[Index, tuple[list[Index], list[Index]]] = field(default_factory=dict)
+    """Per cell, the highest points that are known to fit and the lowest that are known to exceed."""
 
     def __post_init__(self) -> None:
         self._maker = JobMaker(self.box)
@@ -108,15 +111,18 @@ class Grid:
     def job(self, assignment: Mapping[str, Value]) -> Job:
         return self._maker.at(assignment).job
 
+    def key(self, cell: Index, index: Index) -> tuple[str, ...]:
+        """What memory sees of a point."""
+        return self._maker.key(self.assignment(cell, index))
+
     def evaluate(self, cell: Index, index: Index) -> Judged:
         """A point, judged; points that memory cannot tell apart are judged once."""
         at = (cell, index)
         if at not in self._known:
-            assignment = self.assignment(cell, index)
-            key = self._maker.key(assignment)
+            key = self.key(cell, index)
             if key not in self._equal:
                 self.evaluations += 1
-                job = self._maker.at(assignment).job
+                job = self._maker.at(self.assignment(cell, index)).job
                 device = self.device.judge(job) if self.device is not None else (None, None)
                 host = self.host.judge(job) if self.host is not None else (None, None)
                 self._equal[key] = (device[0], host[0], device[1], host[1])
@@ -124,7 +130,23 @@ class Grid:
         return self._known[at]
 
     def verdict(self, cell: Index, index: Index) -> int | None:
-        """The worse of the sides that are judged; None where one is unknown and none exceeds."""
+        """The worse of the sides that are judged; None where one is unknown and none exceeds.
+
+        What fits higher up fits here, and what exceeds lower down exceeds here: then nothing is evaluated.
+        """
+        fitting, exceeding = self._seen.setdefault(cell, ([], []))
+        if any(all(map(le, index, above)) for above in fitting):
+            return FITS
+        if any(all(map(le, below, index)) for below in exceeding):
+            return EXCEEDS
+        found = self._judged(cell, index)
+        if found == FITS:
+            fitting[:] = [*(other for other in fitting if not all(map(le, other, index))), index]
+        elif found == EXCEEDS:
+            exceeding[:] = [*(other for other in exceeding if not all(map(le, index, other))), index]
+        return found
+
+    def _judged(self, cell: Index, index: Index) -> int | None:
         device, host, _, _ = self.evaluate(cell, index)
         judged = [v for v, on in zip((device, host), self.sides, strict=True) if on]
         known = [v for v in judged if v is not None]
