@@ -29,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = "preflight.schema.json"
 RULES = "docs/rules"
+ACCURACY_PAGE = "docs/accuracy.md"
 PUBLIC_RUNS = "benchmarks/accuracy/public.json"
 _BLOCK = re.compile(r"(<!-- (output|file|table): ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MIB = 2**20
@@ -84,7 +85,19 @@ def shown_file(path: str) -> str:
 
 def table(name: str) -> str:
     """A table by its name."""
-    return {"accuracy": accuracy}[name]()
+    return {"accuracy": accuracy, "tiers": tiers}[name]()
+
+
+def tiers() -> str:
+    """The summaries of docs/accuracy.md, which `benchmarks/accuracy/run.py` makes: one row per kind of run and tier."""
+    kind, lines = "", []
+    for line in (ROOT / ACCURACY_PAGE).read_text(encoding="utf-8").splitlines():
+        kind = line.removeprefix("## ") if line.startswith("## ") else kind
+        if line.startswith("| tier |"):
+            lines = lines or ["| runs " + line, "|---" + "|---" * (line.count("|") - 1) + "|"]
+        elif line.startswith(("| requested |", "| allocated |", "| reserved |", "| process |")):
+            lines.append(f"| {kind} {line}")
+    return "\n".join(lines) + "\n"
 
 
 def accuracy() -> str:
