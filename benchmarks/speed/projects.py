@@ -171,6 +171,7 @@ def write(root: Path, number: int) -> None:
         "billion": {"length": 500, "batch": 1000, "accumulation": 2000},
     }
     projects: dict[str, dict[str, str]] = {
+        "fits": {**one, "sweep.yaml": SWEEP.replace(", 64]", "]")},
         "sweep": {**one, "sweep.yaml": SWEEP},
         "slurm": {**one, "train.slurm": SCRIPT},
         "hydra": HYDRA,

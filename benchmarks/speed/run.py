@@ -64,7 +64,8 @@ def commands() -> list[Timed]:
     schema = [*python, "check_jsonschema", "--schemafile", "../schema.json", "sweep.yaml"]
     return [
         Timed(BASE, [sys.executable, "-c", "import yaml; from pydantic import BaseModel"], "sweep"),
-        check("one W&B sweep and its program", "sweep", "sweep.yaml", at_most=2.5),
+        check("one W&B sweep and its program: all fits", "fits", "sweep.yaml", at_most=2.5),
+        check("one W&B sweep and its program: cut down, a fix proved", "sweep", "sweep.yaml", at_most=2.5),
         check("one job script and its program", "slurm", "train.slurm", at_most=2.5),
         check("one Hydra application", "hydra", "train.py", at_most=5),
         check("10^6 combinations", "million", "sweep.yaml"),
