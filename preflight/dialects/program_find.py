@@ -56,7 +56,14 @@ def _acts(text: str) -> bool:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True  # broken scripts are for `read` to report
-    return any(isinstance(node, (ast.For, ast.While, ast.With)) or _is_call(node) for node in body)
+    return any(_starts(node) for node in body)
+
+
+def _starts(node: ast.stmt) -> bool:
+    """Whether a statement of the top level starts something, in a branch (`if SWEEP: wandb.agent(...)`) as well."""
+    if isinstance(node, (ast.If, ast.Try)):
+        return any(_starts(inner) for inner in [*node.body, *node.orelse])
+    return isinstance(node, (ast.For, ast.While, ast.With)) or _is_call(node)
 
 
 def _is_call(node: ast.stmt) -> bool:

@@ -275,6 +275,8 @@ def _trains(calls: Sequence[CallRecord]) -> bool:
         return True
     if any(_makes_trainer(record) for record in calls):
         return True
+    if any(record.name in ("hydra.utils.instantiate", "hydra.utils.call") for record in calls):
+        return True  # what trains is in the configuration
     arguments = any(r.method in ARGUMENT_CLASSES and _of_hub(r.name) for r in calls)
     trained = any(r.method.endswith("Trainer") or (r.method == "train" and _is_trainer(r)) for r in calls)
     return (arguments and trained) or any(_shuffles(record) for record in calls)

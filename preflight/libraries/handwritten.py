@@ -67,28 +67,37 @@ def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> lis
     found.attention = found.attention or any(name in found.text for name in _ATTENTION) or "softmax" in found.text
     if not found.attention or any(key not in found.dimensions for key in _NEEDED):
         return []
-    return [*_bindings(found, modules[0].origin), *_token_batches(records)]
+    return [
+        *_bindings(found, modules[0].origin),
+        *_token_batches(records, found.dimensions.get("max_position_embeddings")),
+    ]
 
 
-def _token_batches(records: Sequence[CallRecord]) -> list[Binding]:
-    """`tokens[i:j].view(B, T)`: batch and length of a program that cuts batches out of one long text itself."""
-    shapes = [shape for record in records if (shape := _two_dimensions(record)) is not None]
-    if not shapes or not all(same(a[0], shapes[0][0]) and same(a[1], shapes[0][1]) for a in shapes):
+def _token_batches(records: Sequence[CallRecord], positions: Expr | None) -> list[Binding]:
+    """`tokens[i:j].view(B, T)`: batch and length of a program that cuts batches out of one long text itself, in rows
+    as long as the model has positions."""
+    shapes = [shape for record in records if (shape := _two_dimensions(record, positions)) is not None]
+    if not shapes or not all(same(a[0], shapes[0][0]) for a in shapes):
         return []
     return [bind("train.batch_size", shapes[0][0], DEFAULT_RANK), bind("train.seq_len", shapes[0][1], TEXT_RANK)]
 
 
-def _two_dimensions(record: CallRecord) -> tuple[Expr, Expr] | None:
-    """The shape that data is given, where it is two known numbers; activations of layers are no data."""
-    if record.method not in ("view", "reshape") or len(record.args) != 2 or not record.reached:
+def _two_dimensions(record: CallRecord, positions: Expr | None) -> tuple[Expr, Expr] | None:
+    """The shape that data is given, where it is rows of the model's length; activations of layers are no data."""
+    if record.method != "view" or len(record.args) != 2 or not record.reached or positions is None:
         return None
     if (record.receiver or "").startswith("torch.nn") or "forward" in (record.function or ""):
         return None
     rows, columns = record.args
-    counts = [constant(size) for size in record.args]
-    if is_unknown(rows) or is_unknown(columns) or any(isinstance(n, int) and n < 1 for n in counts):
+    if is_unknown(rows) or is_unknown(columns) or not (same(columns, positions) or _equal(columns, positions)):
         return None
-    return rows, columns
+    count = constant(rows)
+    return None if isinstance(count, int) and count < 1 else (rows, columns)
+
+
+def _equal(one: Expr, other: Expr) -> bool:
+    value = constant(one)
+    return isinstance(value, int) and value == constant(other)
 
 
 def _is_module(record: CallRecord) -> bool:
