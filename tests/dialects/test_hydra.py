@@ -745,7 +745,7 @@ def test_hydra_core_is_imported_only_to_compose(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# --- objects -----------------------------------------------------------------------------------------------------------
+# --- objects ---
 
 LIGHTNING_APP = {
     "train.py": (
