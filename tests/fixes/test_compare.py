@@ -106,6 +106,14 @@ def test_what_was_meant_is_no_difference(what: str, before: Study, after: Study,
     assert found(before, after, *changes) == {}
 
 
+def test_a_flag_that_nobody_gave_may_be_given() -> None:
+    before = study({SIZE: Const(64)}, constants={"batch_size": Const(64), "epochs": Const(3)})
+    after = study({SIZE: one(16)}, constants={"batch_size": one(16), "epochs": Const(3)})
+    assert found(before, after, BATCH) == {}
+    other = study({SIZE: one(16)}, constants={"batch_size": one(16), "epochs": one(16)})
+    assert found(before, other, BATCH) == {"epochs": False}
+
+
 def test_what_is_bound_to_follow_takes_safety_away() -> None:
     before = study({SIZE: one(64), "model.config": one({"b": 64}), "train.text_len": one(64)},
                    constants={"warmup": Op("*", (one(64), Const(10)))})  # fmt: skip

@@ -17,7 +17,7 @@ from preflight.reports import automatic, render
 from preflight.reports.bar import bar
 from preflight.reports.snippet import snippet
 from preflight.reports.style import Look, clean, columns, gib, look_for, plural, wrap
-from preflight.reports.summary import studies_line
+from preflight.reports.summary import studies_line, summary
 from preflight.values import Origin, Span
 
 PLAIN = Look(width=100)
@@ -93,6 +93,14 @@ def test_github_annotation_escapes_what_the_runner_would_read(tmp_path: Path) ->
 )
 def test_summary_of_studies(tmp_path: Path, estimates: Estimates, gpu: Gpu | None, words: str) -> None:
     assert words in studies_line(outcome(tmp_path, (), (study(estimates, gpu),)), PLAIN)
+
+
+def test_why_the_gpu_memory_is_unknown_is_said_once(tmp_path: Path) -> None:
+    unknown = study(Estimates(None, host(8 * GIB), reasons={"device": "quantised weights have no law"}))
+    lines = list(summary(outcome(tmp_path, (), (unknown,)), PLAIN))
+    assert lines[-1] == "note: the GPU memory of sweep.yaml is unknown: quantised weights have no law"
+    told = outcome(tmp_path, (finding(rule="fits-only-if", study=0),), (unknown,))
+    assert not [line for line in summary(told, PLAIN) if line.startswith("note:")]
 
 
 def test_smallest_gpu_is_named(tmp_path: Path) -> None:

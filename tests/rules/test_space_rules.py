@@ -12,7 +12,7 @@ from preflight.findings import Finding, Safety, Severity
 from preflight.rule import Case
 from preflight.settings import Settings
 from preflight.study.verdicts import Counts, ModelVerdict, SafeBox
-from preflight.values import Axis, Choices, Const, Range, Ref
+from preflight.values import Axis, Choices, Const, Range, Ref, Value
 from preflight_rules import config, search, sweep
 
 SIZES = Axis("bs", Choices((4, 8, 32), (origin(1), origin(2), origin(3))), origin(1), ("train.batch_size",))
@@ -168,6 +168,38 @@ def test_unknown_length_shows_the_frontier() -> None:
     [finding] = findings(one)
     assert (finding.rule, finding.severity) == ("fits-only-if", Severity.info)
     assert "up to 1,664 at batch 8, 3,328 at batch 4, 6,656 at batch 2, 13,312 at batch 1" in finding.message
+
+
+OPEN = {
+    "no GPU": (
+        {"train.batch_size": 8}, ("train.seq_len",), None,
+        "the length is unknown: at batch 8 it needs 3 GiB at 128, 6 GiB at 512, 18 GiB at 2,048",
+    ),
+    "length and batch": (
+        {}, ("train.seq_len", "train.batch_size"), 16 * GIB,
+        "length and batch are unknown: it fits the GPU up to 416 at batch 32, 1,664 at batch 8, 13,312 at batch 1",
+    ),
+    "the batch alone, no GPU": (
+        {"train.seq_len": 512}, ("train.batch_size",), None,
+        "the batch size is unknown: it needs 2.5 GiB at 1, 6 GiB at 8, 18 GiB at 32",
+    ),
+    "a batch that never fits": (
+        {"train.seq_len": 2**17}, ("train.batch_size",), 16 * GIB, "the batch size is unknown, and not even 1 fits",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "unknown", "capacity", "says"), OPEN.values(), ids=OPEN.keys())
+def test_what_is_unknown_is_solved_for(
+    written: dict[str, Value], unknown: tuple[str, ...], capacity: int | None, says: str
+) -> None:
+    def device(job):  # type: ignore[no-untyped-def]
+        known = job.train.seq_len is not None and job.train.batch_size is not None
+        return Device(capacity=capacity, states=2 * GIB)(job) if known else None
+
+    [finding] = findings(case(written, device=device, unknown=unknown))
+    assert (finding.rule, finding.severity) == ("fits-only-if", Severity.info)
+    assert says in finding.message
 
 
 def test_stated_invariants() -> None:

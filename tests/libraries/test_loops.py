@@ -1,0 +1,174 @@
+"""What hand-written loops and trainers' own ways of naming things come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from programs_as_text import facts, is_unknown, read_program, text_at, values
+
+LOOP = """
+import torch, torchvision
+from torch.utils.data import DataLoader
+model = torchvision.models.resnet50().cuda()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=64, shuffle=True)
+for x, y in loader:
+    {body}
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+def looped(body: str, tmp_path: Path) -> dict[str, object]:
+    inner = dedent(body).strip().replace("\n", "\n    ")
+    return dict(values(read_program(LOOP.format(body=inner), tmp_path)))
+
+
+ONCE = {
+    "one pass": "loss = criterion(model(x), y)",
+    "either branch": "if amp:\n    out = model(x)\nelse:\n    out = model(x)\nloss = criterion(out, y)",
+    "an evaluation beside it": "with torch.no_grad():\n    old = model(x)\nloss = criterion(model(x), old)",
+    "now and then": "extra = model(x) if step % 100 == 0 else None\nloss = criterion(model(x), y)",
+}
+
+
+@pytest.mark.parametrize("body", ONCE.values(), ids=ONCE.keys())
+def test_one_forward_pass_is_the_loaders_batch(body: str, tmp_path: Path) -> None:
+    assert looped(body, tmp_path)["train.batch_size"] == 64
+
+
+def test_two_views_go_through_the_model_together(tmp_path: Path) -> None:
+    body = "loss = nt_xent(model(x[0].cuda()), model(x[1].cuda()))"
+    assert looped(body, tmp_path)["train.batch_size"] == 128
+    reading = read_program(LOOP.format(body=body), tmp_path)
+    assert text_at(reading, "train.batch_size", tmp_path) == "64"
+
+
+KEPT = {
+    "no": "loss = model(x).loss",
+    "loop": "_, loss = model(x)",
+    "step": "out = None\nout = model(x)\nloss = out.loss",
+}
+
+
+@pytest.mark.parametrize(("kept", "body"), KEPT.items(), ids=KEPT.keys())
+def test_what_is_still_bound_when_backward_runs(kept: str, body: str, tmp_path: Path) -> None:
+    assert looped(body, tmp_path)["train.outputs_kept"] == kept
+
+
+GPT = """
+import torch, torch.nn as nn
+import torch.nn.functional as F
+class GPT(nn.Module):
+    def __init__(self, vocab_size, n_embd, n_layer, n_head, block_size):
+        super().__init__()
+        self.wte = nn.Embedding(vocab_size, n_embd)
+        self.wpe = nn.Embedding(block_size, n_embd)
+        self.h = nn.ModuleList([nn.MultiheadAttention(n_embd, n_head) for _ in range(n_layer)])
+        self.lm_head = nn.Linear(n_embd, vocab_size)
+    def forward(self, idx):
+        x = self.wte(idx)
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+total = 65536
+B, T = 8, 256
+accumulation = total // (B * T)
+model = GPT(vocab_size=50304, n_embd=256, n_layer=4, n_head=4, block_size=256)
+opt = torch.optim.AdamW(model.parameters())
+def batch(tokens):
+    return tokens[: B * T].{shape}
+for step in range(10):
+    for micro in range(accumulation):
+        x = batch(tokens)
+        loss = F.cross_entropy(model(x), x) / accumulation
+        loss.backward()
+    opt.step()
+"""
+
+
+def test_batches_cut_out_of_one_text(tmp_path: Path) -> None:
+    reading = read_program(GPT.replace("{shape}", "view(B, T)"), tmp_path)
+    found = values(reading)
+    assert (found["train.batch_size"], found["train.seq_len"], found["train.grad_accum"]) == (8, 256, 32)
+    assert "token_mean_loss" not in facts(reading)  # all rows are equally long
+
+
+@pytest.mark.parametrize("shape", ["reshape(100, 4)", "view(4, 100)", "view(-1, T)"])
+def test_other_shapes_are_no_batches(shape: str, tmp_path: Path) -> None:
+    assert "train.batch_size" not in values(read_program(GPT.replace("{shape}", shape), tmp_path))
+
+
+SFT = """
+import torch
+from trl import SFTConfig, SFTTrainer
+args = SFTConfig("out", per_device_train_batch_size=2, model_init_kwargs={"torch_dtype": torch.bfloat16})
+trainer = SFTTrainer(model=MODEL, args=args, train_dataset=data)
+trainer.train()
+"""
+
+
+def test_a_trainer_of_trl_loads_the_model_it_is_given_by_name(tmp_path: Path) -> None:
+    found = values(read_program(SFT.replace("MODEL", '"Qwen/Qwen2.5-0.5B"'), tmp_path))
+    assert (found["model.name"], found["task"]) == ("Qwen/Qwen2.5-0.5B", "causal-lm")
+    assert found["train.weights_dtype"] == "bf16"
+
+
+def test_a_trainers_model_that_is_an_object_names_nothing(tmp_path: Path) -> None:
+    assert "model.name" not in values(read_program(SFT.replace("MODEL", "build()"), tmp_path))
+
+
+def test_pairs_of_a_preference_trainer_keep_a_way_back(tmp_path: Path) -> None:
+    text = SFT.replace("SFT", "DPO").replace("MODEL", '"Qwen/Qwen2.5-0.5B"')
+    reading = read_program(text, tmp_path)
+    assert values(reading)["train.batch_size"] == 4
+    assert text_at(reading, "train.batch_size", tmp_path) == "2"
+
+
+SIZES = {"224": 224, "(224, 224)": 224, "[192, 192]": 192, "(args.size, args.size)": 160, "(224, 320)": 320}
+
+
+@pytest.mark.parametrize(("size", "side"), SIZES.items())
+def test_pictures_given_as_a_pair(size: str, side: int, tmp_path: Path) -> None:
+    text = f"""
+    import argparse
+    from torchvision import transforms
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=int, default=160)
+    args = parser.parse_args()
+    train_transform = transforms.Compose([transforms.Resize({size}), transforms.ToTensor()])
+    """
+    found = values(read_program(text, tmp_path))["train.image_size"]
+    assert not is_unknown(found)
+    assert found == side
+
+
+WHOLE = {
+    "a column of a split": 'tokenizer(ds["test"]["text"], return_tensors="pt")',
+    "a list named for a set": 'tokenizer(test_texts, return_tensors="pt")',
+}
+BATCHED = {
+    "a slice": 'tokenizer(test_texts[i : i + 8], return_tensors="pt")',
+    "a batch": 'tokenizer(batch["text"], return_tensors="pt")',
+}
+EVALUATES = """
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
+model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased")
+inputs = {made}
+with torch.no_grad():
+    logits = model(**inputs)
+model(x).loss.backward()
+"""
+
+
+@pytest.mark.parametrize("made", WHOLE.values(), ids=WHOLE.keys())
+def test_a_whole_set_in_one_call(made: str, tmp_path: Path) -> None:
+    assert facts(read_program(EVALUATES.format(made=made), tmp_path)).get("eval_unbatched") is True
+
+
+@pytest.mark.parametrize("made", BATCHED.values(), ids=BATCHED.keys())
+def test_part_of_a_set_in_one_call(made: str, tmp_path: Path) -> None:
+    assert "eval_unbatched" not in facts(read_program(EVALUATES.format(made=made), tmp_path))
