@@ -53,7 +53,7 @@ class CachingAllocator:
         small = size <= SMALL
         pool = self._pools[small]
         at = bisect_left(pool, (size, -1))
-        if at < len(pool) and self._may_use(pool[at][2], size, small):
+        if at < len(pool) and (small or self.max_split is None or self._may_use(pool[at][2], size)):
             block = pool.pop(at)[2]
         else:
             block = self._reserve(size, small)
@@ -67,9 +67,8 @@ class CachingAllocator:
             self.peak_allocated = self.allocated
         return block
 
-    def _may_use(self, block: Block, size: int, small: bool) -> bool:
-        if small or self.max_split is None:
-            return True
+    def _may_use(self, block: Block, size: int) -> bool:
+        assert self.max_split is not None
         if size < self.max_split <= block.size:
             return False
         return size < self.max_split or block.size < size + LARGE_SEGMENT
