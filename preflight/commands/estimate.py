@@ -88,6 +88,8 @@ def _subject(target: str, overrides: dict[str, Value], gpu: str | None) -> Subje
     """What TARGET means. Raises UsageError."""
     path = Path(target)
     if path.is_dir():
+        if (path / "config.json").is_file():  # a model as transformers saves it
+            return _of_values({"model.path": target, **overrides}, gpu, Path.cwd())
         raise UsageError(f"{target} is a directory; name one configuration, or use preflight check")
     if not path.exists():
         return _model(target, overrides, gpu)

@@ -1,0 +1,105 @@
+"""From a Job to its law's key: names, local models, the hub cache, hand-described transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from preflight.job import build
+from preflight.memory import device
+from preflight.memory.device.resolve import SAME_CODE, Resolved, resolve
+from preflight.memory.estimate import DeviceEstimate
+from preflight.values import Unknown
+
+SIZES = {"train.batch_size": 4, "train.seq_len": 128}
+LLAMA = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "num_hidden_layers": 10, "intermediate_size": 2816, "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def resolved(**job: object) -> Resolved:
+    found = resolve(build({**SIZES, **{k.replace("__", "."): v for k, v in job.items()}}))
+    assert isinstance(found, Resolved), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("bert-large-uncased", "google-bert/bert-large-uncased"),
+        ("BERT-Large-Uncased", "google-bert/bert-large-uncased"),
+        ("ViT-B/32", "openai/clip-vit-base-patch32"),
+    ],
+)
+def test_spellings_of_a_name(one: str, other: str) -> None:
+    assert resolved(model__name=one) == resolved(model__name=other)
+
+
+def test_a_local_model_and_the_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = tmp_path / "mine"
+    local.mkdir()
+    (local / "config.json").write_text(json.dumps(LLAMA))
+    cached = tmp_path / "hf" / "hub" / "models--acme--tiny" / "snapshots" / "abc"
+    cached.mkdir(parents=True)
+    (cached / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    by_path, by_name = resolved(model__path=str(local)), resolved(model__name="acme/tiny")
+    assert by_path.dims == by_name.dims
+    assert by_path.task == "causal-lm"
+    assert by_path.dims["k"] == 4
+    assert isinstance(device.estimate(build({**SIZES, "model.path": str(local)}), None), DeviceEstimate)
+
+
+@pytest.mark.parametrize("broken", ["", "[]", "{", '{"model_type": "llama"}'])
+def test_a_config_that_says_too_little_is_unknown(broken: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(broken)
+    assert isinstance(resolve(build({**SIZES, "model.path": str(tmp_path)})), Unknown)
+
+
+def test_keys_of_nanogpt_describe_gpt2() -> None:
+    hugging = {"n_embd": 384, "n_layer": 6, "n_head": 6, "vocab_size": 65, "n_positions": 256}
+    spelled = {"d_model": 384, "num_layers": 6, "num_heads": 6, "vocab_size": 65, "block_size": 256}
+    one = resolved(model__architecture="gpt2", model__config=hugging)
+    assert one.dims == resolved(model__architecture="gpt2", model__config=spelled).dims
+    assert one.dims["L"] == 6
+
+
+def test_the_vocabulary_can_be_set_beside_the_model() -> None:
+    assert resolved(model__name="gpt2", train__vocab_size=1000).dims["V"] == 1000
+
+
+def test_no_more_positions_than_the_model_has() -> None:
+    found = resolve(build({"model.name": "gpt2", "train.batch_size": 1, "train.seq_len": 1025}))
+    assert isinstance(found, Unknown)
+    assert "1024 positions" in found.reason
+
+
+@pytest.mark.parametrize("name", SAME_CODE)
+def test_architectures_that_share_a_law_share_the_tape(name: str) -> None:
+    """Event by event, on a small model of each."""
+    pytest.importorskip("torch")
+    from preflight.tracer import steps
+
+    if name == "deberta_v2":
+        return  # another spelling, not another architecture
+    config = {
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 3,
+        "intermediate_size": 48,
+        "vocab_size": 99,
+    }
+    extra = {"sliding_window": None, "num_key_value_heads": 2} if name == "mistral" else {"max_position_embeddings": 90}
+    task = "causal-lm" if name == "mistral" else "sequence-classification"
+    setup = {"weights": "fp32", "autocast": "bf16", "attention": "sdpa", "mask": True}
+    tapes = []
+    for architecture in (name, SAME_CODE[name]):
+        own = {k: v for k, v in {**config, **extra}.items() if k != "sliding_window" or architecture == "mistral"}
+        model = {"architecture": architecture, "task": task, "config": own}
+        reply = steps.trace({"model": model, "setup": setup, "point": {"b": 3, "s": 40}, "kind": "train"})
+        tapes.append([value for value, _ in reply["events"]])
+    assert tapes[0] == tapes[1]
