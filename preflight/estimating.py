@@ -121,7 +121,7 @@ def _missing_device(job: Job) -> list[str]:
     if all(value in (None, {}) for value in job.model.__dict__.values()):
         missing.append("model.name")
     needs: Mapping[str, object] = {"train.batch_size": job.train.batch_size}
-    if job.task in _TEXT or job.task is None:
+    if job.task in _TEXT or (job.task is None and job.train.image_size is None):
         needs = {**needs, "train.seq_len": job.train.seq_len}
     return missing + [name for name, value in needs.items() if value is None]
 

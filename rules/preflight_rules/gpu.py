@@ -263,12 +263,19 @@ class StatesExceedGpu(Rule):
 
 
 def _states_advice(case: Case) -> tuple[str, ...]:
-    advice = []
+    advice, train = [], case.job.train
     if case.job.parallel.strategy in ("none", "ddp", None):
         advice.append("shard the states over several GPUs (FSDP or ZeRO), or keep optimizer states in host memory")
-    if not case.job.train.peft.method:
-        advice.append("train an adapter (LoRA): gradients and optimizer states shrink to the adapter's")
-    if case.job.train.optimizer in ("adamw", "adam"):
+    if train.peft.method:
+        if (
+            train.quantization.type == "none"
+            and train.weights_dtype in (None, "fp32")
+            and train.precision not in ("bf16", "fp16")
+        ):
+            advice.append("the frozen weights are kept in fp32: load them in bf16 (dtype=torch.bfloat16) or in 4 bits")
+        return tuple(advice)
+    advice.append("train an adapter (LoRA): gradients and optimizer states shrink to the adapter's")
+    if train.optimizer in ("adamw", "adam"):
         advice.append("an 8-bit optimizer keeps 2 bytes of states per parameter instead of 8")
     return tuple(advice)
 
