@@ -32,6 +32,8 @@ from preflight.libraries.trainer import (
     NO,
     Use,
     from_command_line,
+    model_config_bindings,
+    model_config_parameters,
     parameters,
     training_arguments,
 )
@@ -105,6 +107,9 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
         models += handwritten_bindings(calls, project)
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
+    if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):
+        spread = (*spread, *model_config_parameters())
+        models += model_config_bindings()
     stored = _last(models, "train.weights_dtype")
     task = _task(models)
     loops, loop_facts = loop_bindings(calls, project)

@@ -28,7 +28,7 @@ from preflight.libraries.common import (
 )
 from preflight.libraries.spellings import IMPLEMENTATIONS, OPTIMIZERS, spelled
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op, Scalar, Unknown
+from preflight.values import Const, Expr, Op, Ref, Scalar, Unknown
 
 NO = Const(False)
 FP32 = Const("fp32")
@@ -256,3 +256,31 @@ def parameters(flavour: str = "transformers", version: str | None = None) -> lis
         flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
         found.append(Parameter(name, Const(value), flags, "dataclass", kind))
     return found
+
+
+_MODEL_CONFIG: Mapping[str, tuple[str, Scalar]] = {
+    "model_name_or_path": ("str", None), "dtype": ("str", None), "torch_dtype": ("str", None),
+    "attn_implementation": ("str", None), "use_peft": ("bool", False), "lora_r": ("int", 16),
+    "lora_dropout": ("float", 0.05), "load_in_4bit": ("bool", False), "load_in_8bit": ("bool", False),
+}  # fmt: skip
+"""Flags of trl.ModelConfig that decide memory: type and default (TRL's documentation of ModelConfig)."""
+
+
+def model_config_parameters() -> list[Parameter]:
+    """The flags that `TrlParser` adds for trl.ModelConfig."""
+    return [
+        Parameter(name, Const(default), (f"--{name}", f"--{name.replace('_', '-')}"), "dataclass", kind)
+        for name, (kind, default) in _MODEL_CONFIG.items()
+    ]
+
+
+def model_config_bindings() -> list[Binding]:
+    """What `get_peft_config` and `get_quantization_config` make of those flags."""
+    four, eight = Ref("load_in_4bit"), Ref("load_in_8bit")
+    quantized = Op("if", (four, Const("nf4"), Op("if", (eight, Const("int8"), Const("none")))))
+    return [
+        Binding("train.peft.method", Op("if", (Ref("use_peft"), Const("lora"), Const(None)))),
+        Binding("train.peft.r", Ref("lora_r")),
+        Binding("train.peft.dropout", Ref("lora_dropout")),
+        Binding("train.quantization.type", quantized),
+    ]

@@ -172,3 +172,18 @@ def test_a_whole_set_in_one_call(made: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("made", BATCHED.values(), ids=BATCHED.keys())
 def test_part_of_a_set_in_one_call(made: str, tmp_path: Path) -> None:
     assert "eval_unbatched" not in facts(read_program(EVALUATES.format(made=made), tmp_path))
+
+
+def test_flags_of_trls_model_configuration(tmp_path: Path) -> None:
+    text = """
+    from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
+    from transformers import AutoModelForCausalLM
+    parser = TrlParser((SFTConfig, ModelConfig))
+    training_args, model_args = parser.parse_args_and_config()
+    model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
+    SFTTrainer(model=model, args=training_args, train_dataset=data).train()
+    """
+    reading = read_program(text, tmp_path)
+    assert "train.peft.method" not in values(reading)
+    found = values(reading, {"model_name_or_path": "gpt2", "use_peft": True, "lora_r": 32})
+    assert (found["model.name"], found["train.peft.method"], found["train.peft.r"]) == ("gpt2", "lora", 32)
