@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program_find import recognises
@@ -33,7 +33,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.program_launch import launch_bindings, launch_links
     from preflight.dialects.program_sweep import sweep_of
     from preflight.documents.python import parse_python
-    from preflight.libraries.calls import read_calls
+    from preflight.libraries.calls import CallFacts, read_calls
     from preflight.libraries.instantiate import fits_what_it_is_given
     from preflight.libraries.versions import imported, pinned
 
@@ -43,7 +43,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     version = next(
         (b.expr.value for b in versions if b.field == "software.transformers" and isinstance(b.expr, Const)), None
     )
-    said = read_calls(evaluator.calls, project, version if isinstance(version, str) else None, evaluator.parameters)
+    said = evaluator.state.get("said")
+    if not isinstance(said, CallFacts):
+        said = read_calls(evaluator.calls, project, version if isinstance(version, str) else None, evaluator.parameters)
+        evaluator.state["said"] = said
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
     parameters = (*known.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
@@ -70,8 +73,10 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator
 
     environment = environment_of(call.launch) if call is not None else {}
     hooks = _hooks(source, call, project)
-    evaluator = Evaluator(project, hooks, environment=environment)
-    evaluator.run(source.path)
+    evaluator = None if hooks else _known(source, environment, project)
+    if evaluator is None:
+        evaluator = Evaluator(project, hooks, environment=environment)
+        evaluator.run(source.path)
     files = {
         name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
         if isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
@@ -84,6 +89,25 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator
         evaluator = Evaluator(project, hooks, environment=environment, assume={**defaults, **files})
         evaluator.run(source.path)
     return evaluator
+
+
+def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Evaluator:
+    """The program interpreted once for all launches that it can not tell apart: on the same texts, and with the same
+    values of the variables that these mention."""
+    from preflight.python.evaluator import Evaluator
+
+    key = (f"program evaluated: {sorted(project.overlay.items())!r}", source.path)
+    known = project.parsed.setdefault(key, [])
+    assert isinstance(known, list)
+    for before, one in known:
+        text = "\n".join(project.source(path).text for path in one.reads)
+        mentioned = [name for name in {*before, *environment} if name in text]
+        if all(before.get(name) == environment.get(name) for name in mentioned):
+            return one  # type: ignore[no-any-return]
+    found = Evaluator(project, environment=environment)
+    found.run(source.path)
+    known.append((environment, found))
+    return found
 
 
 def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hook]:

@@ -18,7 +18,7 @@ from preflight.libraries.calls import CallFacts, read_calls
 from preflight.project import Project
 from preflight.python.records import CallRecord
 from preflight.records import replace
-from preflight.values import Const, Expr, Op, Origin, Span, evaluate
+from preflight.values import Const, Expr, Op, Origin, Span, evaluate, origins
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -52,7 +52,15 @@ def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
     if own:
         calls += _Objects(settings, records, own, project).calls()
     said = read_calls(calls, project)
-    return replace(said, bindings=tuple(replace(one, rank=min(one.rank, _READ_RANK)) for one in said.bindings))
+    bindings = (replace(one, rank=min(one.rank, _READ_RANK), expr=_placed(one.expr)) for one in said.bindings)
+    return replace(said, bindings=tuple(bindings))
+
+
+def _placed(expr: Expr) -> Expr:
+    """An expression with the places of its values alone: what a class computes from them is not what a user sets."""
+    if not isinstance(expr, Op) or not any(True for operand in expr.operands for _ in origins(operand)):
+        return expr
+    return Op(expr.operator, tuple(_placed(operand) for operand in expr.operands))
 
 
 def fits_what_it_is_given(calls: Sequence[CallRecord]) -> bool:

@@ -369,3 +369,21 @@ def test_configuration_files_that_a_configurator_runs(tmp_path: Path) -> None:
     call = Call("run.sh", (Word("", Const("small.py")), Word("--num_workers=", Const("8"))))
     reading = read_program(CONFIGURED, tmp_path, call, small__py="batch_size = 4\nimport os\nos.remove('x')\n")
     assert values(reading)["train.batch_size"] == 4
+
+
+def test_a_program_is_interpreted_once_for_launches_that_it_cannot_tell_apart(tmp_path: Path) -> None:
+    text = (
+        "import os\nimport torch\nfrom torch.utils.data import DataLoader\n"
+        "for x in DataLoader(data, batch_size=int(os.environ['BS'])):\n    model(x).backward()\n"
+    )
+    (tmp_path / "train.py").write_text(text)
+    project = Project(tmp_path, Settings())
+
+    def batch(**environment: str) -> object:
+        launch = Launch(environment={name: Const(value) for name, value in environment.items()})
+        reading = program.read(project.source("train.py"), Call("job.sh", launch=launch), project)
+        return next(evaluate(one.expr) for one in reading.bindings if one.field == "train.batch_size")
+
+    assert (batch(BS="8"), batch(BS="16"), batch(BS="8", OTHER="1")) == (8, 16, 8)
+    kept = [value for key, value in project.parsed.items() if key[0].startswith("program evaluated")]
+    assert [len(value) for value in kept if isinstance(value, list)] == [2]
