@@ -239,10 +239,7 @@ class StatesExceedGpu(Rule):
             f"{gib(sum(parts.values()))} ({sum_of(parts)}) of the {gib(device.capacity or 0)} that {gpu_name(case)} "
             "gives; no smaller batch helps"
         )
-        proposals = (
-            *remedies.device_proposals(case, batch=False),
-            *remedies.cap_vocabulary(case),
-        )
+        proposals = (*remedies.device_proposals(case, batch=False), *remedies.cap_vocabulary(case))
         origin = case.origin("model.name", "model.parameters", "train.vocab_size", "train.optimizer", *FIELDS)
         yield Finding(
             rule=self.name,
