@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def hook(words: Sequence[Word], project: Project) -> Hook:
     """What the script's globals are once it opened a configurator (to run it); any other `open` is as it was."""
-    from preflight.python.evaluator import library_hooks
+    from preflight.python.hooks import library_hooks
 
     usual = library_hooks().get("open")
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from preflight.dialects.reading import Parameter
 from preflight.project import Project
+from preflight.python.hooks import library_hooks
 from preflight.python.module import Module, load_module
 from preflight.python.objects import (
     Abstract,
@@ -388,19 +389,3 @@ class Evaluator:
 
 Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract, bool]]
 """Scope, key, value, and whether the scope is a container older than the branch."""
-
-
-def library_hooks() -> dict[str, Hook]:
-    """The hooks that ship: argparse, click, dataclass parsers, W&B, Hydra, torch, Lightning, the standard library."""
-    from preflight.python import (
-        hooks_argparse,
-        hooks_click,
-        hooks_config,
-        hooks_dataclass,
-        hooks_lightning,
-        hooks_std,
-        hooks_torch,
-    )
-
-    rooms = (hooks_std, hooks_argparse, hooks_click, hooks_dataclass, hooks_config, hooks_torch, hooks_lightning)
-    return {name: hook for room in rooms for name, hook in room.HOOKS.items()}
