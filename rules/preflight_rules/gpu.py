@@ -92,7 +92,7 @@ def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
     hazard = remedies.accumulation_hazard(case)
     if hazard:
         advice.append(f"accumulation is not the same run here: {hazard}")
-    elif case.fact("nominal_batch") is None:
+    elif case.fact("nominal_batch") is None and device.largest_batch_size != 0 and (case.job.train.batch_size or 1) > 1:
         advice.append("take a smaller batch and raise accumulation by the same factor: the run stays the same")
     if not case.job.train.gradient_checkpointing:
         advice.append("gradient checkpointing recomputes activations instead of keeping them")
