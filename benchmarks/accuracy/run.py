@@ -27,6 +27,12 @@ Made by `python benchmarks/accuracy/run.py`; nothing is fitted to these runs. Ea
 *allocated* and *reserved* are PyTorch's own counters, *process* is what nvidia-smi shows. MiB; the error is
 estimate / measured - 1. "inside" says whether the measurement lies in the interval that preflight states.
 
+Two things about the T4 rows were learnt from the rows themselves: that the script which made them keeps the logits
+through backward (`train.outputs_kept = "step"`; without it allocated is short by exactly 2 b s V bytes), and that eager
+attention was short by one score tensor, which led to the product that CUDA's softmax backward allocates (SoftMax.cu).
+Both are mechanisms, not fits, but these rows are not held out. The optimizer of the ResNet rows is inferred by their
+source.
+
 What the rows do not cover: quantised weights (no law yet), several GPUs, torch.compile. The full comparison, with other
 tools, is still to come.
 """

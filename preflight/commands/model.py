@@ -91,7 +91,7 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
 def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
     """A law as the design writes it down. Raises UsageError where there is none."""
     from preflight.job import build
-    from preflight.memory.device import catalogue, law, laws, resolve
+    from preflight.memory.device import catalogue, law, laws, resolve, store
 
     model = catalogue.find(name)
     if model is None and "/" not in name:
@@ -109,6 +109,7 @@ def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
         "name": resolved.name,
         "setup": dict(resolved.setup),
         "shipped": found.shipped,
+        **store.law_file(store.key_of(resolved, "train"), found.made),
         "rows": [
             {"phase": row.phase, "where": row.where, "terms": [[c, dict(m), part] for c, m, part in row.terms]}
             for row in moments

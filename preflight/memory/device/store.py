@@ -95,8 +95,13 @@ def load(key: LawKey, home: Path = LAWS) -> Made | None:
     return _unpack(data, entry)
 
 
+def law_file(key: LawKey, made: Made) -> dict[str, Any]:
+    """A packed file with one law, as `load_file` reads it."""
+    return {"format": FORMAT, "family": key.family, **pack({key.text: made})}
+
+
 def load_file(path: Path, key: LawKey) -> Made | None:
-    """A law from any packed file; one that holds a single law of the family gives it whatever its key's order."""
+    """A law from any packed file; None where it holds none for this key. Raises StaleLaw, OSError, ValueError."""
     data = _file(path)
     if data is None:
         raise FileNotFoundError(f"there is no file {path}")
