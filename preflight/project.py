@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from preflight.documents.base import Source
 
 if TYPE_CHECKING:
+    from preflight.dialects.slurm_submission import Submission
     from preflight.settings import Settings
 
 MAX_BYTES = 8 * 2**20
@@ -28,10 +29,18 @@ class Project:
         self._cache: dict[str, Source | UnreadableFile] = {}
         self.parsed: dict[tuple[str, str], object] = {}
         """Parsed documents by (kind, path), kept by their readers."""
+        self.submissions: Mapping[str, Submission] = {}
+        """How a job script (by its path) is submitted, where that is known: `preflight sbatch`."""
+
+    def submit(self, path: str, submission: Submission) -> None:
+        """Reads the script at `path` as `sbatch` would with these arguments and this environment."""
+        self.submissions = {**self.submissions, path: submission}
+        self.overlay |= submission.texts()
 
     def with_overlay(self, texts: Mapping[str, str]) -> Project:
         """The same project with some texts replaced, nothing written. Unchanged files keep their cache."""
         other = Project(self.root, self.settings, {**self.overlay, **texts})
+        other.submissions = self.submissions
         other._cache = {path: source for path, source in self._cache.items() if path not in texts}
         other.parsed = {key: parsed for key, parsed in self.parsed.items() if key[1] not in texts}
         return other

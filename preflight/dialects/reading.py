@@ -204,7 +204,9 @@ class Request:
     insert_at: Origin | None = None
     """An empty span where a new `#SBATCH` line may go (after the last directive)."""
     directives: tuple[tuple[str, str | None, Origin], ...] = ()
-    """Every directive in order: long option name, its text, its place."""
+    """Every option in order, the environment's and the command line's behind the script's: long name, text, place."""
+    components: tuple[Request, ...] = ()
+    """The further parts of a heterogeneous job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from preflight.dialects.reading import Call, Link, Problem, Reading, Request
 from preflight.documents.base import DocumentError, Source
 from preflight.project import Project, UnreadableFile
 from preflight.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Unknown, Value, names, unknown
+
+if TYPE_CHECKING:
+    from preflight.dialects.slurm_submission import Submission
 
 NAME = "slurm"
 
@@ -51,7 +55,7 @@ def recognises(source: Source, project: Project) -> bool:
 
 
 def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> bool:
-    if _DIRECTIVE.search(source.text) is not None:
+    if _DIRECTIVE.search(source.text) is not None or source.path in project.submissions:
         return True
     if _LAUNCH.search(source.text) is None or source.path in above or len(above) >= MAX_SCRIPTS:
         return False
@@ -92,7 +96,9 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.documents.bash import BashDocument, parse_bash
 
     document = parse_bash(source)
-    request, problems = _request(source, document) if _DIRECTIVE.search(source.text) else (None, ())
+    submission = project.submissions.get(source.path)
+    asked = submission is not None or _DIRECTIVE.search(source.text) is not None
+    request, problems = _request(source, document, submission) if asked else (None, ())
     reads: list[str] = []
 
     def sourced(name: str) -> BashDocument | None:
@@ -132,13 +138,13 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     )
 
 
-def _request(source: Source, document: object) -> tuple[Request, tuple[Problem, ...]]:
+def _request(source: Source, document: object, submission: Submission | None) -> tuple[Request, tuple[Problem, ...]]:
     from preflight.dialects.slurm_request import ignored_problems, read_request, script_problems
     from preflight.documents.bash import BashDocument
 
     assert isinstance(document, BashDocument)
     directives = document.directives
-    request, problems = read_request(source, directives)
+    request, problems = read_request(source, directives, submission)
     ignored = ignored_problems(source, document.ignored_directives, directives)
     return request, (*script_problems(source), *problems, *ignored)
 

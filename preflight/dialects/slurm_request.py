@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from preflight.dialects.reading import Problem, Request
 from preflight.dialects.slurm_schema import FIELDS, MEMORY_OPTIONS, Count, Directives, Gpus, memory_meant
+from preflight.dialects.slurm_submission import COMMAND_LINE, ENVIRONMENT, Submission
 from preflight.documents.base import Source
 from preflight.plain import plain
-from preflight.records import dataclass
+from preflight.records import dataclass, replace
 from preflight.values import Origin, Span, Unknown, Value
 
 if TYPE_CHECKING:
@@ -36,15 +37,50 @@ _RESOURCES = frozenset((*_REQUEST, "exclusive"))
 
 
 @dataclass(frozen=True)
-class _Given:
-    """The directives that count: the last of each name, with the earlier ones."""
+class _Said:
+    """One option, and which text says it: the script, the environment or sbatch's command line."""
 
     path: str
-    last: Mapping[str, Directive]
-    all: tuple[Directive, ...]
+    option: Directive
+
+    @property
+    def origin(self) -> Origin:
+        place = _origin(self.path, self.option)
+        return place if self.path not in (COMMAND_LINE, ENVIRONMENT) else replace(place, editable=False)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The options that count: the last of each name, with the earlier ones."""
+
+    path: str
+    last: Mapping[str, _Said]
+    all: tuple[_Said, ...]
 
     def origin(self, name: str) -> Origin:
-        return _origin(self.path, self.last[name])
+        return self.last[name].origin
+
+    def value(self, name: str) -> str:
+        return self.last[name].option.value or ""
+
+
+def _given(path: str, component: int, script: tuple[Directive, ...], submission: Submission | None) -> _Given:
+    """Script, environment, command line; the command line's last component speaks for those that it has none for."""
+    said = [_Said(path, one) for one in script if one.component == component]
+    if submission is not None:
+        said += [_Said(ENVIRONMENT, one) for one in submission.environment_directives()]
+        command = submission.command_directives()[0]
+        mine = min(component, submission.components - 1)
+        said += [_Said(COMMAND_LINE, one) for one in command if one.component == mine]
+    last = {one.option.name: one for one in said}
+    return _Given(path, _one_memory(last), tuple(said))
+
+
+def _one_memory(last: dict[str, _Said]) -> dict[str, _Said]:
+    """A memory option of the script or the command line sets aside those of the environment."""
+    memory = [name for name in MEMORY_OPTIONS if name in last]
+    stated = [name for name in memory if last[name].path != ENVIRONMENT]
+    return {name: one for name, one in last.items() if name not in memory or not stated or name in stated}
 
 
 def _origin(path: str, directive: Directive) -> Origin:
@@ -55,10 +91,25 @@ def _origin(path: str, directive: Directive) -> Origin:
     return Origin(path, directive.value_span or directive.span, editable=directive.value_span is not None and not whole)
 
 
-def read_request(source: Source, directives: tuple[Directive, ...]) -> tuple[Request, tuple[Problem, ...]]:
-    """The request that the directives make; problems are values that sbatch refuses or that contradict each other."""
-    first = tuple(one for one in directives if one.component == 0)
-    given = _Given(source.path, {one.name: one for one in first}, first)
+def read_request(
+    source: Source, directives: tuple[Directive, ...], submission: Submission | None = None
+) -> tuple[Request, tuple[Problem, ...]]:
+    """The request that a script makes as it is submitted; a heterogeneous job's further ones are its `components`.
+
+    Problems are values that sbatch refuses or that contradict each other.
+    """
+    count = max((one.component for one in directives), default=0) + 1
+    count = max(count, submission.components if submission is not None else 1)
+    first, *others = (_component(source, directives, submission, index) for index in range(count))
+    problems = tuple(dict.fromkeys(problem for _, found in (first, *others) for problem in found))
+    return replace(first[0], components=tuple(request for request, _ in others)), problems
+
+
+def _component(
+    source: Source, directives: tuple[Directive, ...], submission: Submission | None, component: int
+) -> tuple[Request, tuple[Problem, ...]]:
+    first = tuple(one for one in directives if one.component == component)
+    given = _given(source.path, component, directives, submission)
     values, problems = _validated(given)
     fields: dict[str, Value] = {}
     origins: dict[str, Origin] = {}
@@ -72,13 +123,14 @@ def read_request(source: Source, directives: tuple[Directive, ...]) -> tuple[Req
             fields["gpu_type"], origins["gpu_type"] = value.type, given.origin(name)
     if "exclusive" in given.last:
         origins["exclusive"] = given.origin("exclusive")
-    at = _insert_at(source, first)
+    at = _insert_at(source, first or directives)
     request = Request(
         **fields,
-        exclusive="exclusive" in given.last and not given.last["exclusive"].value,  # =user, =mcs share with some
+        exclusive="exclusive" in given.last and not given.value("exclusive"),  # =user, =mcs share with some
         origins=origins,
         insert_at=Origin(source.path, Span(at, at)),
-        directives=tuple((one.name, one.value, _origin(source.path, one)) for one in first),
+        directives=tuple((one.option.name, one.option.value, one.origin) for one in given.all),
+        components=(),
     )
     return request, (*problems, *_contradictions(given), *_unknown_options(given))
 
@@ -98,7 +150,7 @@ def _insert_at(source: Source, directives: tuple[Directive, ...]) -> int:
 
 def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
     """Every directive's value by the schema: an Unknown where it is refused, with the problem."""
-    texts = {name: one.value or "" for name, one in given.last.items() if name in FIELDS}
+    texts = {name: given.value(name) for name in given.last if name in FIELDS}
     wrong: dict[str, str] = {}
     try:
         read = plain(Directives, texts) or Directives.model_validate(texts)
@@ -131,15 +183,14 @@ def _contradictions(given: _Given) -> Iterator[Problem]:
     """Options that exclude each other, also from separate directives."""
     memory = [name for name in MEMORY_OPTIONS if name in given.last]
     if len(memory) > 1:
-        memory.sort(key=lambda name: given.last[name].span.start)
+        memory.sort(key=lambda name: given.all.index(given.last[name]))
         others = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1])
         message = (
             f"{' and '.join(f'--{name}' for name in memory)} are both given: sbatch refuses the job "
             "(fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.)"
         )
         yield Problem("slurm-memory-invalid", message, given.origin(memory[-1]), related=others)
-    gres = given.last.get("gres")
-    if gres is not None and "gpus-per-node" in given.last and "gpu" in (gres.value or ""):
+    if "gres" in given.last and "gpus-per-node" in given.last and "gpu" in given.value("gres"):
         message = (
             "--gres=gpu and --gpus-per-node are both given: sbatch refuses the job (fatal: they exclude each other)"
         )
@@ -150,11 +201,12 @@ def _contradictions(given: _Given) -> Iterator[Problem]:
 def _unknown_options(given: _Given) -> Iterator[Problem]:
     from difflib import get_close_matches
 
-    names = {one.name for one in given.all if one.known} | _RESOURCES
-    for one in given.all:
+    names = {said.option.name for said in given.all if said.option.known} | _RESOURCES
+    for said in given.all:
+        one = said.option
         if one.known:
             if one.value is None and one.name in FIELDS:
-                yield Problem("invalid-config", f"--{one.name} needs a value", Origin(given.path, one.span))
+                yield Problem("invalid-config", f"--{one.name} needs a value", Origin(said.path, one.span))
             continue
         if one.name.startswith(PLUGIN_PREFIXES):
             continue
@@ -162,10 +214,10 @@ def _unknown_options(given: _Given) -> Iterator[Problem]:
         dashes = "--" if len(one.name) > 1 else "-"
         if close:
             message = f"sbatch has no option {dashes}{one.name} and refuses the job; did you mean --{close[0]}?"
-            yield Problem("invalid-config", message, Origin(given.path, one.name_span), "error", f"--{close[0]}")
+            yield Problem("invalid-config", message, Origin(said.path, one.name_span), "error", f"--{close[0]}")
         else:
             message = f"sbatch has no option {dashes}{one.name}, unless a plugin of the site adds it"
-            yield Problem("invalid-config", message, Origin(given.path, one.name_span), "warning")
+            yield Problem("invalid-config", message, Origin(said.path, one.name_span), "warning")
 
 
 def ignored_problems(

@@ -181,6 +181,45 @@ def _words(line: str, start: int, number: int) -> list[_Word]:
         words.append(_Word("".join(chars), tuple(places), Span(start + begin, start + at), number))
 
 
+def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
+    """Options of a command line, without the script's name; places are in `shlex.join(arguments)`.
+
+    `:` starts the next component of a heterogeneous job. A word that is no option is returned as what is ignored.
+    """
+    import shlex
+
+    words: list[_Word] = []
+    at = 0
+    for argument in arguments:
+        written = shlex.quote(argument)
+        start = at + written.find(argument) if argument in written else at
+        places = tuple(range(start, start + len(argument)))
+        words.append(_Word(argument if argument != ":" else "hetjob", places, Span(at, at + len(written)), 1))
+        at += len(written) + 1
+    directives, rest = _options(words)
+    if rest is None:
+        return directives, ()
+    message = f"sbatch takes {rest.text!r} for the script"
+    return directives, (Ignored("after-word", message, rest.text, rest.span, rest.line),)
+
+
+def options_end(arguments: Sequence[str]) -> int:
+    """The index of the first word of a command line that is neither an option, an option's value nor `:`."""
+    words = [_Word(text, tuple(range(len(text))), Span(index, index), index) for index, text in enumerate(arguments)]
+    index = 0
+    while index < len(words):
+        text = words[index].text
+        if text == "--":
+            return index + 1
+        if text != ":":
+            if not text.startswith("-") or text == "-":
+                return index
+            following = words[index + 1] if index + 1 < len(words) else None
+            index += (_long if text.startswith("--") else _short)(words[index], following, 0)[1]
+        index += 1
+    return len(words)
+
+
 def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:
     """As getopt_long does with "+": it stops at the first word that is no option (that word is returned)."""
     directives: list[Directive] = []
