@@ -9,13 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight.memory.device import blocks as filed
 from preflight.memory.device import tape as tapes
 from preflight.memory.device.make import Made, Parameters
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.sizes import Size, decode, encode
 
 LAWS = Path(__file__).with_name("laws")
-FORMAT = 1
+FORMAT = 2
 """Rises when the form of a law file changes: a file of another number is stale and refused."""
 
 
@@ -123,7 +124,7 @@ def keys(family: str) -> tuple[str, ...]:
 
 def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
     """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share."""
-    pools: dict[str, dict[Any, int]] = {name: {} for name in ("sizes", "modules", "blocks", "parameters")}
+    pools: dict[str, dict[Any, int]] = {name: {} for name in ("sizes", "modules", "blocks", "parameters", "forms")}
 
     def pooled(pool: str, item: Any) -> int:
         return pools[pool].setdefault(item, len(pools[pool]))
@@ -132,15 +133,17 @@ def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
     for key, made in laws.items():
         sizes = [pooled("sizes", size) for size in made.tape.sizes]
         modules = [pooled("modules", module) for module in made.tape.modules]
-        items = []
-        for item in made.tape.items:
-            blocks = [pooled("blocks", tapes.block_text(block, sizes, modules)) for block in item.blocks]
-            items.append([item.stack, item.down, item.phase, blocks])
-        packed[key] = [items, dict(made.tape.depths), pooled("parameters", json.dumps(_encode(made.parameters)))]
+        form = [[[item.stack, item.down, item.phase] for item in made.tape.items], dict(made.tape.depths)]
+        blocks = [
+            [pooled("blocks", tapes.block_text(block, sizes, modules)) for block in item.blocks]
+            for item in made.tape.items
+        ]
+        parameters = pooled("parameters", json.dumps(_encode(made.parameters)))
+        packed[key] = [pooled("forms", json.dumps(form)), blocks, parameters]
     return {
         "sizes": [encode(size) for size in pools["sizes"]],
         "modules": list(pools["modules"]),
-        "blocks": list(pools["blocks"]),
+        "blocks": filed.shorten(list(pools["blocks"])),
         "parameters": [json.loads(text) for text in pools["parameters"]],
         "laws": packed,
     }
@@ -148,9 +151,12 @@ def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
 
 def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
     """One law of a packed file."""
-    items, depths, parameters = entry
-    parsed = {n: tapes.parse_block(data["blocks"][n]) for item in items for n in item[3]}
+    form, numbers, parameters = entry
+    items, depths = data["forms"][form]
+    known: dict[int, list[str]] = {}
+    parsed = {n: tapes.parse_block(filed.whole(data["blocks"], n, known)) for row in numbers for n in row}
     births = [token for block in parsed.values() for token in block if token.kind == "b"]
+        "forms": [json.loads(text) for text in pools["forms"]],
     sizes = {n: local for local, n in enumerate(sorted({token.at for token in births}))}
     modules = {n: local for local, n in enumerate(sorted({token.where for token in births}))}
     blocks = {
@@ -161,8 +167,8 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
         tuple(decode(data["sizes"][n]) for n in sizes),
         tuple(data["modules"][n] for n in modules),
         tuple(
-            tapes.TapeItem(stack, down, tuple(blocks[n] for n in numbers), phase)
-            for stack, down, phase, numbers in items
+            tapes.TapeItem(stack, down, tuple(blocks[n] for n in row), phase)
+            for (stack, down, phase), row in zip(items, numbers, strict=True)
         ),
         dict(depths),
     )
