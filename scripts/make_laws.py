@@ -11,10 +11,11 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.make import CannotMake, Made, Runner, make, make_at
+from preflight.memory.device.make import GROUPED, CannotMake, Made, Runner, make, make_at
 from preflight.memory.device.resolve import SAME_CODE
 from preflight.memory.device.store import FORMAT, LAWS, LawKey, key_text, keys, load, made_by, pack
 from preflight.memory.device.tracing import TraceError
@@ -23,7 +24,8 @@ PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))
 # Config keys whose other value is usual as well.
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
-    "llama": ({}, {"tie_word_embeddings": True}),
+    "llama": ({}, {"tie_word_embeddings": True}, {GROUPED: False}),
+    "phi3": ({GROUPED: False}, {}),
     "qwen2": ({}, {"tie_word_embeddings": False}),
     "gpt2": ({}, {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
     "bert": ({}, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
@@ -38,7 +40,7 @@ def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, 
     for task in family.tasks:
         first = task == family.tasks[0]
         for turn, changed in enumerate(VARIANTS.get(family.name, ({},)) if first else ({},)):
-            structure = {**family.structure, **changed}
+            structure = {**family.structure, **({GROUPED: True} if "k" in family.named else {}), **changed}
             for attention, mask in _attentions(family, first and turn == 0):
                 base = {"attention": attention, "mask": mask, "checkpointing": False, "peft": None}
                 for weights, autocast in _precisions(PRECISIONS, attention):
@@ -54,6 +56,30 @@ def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, 
                         setup = {**base, "weights": weights, "autocast": autocast, "peft": peft}
                         yield task, "train", setup, structure
                         yield task, "train", {**setup, "checkpointing": True}, structure
+
+
+# Families whose models are fine-tuned with quantised weights, and the layers that adapters are put beside.
+_ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+_EVERY = [*_ATTENTION, "gate_proj", "up_proj", "down_proj"]
+QUANTISED: dict[str, tuple[list[str], ...]] = {
+    "llama": (["q_proj", "v_proj"], _ATTENTION, _EVERY),
+    "qwen2": (["q_proj", "v_proj"], _ATTENTION, _EVERY),
+}
+
+
+def quantised_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Adapters beside layers in 4 bits, prepared for k-bit training or not, and beside whole layers."""
+    for targets in QUANTISED.get(family.name, ()):
+        for changed in VARIANTS[family.name]:
+            structure = {**family.structure, GROUPED: True, **changed}
+            for rest in (None, True, False):
+                for autocast, checkpointing, mask in product((None, "bf16"), (True, False), (True, False)):
+                    setup = {"attention": "sdpa", "mask": mask, "checkpointing": checkpointing, "weights": "bf16",
+                             "peft": {"method": "lora", "targets": targets, "dropout": False},
+                             "autocast": autocast}  # fmt: skip
+                    if rest is not None:
+                        setup["quantization"] = {"type": "4bit", "compute": "bf16", "upcast_rest": rest}
+                    yield "causal-lm", "train", setup, structure
 
 
 def _precisions(pairs: Sequence[tuple[str, str | None]], attention: str) -> list[tuple[str, str | None]]:
@@ -111,7 +137,7 @@ def run_family(family: Family, missing_only: bool) -> dict[str, Any]:
         if found is not None:
             laws[key] = found
     run = runner(versions)
-    for task, kind, setup, structure in plans(family):
+    for task, kind, setup, structure in [*plans(family), *quantised_plans(family)]:
         key = key_text(task, kind, setup, structure)
         if key in laws:
             continue

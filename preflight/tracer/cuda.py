@@ -127,7 +127,9 @@ class Cuda(TorchFunctionMode):
             return _ATEN._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
         if attn_mask is not None and attn_mask.dtype is torch.bool:
             attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill_(attn_mask.logical_not(), float("-inf"))
-        if self.attention == "math" or grouped:
+        if grouped and self.attention != "math":
+            k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+        if self.attention == "math":
             return _ATEN._scaled_dot_product_attention_math(
                 q, k, v, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=grouped
             )[0]

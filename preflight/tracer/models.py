@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from . import quantized
+
 AUTO_CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
     "masked-lm": "AutoModelForMaskedLM",
@@ -33,11 +35,14 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     with torch.device("meta"):
         built = _from_target(model) if model.get("target") else _from_config(model, setup)
     built = built.train().to(DTYPES[setup.get("weights", "fp32")])
+    if setup.get("quantization"):
+        quantized.quantise(built, setup["quantization"], DTYPES)
     for name, parameter in built.named_parameters():
         if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
             parameter.requires_grad_(False)
     if setup.get("peft"):
         built = _adapt(built, setup["peft"])
+        quantized.adapt_forwards(built, bool(setup.get("autocast")))
     return built
 
 

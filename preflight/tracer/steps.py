@@ -49,14 +49,17 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _parameters(model: torch.nn.Module) -> list[tuple[str, int, int, bool]]:
+def _parameters(model: torch.nn.Module) -> list[tuple[str, float, int, bool]]:
     seen: set[int] = set()
     rows = []
     for name, parameter in model.named_parameters():
         key = parameter.untyped_storage()._cdata
         if key not in seen:
             seen.add(key)
-            rows.append((name, parameter.untyped_storage().nbytes(), parameter.numel(), parameter.requires_grad))
+            count = parameter.numel()
+            each = getattr(parameter, "_preflight_bytes", None)  # what quantised weights really cost
+            nbytes = parameter.untyped_storage().nbytes() if each is None else count * each
+            rows.append((name, nbytes, count, parameter.requires_grad))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from preflight.memory.device import intervals
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.largest import largest_allocation
 from preflight.memory.device.laws import Laws, laws_for
+from preflight.memory.device.loading import load, scales
 from preflight.memory.device.optimizers import Step, known, step
 from preflight.memory.device.parallel import Sharding, sharding
 from preflight.memory.device.replay import Replay, Replayed, Segment
@@ -45,21 +47,21 @@ class Ready:
     resolved: Resolved
     laws: Laws
     dims: Mapping[str, int]
-    parameters: tuple[tuple[int, int, bool], ...]
-    """(elements, bytes per element, trainable)"""
+    parameters: tuple[tuple[int, float, bool], ...]
+    """(elements, bytes per element, trainable); a fraction of a byte where weights are quantised."""
     buffers: int
     optimizer: Step
     shard: Sharding
 
     @property
     def trainable(self) -> list[tuple[int, int]]:
-        return [(n, size) for n, size, trains in self.parameters if trains]
+        return [(n, int(size)) for n, size, trains in self.parameters if trains]
 
     @property
     def weights(self) -> int:
         """Bytes of weights and buffers on one GPU, copies included."""
         copies = 1 + (self.job.train.copies.reference or 0) + (self.job.train.copies.ema or 0)
-        whole = sum(n * size for n, size, _ in self.parameters)
+        whole = math.ceil(sum(n * size for n, size, _ in self.parameters))
         kept = round(whole * self.shard.weights)
         if self.shard.gathered_layers:
             kept += self.shard.gathered_layers * self._layer
@@ -69,7 +71,7 @@ class Ready:
     def _layer(self) -> int:
         """Bytes of the weights of the largest layer."""
         p = self.laws.made.parameters
-        layers = [sum(evaluate(size, self.dims) * n for size, n, _ in rows) for rows in p.layer.values()]
+        layers = [math.ceil(sum(evaluate(size, self.dims) * n for size, n, _ in rows)) for rows in p.layer.values()]
         return max(layers, default=0)
 
     @property
@@ -86,9 +88,9 @@ class Ready:
         return (self.job.train.grad_accum or 1) > 1
 
 
-def prepare(job: Job) -> Ready | Unknown:
+def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
     """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing."""
-    resolved = resolve(job)
+    resolved = resolve(job, gpu)
     if isinstance(resolved, Unknown):
         return resolved
     shard = sharding(job)
@@ -99,11 +101,11 @@ def prepare(job: Job) -> Ready | Unknown:
         return laws
     dims = resolved.all_dims
     made = laws.made
-    rows = made.parameters.sizes(made.tape.depths, dims)
+    rows = scales(made.parameters.sizes(made.tape.depths, dims), bool(job.train.quantization.double_quant))
     name, how = job.train.optimizer, job.train.optimizer_impl or "foreach"
     if name is None:
         return Unknown("train.optimizer is not known")
-    owned = [(round(n * shard.optimizer), size) for n, size, trains in rows if trains and n * shard.optimizer >= 1]
+    owned = [(round(n * shard.optimizer), int(size)) for n, size, trains in rows if trains and n * shard.optimizer >= 1]
     optimizer = step(name, how, owned)
     if optimizer is None:
         return Unknown(f"train.optimizer {name} has no law (known: {', '.join(known())})")
@@ -115,7 +117,7 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
 
     `gpu` None: the capacity is the job's `machine.gpu_memory` where stated, else the verdict is "unknown".
     """
-    ready = prepare(job)
+    ready = prepare(job, gpu)
     if isinstance(ready, Unknown):
         return _lower_bound(job, gpu, ready)
     beside = phases_beside(ready)
@@ -219,9 +221,8 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None)
     replay = Replay(allocator)
     shard = ready.shard
-    weights = [round(n * size * shard.weights) for n, size, _ in ready.parameters]
     copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
-    replay.hold([w for w in weights for _ in range(copies) if w], "weights", "load")
+    load(replay, ready.parameters, ready.resolved.setup.get("quantization"), shard.weights, copies)
     if ready.buffers:
         replay.hold([ready.buffers], "weights", "load")
     if shard.gathered_layers:
@@ -270,7 +271,7 @@ def _where(ready: Ready, phase: str) -> str:
 
 def bound(job: Job, gpu: Gpu | None) -> tuple[int, int] | None:
     """(expected, high) bytes of the process without a replay; grows with every numeric field. None: unknown."""
-    ready = prepare(job)
+    ready = prepare(job, gpu)
     if isinstance(ready, Unknown):
         return None
     try:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from preflight.memory.device import layers
 from preflight.memory.device.families import PATCH_SIDES, Family
-from preflight.memory.device.primes import PRIMES, Point, Reader
+from preflight.memory.device.primes import PRIMES, Basis, Point, Reader
 from preflight.memory.device.sizes import Size, evaluate
 from preflight.memory.device.tape import NotRegular, Tape, build, expand
 
@@ -34,6 +34,11 @@ _GIVEN = {
 _LOWEST = {"P": 211, "V": 257, "f": 307, "F": 401, "D": 503, "B": 191, "M": 191, "u": 251}
 
 
+GROUPED = "grouped"
+"""Part of a law's structure beside config keys: whether there are fewer key-value heads than heads, because code that
+repeats them does nothing where there are as many."""
+
+
 class SizeReader(Protocol):
     """Turns the byte counts of one event at all points into a formula; see primes.Reader."""
 
@@ -46,18 +51,22 @@ class CannotMake(ValueError):
     """No law can be made of these traces; the message says why."""
 
 
+ParameterRow: TypeAlias = "tuple[Size, float, bool]"
+"""Elements, bytes per element, trainable."""
+
+
 @dataclass(frozen=True)
 class Parameters:
     """A model's parameters as formulas: (elements, bytes per element, trainable) for those outside stacks and, per
     stack, for one layer; `buffers` in bytes."""
 
-    outside: tuple[tuple[Size, int, bool], ...]
-    layer: Mapping[str, tuple[tuple[Size, int, bool], ...]]
-    first: Mapping[str, tuple[tuple[Size, int, bool], ...]]
+    outside: tuple[ParameterRow, ...]
+    layer: Mapping[str, tuple[ParameterRow, ...]]
+    first: Mapping[str, tuple[ParameterRow, ...]]
     """Parameters that only the first layer of a stack has, in addition."""
     buffers: Size = ()
 
-    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[tuple[int, int, bool]]:
+    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[tuple[int, float, bool]]:
         """(elements, bytes per element, trainable) of every parameter at dimensions."""
         found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
         for stack, rows in self.layer.items():
@@ -76,7 +85,17 @@ class Made:
     parameters: Parameters
 
 
-def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = ()) -> tuple[Point, dict[str, int]]:
+def basis_of(family: Family, extra: Sequence[str], grouped: bool) -> Basis:
+    """What sizes are read in: a family's dimensions and `extra` ones. Ungrouped: every head has its keys and values."""
+    named = {**family.named, **{name: (1, {name: 1}) for name in extra}}
+    if not grouped:
+        one = {name: (c, {v: e for v, e in powers.items() if v != "g"}) for name, (c, powers) in named.items()}
+        named = {name: how for name, how in one.items() if name != "k"}
+    return Basis(named, family.lengths)
+
+
+def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
+          grouped: bool = True) -> tuple[Point, dict[str, int]]:  # fmt: skip
     """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
     variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
     primes: dict[str, int] = {}
@@ -85,12 +104,10 @@ def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = ()) -> t
     for number in range(turn + 1):
         primes = _primes(variables, number, taken)
         taken |= set(primes.values())
-    basis = family.basis
-    if extra:
-        basis = type(basis)({**basis.named, **{x: (1, {x: 1}) for x in extra}}, basis.lengths)
-    point = basis.point(primes)
+    point = basis_of(family, extra, grouped).point(primes)
     depth_names = sorted(set(family.depths.values()))
-    dims = dict(point.dims) | {name: depth + i for i, name in enumerate(depth_names)}
+    dims = {"k": point.dims["a"]} if not grouped else {}
+    dims |= dict(point.dims) | {name: depth + i for i, name in enumerate(depth_names)}
     if "q" in primes:
         dims["i"] = primes["q"] * dims["p"]
     return point, dims
@@ -113,11 +130,10 @@ def make(
 ) -> Made:
     """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.get("peft") else ()
-    basis = family.basis
-    if extra:
-        basis = type(basis)({**basis.named, "r": (1, {"r": 1})}, basis.lengths)
-    checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra)
-    probes = [probe(family, turn, PROBE_LAYERS, extra) for turn in range(FEWEST_PROBES)]
+    grouped = bool(structure.get(GROUPED, True))
+    basis = basis_of(family, extra, grouped)
+    checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra, grouped)
+    probes = [probe(family, turn, PROBE_LAYERS, extra, grouped) for turn in range(FEWEST_PROBES)]
     *traces, check = run([_request(family, task, kind, setup, structure, dims) for _, dims in [*probes, checked]])
     while True:
         try:
@@ -126,7 +142,7 @@ def make(
         except CannotMake:
             if len(probes) == MOST_PROBES:
                 raise
-            probes.append(probe(family, len(probes), PROBE_LAYERS, extra))
+            probes.append(probe(family, len(probes), PROBE_LAYERS, extra, grouped))
             traces += run([_request(family, task, kind, setup, structure, probes[-1][1])])
         else:
             return made
@@ -189,6 +205,8 @@ def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], str
         setup["peft"] = {**setup["peft"], "r": dims["r"]}
     config = family.config(dims)
     for key, value in structure.items():
+        if key == GROUPED:
+            continue
         head, _, tail = key.partition(".")
         if tail:
             config.setdefault(head, {})[tail] = value
@@ -260,20 +278,21 @@ def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], rea
 
 def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader,
                 stacks: Mapping[str, int]) -> Parameters:  # fmt: skip
-    outside: list[tuple[Size, int, bool]] = []
-    by_layer: dict[str, dict[int, list[tuple[Size, int, bool]]]] = {}
+    outside: list[ParameterRow] = []
+    by_layer: dict[str, dict[int, list[ParameterRow]]] = {}
     for (name, nbytes, elements, trainable), values in zip(trace["parameters"], numels, strict=True):
         size = reader.size(values)
         if size is None:
             raise CannotMake(f"no formula for the size of {name}")
-        row = (size, nbytes // elements, bool(trainable))
+        each = nbytes / elements  # a fraction for what quantised layers keep
+        row = (size, int(each) if each == int(each) else each, bool(trainable))
         where = layers.place(":" + name, dict(stacks))
         if where is None:
             outside.append(row)
         else:
             by_layer.setdefault(where[1], {}).setdefault(where[2], []).append(row)
     layer = {stack: tuple(rows[1]) for stack, rows in by_layer.items()}
-    first: dict[str, tuple[tuple[Size, int, bool], ...]] = {}
+    first: dict[str, tuple[ParameterRow, ...]] = {}
     for stack, rows in by_layer.items():
         spare = list(rows[0])
         for row in layer[stack]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from preflight.job import Job
+from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue
 from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.make import depth_key
+from preflight.memory.device.make import GROUPED, depth_key
 from preflight.values import Unknown
 
 # Other names that configs and hand-written programs give to a family's keys.
@@ -37,6 +38,10 @@ _TASKS = {
 }  # fmt: skip
 
 
+FLASH_FROM = (8, 0)
+"""Compute capability from which PyTorch has flash attention (sdp_utils.cpp, check_flash_attention_hardware_support)."""
+
+
 @dataclass(frozen=True)
 class Resolved:
     """What a law is looked up by. `dims` holds every dimension but lengths; `lengths` those that the Job states."""
@@ -58,13 +63,16 @@ class Resolved:
         return {**self.dims, **self.lengths}
 
 
-def resolve(job: Job) -> Resolved | Unknown:
-    """The law's key for a job, or why there is none (the reason names the Job field that is missing)."""
-    found = _resolve(job)
+def resolve(job: Job, gpu: Gpu | None = None) -> Resolved | Unknown:
+    """The law's key for a job, or why there is none (the reason names the Job field that is missing).
+
+    `gpu` decides which attention kernels there are; None: one of compute capability 8.0 or later.
+    """
+    found = _resolve(job, gpu)
     return found if isinstance(found, Unknown) or job.model.law is None else replace(found, law=job.model.law)
 
 
-def _resolve(job: Job) -> Resolved | Unknown:
+def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     found = _model(job)
     if isinstance(found, Unknown):
         return found
@@ -87,7 +95,7 @@ def _resolve(job: Job) -> Resolved | Unknown:
         lengths = _lengths(job, None, {}, task)
         if isinstance(lengths, Unknown):
             return lengths
-        setup = setup_of(job, None, config)
+        setup = setup_of(job, None, config, gpu)
         depth = depth_key(model)
         dims = {"L": config[depth]} if depth is not None else {}
         return setup if isinstance(setup, Unknown) else Resolved(None, task, dims, lengths, {}, setup, model, name)
@@ -98,7 +106,7 @@ def _resolve(job: Job) -> Resolved | Unknown:
     for dimension, value in dims.items():
         if not isinstance(value, int) or value < 1:
             return Unknown(f"model.config of the {architecture} model has {value!r} for {dimension}")
-    setup = setup_of(job, family, config)
+    setup = setup_of(job, family, config, gpu)
     if isinstance(setup, Unknown):
         return setup
     lengths = _lengths(job, family, dims, task)
@@ -107,6 +115,8 @@ def _resolve(job: Job) -> Resolved | Unknown:
     if setup.get("peft"):
         dims = {**dims, "r": job.train.peft.r or 8}
     structure = {key: config.get(key, default) for key, default in family.structure.items()}
+    if "k" in dims:
+        structure[GROUPED] = dims["k"] < dims["a"]
     fixed = {key: value for key, value in dims.items() if key not in lengths}
     return Resolved(family, task, fixed, lengths, structure, setup, model, name)
 
@@ -165,16 +175,18 @@ def read_config(path: str) -> dict[str, Any] | None:
     return None
 
 
-def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict[str, Any] | Unknown:
+def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
+             gpu: Gpu | None = None) -> dict[str, Any] | Unknown:  # fmt: skip
     """The tracer's setup of a job: what a forward and backward tape depends on beside dimensions."""
     train = job.train
     if train.precision is None:
         return Unknown("train.precision is not known")
     half = train.precision in ("bf16", "fp16")
     mixed = train.precision.endswith("-mixed")
-    weights = train.weights_dtype or (train.precision if half else "fp32")
-    if train.quantization.type not in (None, "none"):
-        return Unknown(f"train.quantization.type {train.quantization.type}: quantised weights have no law yet")
+    quantized = train.quantization.type not in (None, "none")
+    # What is quantised was loaded in 16 bits, whatever computes (transformers, quantizers/quantizer_bnb_4bit.py).
+    loaded = train.precision.removesuffix("-mixed").replace("fp32", "fp16") if quantized else "fp32"
+    weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:
         return Unknown("train.gradient_checkpointing is not known")
     attention: str = train.attention or "sdpa"
@@ -182,13 +194,16 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict
     mask = padded and train.sequences not in ("exact", "packed")
     if attention == "flash":
         attention, mask = "sdpa", False  # padding is taken out before the kernel (flash_attn_varlen)
-    if attention == "efficient":
-        attention = "sdpa"
-    if family is not None and attention not in family.attentions and attention != "math":
+    if attention == "sdpa" and gpu is not None and gpu.compute_capability < FLASH_FROM:
+        attention = "efficient"
+    asked = "sdpa" if attention in ("efficient", "math") else attention
+    if family is not None and asked not in family.attentions:
         attention = family.attentions[0]
+    if attention == "efficient" and (mask or not (half or mixed)):
+        attention = "sdpa"  # flash takes neither fp32 nor masks, so that the choice is the same
     # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.
-    alike = attention == "sdpa"
+    alike = attention not in ("eager", "math")
     setup: dict[str, Any] = {
         "weights": "bf16" if weights == "fp16" and alike else weights,
         "autocast": ("bf16" if alike else train.precision.removesuffix("-mixed")) if mixed else None,
@@ -197,6 +212,8 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict
         "checkpointing": bool(train.gradient_checkpointing),
         "peft": None,
     }
+    if quantized:
+        setup["quantization"] = _quantization(job, alike)
     if train.frozen:
         setup["frozen"] = list(train.frozen)
     if train.peft.method not in (None, "none"):
@@ -207,6 +224,19 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any]) -> dict
             targets = list(family.lora_targets) if family is not None else None
         setup["peft"] = {"method": "lora", "targets": targets, "dropout": bool(train.peft.dropout)}
     return setup
+
+
+def _quantization(job: Job, alike: bool) -> dict[str, Any]:
+    """The tracer's options for quantised weights; nf4 and fp4 keep and make the same, and double quantisation changes
+    what the scales cost (`loading.scales`) and nothing else."""
+    options = job.train.quantization
+    four = options.type in ("nf4", "fp4")
+    compute = options.compute_dtype or "fp32"
+    return {
+        "type": "4bit" if four else "int8",
+        "compute": ("bf16" if alike and compute == "fp16" else compute) if four else None,
+        "upcast_rest": bool(options.upcast_rest),
+    }
 
 
 def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str) -> dict[str, int] | Unknown:

@@ -11,9 +11,9 @@ from typing import Any
 
 from preflight.memory.device import blocks as filed
 from preflight.memory.device import tape as tapes
-from preflight.memory.device.make import Made, Parameters
+from preflight.memory.device.make import Made, ParameterRow, Parameters
 from preflight.memory.device.resolve import Resolved
-from preflight.memory.device.sizes import Size, decode, encode
+from preflight.memory.device.sizes import decode, encode
 
 LAWS = Path(__file__).with_name("laws")
 FORMAT = 2
@@ -59,12 +59,20 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
         setup["attention"],
         "padded" if setup["mask"] and kind != "generate" else "exact",
         "checkpointed" if setup["checkpointing"] and train else "stored",
+        *_quantized(setup.get("quantization")),
         *([f"frozen:{','.join(setup['frozen'])}"] if setup.get("frozen") else []),
         f"lora:{targets}{':dropout' if peft.get('dropout') and train else ''}" if peft else "full",
         *switches,
         *([extra] if extra else []),
     ]
     return " ".join(parts)
+
+
+def _quantized(options: Mapping[str, Any] | None) -> list[str]:
+    if not options:
+        return []
+    rest = ":rest32" if options["upcast_rest"] else ""
+    return [f"{options['type']}:{options['compute'] or 'input'}{rest}"]
 
 
 def _switch(value: object) -> str:
@@ -145,6 +153,7 @@ def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
         "modules": list(pools["modules"]),
         "blocks": filed.shorten(list(pools["blocks"])),
         "parameters": [json.loads(text) for text in pools["parameters"]],
+        "forms": [json.loads(text) for text in pools["forms"]],
         "laws": packed,
     }
 
@@ -156,7 +165,6 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
     known: dict[int, list[str]] = {}
     parsed = {n: tapes.parse_block(filed.whole(data["blocks"], n, known)) for row in numbers for n in row}
     births = [token for block in parsed.values() for token in block if token.kind == "b"]
-        "forms": [json.loads(text) for text in pools["forms"]],
     sizes = {n: local for local, n in enumerate(sorted({token.at for token in births}))}
     modules = {n: local for local, n in enumerate(sorted({token.where for token in births}))}
     blocks = {
@@ -176,7 +184,7 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
 
 
 def _encode(p: Parameters) -> dict[str, Any]:
-    def rows(items: tuple[tuple[Size, int, bool], ...]) -> list[Any]:
+    def rows(items: tuple[ParameterRow, ...]) -> list[Any]:
         return [[encode(size), nbytes, int(trainable)] for size, nbytes, trainable in items]
 
     return {
@@ -188,7 +196,7 @@ def _encode(p: Parameters) -> dict[str, Any]:
 
 
 def _decode(data: Mapping[str, Any]) -> Parameters:
-    def rows(items: list[Any]) -> tuple[tuple[Size, int, bool], ...]:
+    def rows(items: list[Any]) -> tuple[ParameterRow, ...]:
         return tuple((decode(size), nbytes, bool(trainable)) for size, nbytes, trainable in items)
 
     layer = {stack: rows(items) for stack, items in data["layer"].items()}

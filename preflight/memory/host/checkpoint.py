@@ -48,7 +48,7 @@ def _from_law(job: Job) -> Weights | None:
     if isinstance(ready, Unknown):
         return None
     count = sum(number for number, _, _ in ready.parameters)
-    size = sum(number * size for number, size, _ in ready.parameters)
+    size = round(sum(number * size for number, size, _ in ready.parameters))
     return Weights(count, 0 if _quantised(job) else size)
 
 

@@ -10,6 +10,7 @@ import pytest
 from preflight.memory.device import store
 from preflight.memory.device.families import FAMILIES, Family
 from preflight.memory.device.law import Law
+from preflight.memory.device.make import GROUPED
 from preflight.memory.device.resolve import SAME_CODE
 
 pytest.importorskip("torch")
@@ -19,7 +20,9 @@ SHIPPED = [name for name in FAMILIES if name not in SAME_CODE]
 
 def setup_from(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
     """(task, kind, setup, structure) that a law's key stands for."""
-    task, kind, precision, attention, padded, stored, adapters, *switches = key.split(" ")
+    task, kind, precision, attention, padded, stored, *rest = key.split(" ")
+    quantised = rest.pop(0).split(":") if rest[0].startswith(("4bit", "int8")) else None
+    adapters, *switches = rest
     weights, _, autocast = precision.partition("/")
     targets = adapters.partition(":")[2].split("-") if adapters != "full" else []
     setup = {
@@ -27,15 +30,20 @@ def setup_from(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict
         "mask": padded == "padded", "checkpointing": stored == "checkpointed",
         "peft": {"method": "lora", "targets": targets, "dropout": False} if targets else None,
     }  # fmt: skip
-    structure = dict(family.structure)
+    if quantised:
+        kind_of, *options = quantised
+        setup["quantization"] = {
+            "type": kind_of, "compute": options[0], "upcast_rest": "rest32" in options,
+        }  # fmt: skip
+    structure = {**family.structure, **({GROUPED: True} if "k" in family.named else {})}
     for switch in switches:
         name, _, value = switch.partition("=")
-        default = family.structure[name]
+        default = family.structure.get(name, True)
         structure[name] = value == "true" if isinstance(default, bool) else default if value != "off" else 0.0
     return task, kind, setup, structure
 
 
-def random_dims(family: Family, rng: random.Random, adapters: bool) -> dict[str, int]:
+def random_dims(family: Family, rng: random.Random, adapters: bool, grouped: bool = True) -> dict[str, int]:
     """Dimensions of no special kind, of a model that its code accepts."""
     dims = {name: rng.randint(2, 40) for name in family.named}
     for name in ("d", "dt"):
@@ -50,7 +58,7 @@ def random_dims(family: Family, rng: random.Random, adapters: bool) -> dict[str,
     if "P" in dims:
         dims["P"] = 200
     if "k" in dims:  # grouped heads: k < a, and the width a multiple of the heads
-        dims["a"] = dims["k"] * rng.randint(2, 4)
+        dims["a"] = dims["k"] * (rng.randint(2, 4) if grouped else 1)
         dims["h"] = dims["a"] * rng.randint(2, 9)
     if "n" in dims:
         side, dims["p"] = rng.randint(2, 9), rng.randint(2, 9)
@@ -83,7 +91,7 @@ def test_law_is_the_trace(name: str, seed: int) -> None:
     task, kind, setup, structure = setup_from(key, family)
     made = store.load(store.LawKey(name, key))
     assert made is not None
-    dims = random_dims(family, rng, bool(setup["peft"]))
+    dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))
     request = _request(family, task, kind, setup, structure, dims)
 
     reply = steps.trace(request)
@@ -106,6 +114,6 @@ def test_validation_law_is_the_trace(name: str) -> None:
     task, kind, setup, structure = setup_from(key, family)
     made = store.load(store.LawKey(name, key))
     assert made is not None
-    dims = random_dims(family, rng, bool(setup["peft"]))
+    dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))
     reply = steps.trace(_request(family, task, kind, setup, structure, dims))
     assert Law(made.tape).peak(dims).bytes == traced_peak(reply), key

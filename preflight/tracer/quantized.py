@@ -1,0 +1,167 @@
+"""Stand-ins for bitsandbytes' linear layers on the meta device: what they keep, and what they make on the way.
+
+Written after bitsandbytes 0.4x to 0.50: nn/modules.py (Linear4bit, Linear8bitLt), autograd/_functions.py (MatMul4Bit,
+MatMul8bitLt), functional.py (dequantize_4bit), and peft's tuners/lora/bnb.py. The library itself is not needed.
+
+Left out, being below a hundredth of a layer: the float32 absmax that a doubly quantised weight makes on the way, and
+int8's outlier columns, which depend on the data.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch import nn
+
+BLOCK = 64
+"""Elements that share a scale (bitsandbytes, quantize_4bit's default blocksize)."""
+
+
+class _MatMul4Bit(torch.autograd.Function):
+    """Nothing is saved but the packed weight; it is dequantised to its loaded dtype in both directions."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, layer: Linear4bit) -> torch.Tensor:
+        ctx.layer = layer
+        return torch.nn.functional.linear(x, layer.dequantised(x.dtype), layer.bias_for(x))
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return torch.matmul(grad, ctx.layer.dequantised(grad.dtype)), None
+
+
+class _MatMul8Bit(torch.autograd.Function):
+    """The input is kept whole; forward makes its int8 copy and an int32 product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, layer: Linear8bit) -> torch.Tensor:
+        ctx.layer, ctx.shape = layer, x.shape
+        rows = x.reshape(-1, x.shape[-1])
+        ctx.kept = rows
+        half = rows.to(torch.float16)
+        small = torch.empty_like(half, dtype=torch.int8)
+        scales = half.new_empty(half.shape[0], dtype=torch.float32)
+        product = half.new_empty((half.shape[0], layer.out_features), dtype=torch.int32)
+        del half
+        out = torch.empty_like(product, dtype=torch.float16)
+        del product, small, scales
+        out = out.to(x.dtype)
+        return out.reshape(*x.shape[:-1], layer.out_features)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        dtype = ctx.kept.dtype
+        whole = torch.empty_like(ctx.layer.weight, dtype=dtype)
+        rows = grad.reshape(-1, grad.shape[-1]).to(dtype)
+        return torch.matmul(rows, whole).view(ctx.shape), None
+
+
+class _Quantised(nn.Linear):
+    """A frozen linear layer whose weight is kept in few bits: `bytes_per_element` is what one costs."""
+
+    def __init__(self, original: nn.Linear, bytes_per_element: float) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = original.in_features, original.out_features
+        self.loaded = original.weight.dtype
+        self.weight = nn.Parameter(torch.empty_like(original.weight, dtype=torch.uint8), requires_grad=False)
+        self.weight._preflight_bytes = bytes_per_element  # type: ignore[attr-defined]
+        self.bias = original.bias
+        if self.bias is not None:
+            self.bias.requires_grad_(False)
+
+
+class Linear4bit(_Quantised):
+    """nf4 or fp4: half a byte an element, and its scales."""
+
+    def __init__(self, original: nn.Linear, compute: torch.dtype | None) -> None:
+        super().__init__(original, 0.5)
+        self.compute = compute
+        shape = original.weight.shape
+        # A scale belongs to a block of elements; the shape is the weight's so that its size is known in its dimensions.
+        self.absmax = nn.Parameter(torch.empty(shape, dtype=torch.uint8, device="meta"), requires_grad=False)
+        self.absmax._preflight_bytes = 4 / BLOCK  # type: ignore[attr-defined]
+
+    def dequantised(self, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_like(self.weight, dtype=self.loaded).to(dtype)
+
+    def bias_for(self, x: torch.Tensor) -> torch.Tensor | None:
+        return None if self.bias is None else self.bias.to(x.dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        given = x.dtype
+        if self.compute is not None:
+            x = x.to(self.compute)
+        return _MatMul4Bit.apply(x, self).to(given)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class Linear8bit(_Quantised):
+    """LLM.int8(): a byte an element and a float32 scale for each row."""
+
+    def __init__(self, original: nn.Linear) -> None:
+        super().__init__(original, 1)
+        self.scale = nn.Parameter(torch.empty(self.out_features, device="meta"), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = _MatMul8Bit.apply(x, self)  # type: ignore[no-untyped-call]
+        return out if self.bias is None else out + self.bias.to(out.dtype)
+
+
+def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.dtype]) -> None:
+    """Replace every linear layer but the head, then cast the rest as k-bit preparation does where asked for.
+
+    `options`: {"type": "4bit" or "int8", "compute" ("fp32", "bf16", "fp16" or None), "upcast_rest"}.
+    """
+    kept = _kept_whole(model)
+    compute = dtypes.get(options.get("compute") or "")
+    for name, module in list(model.named_modules()):
+        for child, layer in list(module.named_children()):
+            path = f"{name}.{child}" if name else child
+            if type(layer) is not nn.Linear or path in kept:
+                continue
+            made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute)
+            setattr(module, child, made)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+        half = parameter.dtype in (torch.float16, torch.bfloat16)
+        if options.get("upcast_rest") and half:
+            parameter.data = parameter.data.to(torch.float32)
+
+
+def _kept_whole(model: nn.Module) -> set[str]:
+    """Names of the layers that transformers does not quantise (integrations/bitsandbytes.py: the output embeddings, or
+    what stands in their place: the last module)."""
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    names = {name for name, module in model.named_modules() if head is not None and module is head}
+    last = [name for name, _ in model.named_children()][-1:]
+    return names or {
+        name for name, _ in model.named_modules() if last and (name == last[0] or name.startswith(last[0] + "."))
+    }
+
+
+def adapt_forwards(model: nn.Module, autocast: bool) -> None:
+    """Give LoRA layers over quantised ones the forward that peft gives them (tuners/lora/bnb.py)."""
+    for module in model.modules():
+        base = getattr(module, "base_layer", None)
+        if isinstance(base, _Quantised) and hasattr(module, "lora_A"):
+            module._preflight_autocast = autocast  # type: ignore[assignment]
+            module.forward = types.MethodType(_lora_forward, module)  # type: ignore[method-assign]
+
+
+def _lora_forward(self: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    result = self.base_layer(x, *args, **kwargs)
+    if isinstance(self.base_layer, Linear4bit):
+        result = result.clone()
+    for name in self.active_adapters:
+        if name not in self.lora_A:
+            continue
+        expected = result.dtype
+        plain = not self._preflight_autocast
+        if plain:
+            x = x.to(self.lora_A[name].weight.dtype)
+        out = self.lora_B[name](self.lora_A[name](self.lora_dropout[name](x))) * self.scaling[name]
+        if plain:
+            out = out.to(expected)
+        result = result + out
+    return result
