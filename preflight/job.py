@@ -135,6 +135,7 @@ class Parallel(Part):
     tensor: Count | None = 1
     pipeline: Count | None = 1
     offload: Literal["none", "gradients", "optimizer", "parameters"] | None = "none"
+    options: dict[str, Json] = {}  # of DDP, FSDP and DeepSpeed, by their own names
 
 
 class MachinePart(Part):

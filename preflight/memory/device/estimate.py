@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,7 +13,8 @@ from preflight.memory.device.largest import largest_allocation
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import load, scales
 from preflight.memory.device.optimizers import Step, known, step
-from preflight.memory.device.parallel import Sharding, sharding
+from preflight.memory.device.parallel import Layout, Rank, fullest, kept, layouts, rank_of, view
+from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.replay import Replay, Replayed, Segment
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.sizes import evaluate
@@ -51,7 +51,13 @@ class Ready:
     """(elements, bytes per element, trainable); a fraction of a byte where weights are quantised."""
     buffers: int
     optimizer: Step
-    shard: Sharding
+    rank: Rank
+    """What lies on this GPU, where several share the job."""
+    peers: tuple[Ready, ...] = ()
+    """Other ranks of the job that may be fuller (the last stage of a pipeline)."""
+    others: tuple[Ready, ...] = ()
+    """What the job may be as well, where what decides between them is stated nowhere."""
+    notes: tuple[str, ...] = ()
 
     @property
     def trainable(self) -> list[tuple[int, int]]:
@@ -61,23 +67,17 @@ class Ready:
     def weights(self) -> int:
         """Bytes of weights and buffers on one GPU, copies included."""
         copies = 1 + (self.job.train.copies.reference or 0) + (self.job.train.copies.ema or 0)
-        whole = math.ceil(sum(n * size for n, size, _ in self.parameters))
-        kept = round(whole * self.shard.weights)
-        if self.shard.gathered_layers:
-            kept += self.shard.gathered_layers * self._layer
-        return kept * copies + self.buffers
-
-    @property
-    def _layer(self) -> int:
-        """Bytes of the weights of the largest layer."""
-        p = self.laws.made.parameters
-        layers = [math.ceil(sum(evaluate(size, self.dims) * n for size, n, _ in rows)) for rows in p.layer.values()]
-        return max(layers, default=0)
+        return self.rank.weights * copies + self.buffers
 
     @property
     def gradients(self) -> int:
-        """Bytes of all gradients on one GPU."""
-        return sum(n * size for n, size in self.trainable)
+        """Bytes of gradients on one GPU between backward and the step."""
+        return self.rank.gradients
+
+    @property
+    def held(self) -> int:
+        """Bytes of what communication and sharded optimizers keep throughout."""
+        return sum(each.nbytes for each in self.rank.held)
 
     @property
     def outputs_kept(self) -> bool:
@@ -90,12 +90,24 @@ class Ready:
 
 def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
     """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing."""
-    resolved = resolve(job, gpu)
+    found = layouts(job)
+    if isinstance(found, Unknown):
+        known = resolve(job, gpu)
+        return known if isinstance(known, Unknown) else found
+    first, *rest = [_prepared(job, gpu, layout) for layout in (*found.ranks, *found.others)]
+    if isinstance(first, Unknown):
+        return first
+    known_ones = [(n, one) for n, one in enumerate(rest, 1) if not isinstance(one, Unknown)]
+    peers = tuple(one for n, one in known_ones if n < len(found.ranks))
+    others = tuple(one for n, one in known_ones if n >= len(found.ranks))
+    return replace(first, peers=peers, others=others, notes=found.notes)
+
+
+def _prepared(job: Job, gpu: Gpu | None, layout: Layout) -> Ready | Unknown:
+    """One rank of a job under a layout."""
+    resolved = resolve(view(job, layout), gpu)
     if isinstance(resolved, Unknown):
         return resolved
-    shard = sharding(job)
-    if isinstance(shard, Unknown):
-        return shard
     laws = laws_for(resolved, "train")
     if isinstance(laws, Unknown):
         return laws
@@ -105,11 +117,14 @@ def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
     name, how = job.train.optimizer, job.train.optimizer_impl or "foreach"
     if name is None:
         return Unknown("train.optimizer is not known")
-    owned = [(round(n * shard.optimizer), int(size)) for n, size, trains in rows if trains and n * shard.optimizer >= 1]
-    optimizer = step(name, how, owned)
+    rank = rank_of(layout, resolved, laws, rows)
+    if isinstance(rank, Unknown):
+        return rank
+    optimizer = rank.stepped(name, how)
     if optimizer is None:
         return Unknown(f"train.optimizer {name} has no law (known: {', '.join(known())})")
-    return Ready(job, resolved, laws, dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer, shard)
+    return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer,
+                 rank)  # fmt: skip
 
 
 def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
@@ -120,9 +135,9 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
     ready = prepare(job, gpu)
     if isinstance(ready, Unknown):
         return _lower_bound(job, gpu, ready)
-    beside = phases_beside(ready)
     try:
-        return _full(ready, beside, gpu)
+        ranks = [_full(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
+        return fullest(ranks, [_full(one, phases_beside(one), gpu) for one in ready.others])
     except NotRegular as error:
         return Unknown(f"the law of {ready.resolved.name} does not reach down to this depth: {error}")
 
@@ -132,7 +147,7 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
     capacity, context = room(job, gpu, _convolutional(ready))
     replayed = _replay(ready, beside, gpu, capacity - context.expected if capacity else None)
     requested = requested_peak(ready, beside)
-    extra = intervals.widen(job, _convolutional(ready), ready.shard.sharded)
+    extra = intervals.widen(job, _convolutional(ready), ready.rank.layout.sharded)
     trials = job.parallel.trials_per_gpu or 1
     reserved = intervals.interval(replayed.reserved * trials, intervals.RESERVED, extra)
     process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
@@ -155,7 +170,7 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
         largest_allocation=largest_allocation(ready, beside),
         capacity=capacity,
         verdict=process.verdict(capacity),
-        notes=_left_out(job, beside),
+        notes=(*_left_out(job, beside), *ready.notes),
     )
     if capacity is None:
         return found
@@ -176,7 +191,7 @@ def _left_out(job: Job, beside: tuple[Phase, ...]) -> tuple[str, ...]:
 def _replayed(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, batch: int) -> int:
     """The batch that the bound allows, made smaller until a replay, which sees fragmentation, agrees."""
     capacity, context = room(ready.job, gpu, _convolutional(ready))
-    _, above = intervals.widen(ready.job, _convolutional(ready), ready.shard.sharded)
+    _, above = intervals.widen(ready.job, _convolutional(ready), ready.rank.layout.sharded)
     trials = ready.job.parallel.trials_per_gpu or 1
     for _ in range(REPLAYS):
         if batch == 0 or capacity is None:
@@ -199,8 +214,8 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
     low, expected, high = gpu.context if gpu is not None else UNKNOWN_CONTEXT
     if job.machine.context is not None:
         low = expected = high = job.machine.context
-    elif gpu is not None and (job.parallel.ranks_per_node or 1) * (job.parallel.nodes or 1) > 1:
-        low, expected, high = (a + b for a, b in zip(gpu.context, gpu.nccl, strict=True))
+    else:
+        low, expected, high = (a + b for a, b in zip((low, expected, high), nccl_buffers(job, gpu), strict=True))
     if convolutional and job.machine.context is None:
         high = max(high, CUDNN_CONTEXT_HIGH)
     return capacity, Interval(low, expected, high)
@@ -220,17 +235,14 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     split = options.max_split_size_mb
     allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None)
     replay = Replay(allocator)
-    shard = ready.shard
     copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
-    load(replay, ready.parameters, ready.resolved.setup.get("quantization"), shard.weights, copies)
+    load(replay, ready.rank.rows, ready.resolved.setup.get("quantization"), 1.0, copies)
     if ready.buffers:
         replay.hold([ready.buffers], "weights", "load")
-    if shard.gathered_layers:
-        replay.hold([ready._layer] * shard.gathered_layers, "weights", "forward")
+    for each in ready.rank.held:
+        replay.hold([each.nbytes], each.part, "load")
     replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
-    if shard.bucket_copies:
-        replay.hold([round(ready.gradients * shard.bucket_copies)], "gradients", "backward")
-    segment = Segment.of(ready.laws.made.tape, ready.dims, ready.outputs_kept, shard.gradients)
+    segment = Segment.of(ready.laws.made.tape, ready.dims, ready.outputs_kept)
     for iteration in range(2):
         replay.run(segment)
         if ready.accumulating:
@@ -249,16 +261,14 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
 
 def requested_peak(ready: Ready, beside: tuple[Phase, ...] = ()) -> int:
     """The law's peak: sum of live tensors at the largest moment of any phase."""
-    states = ready.weights + sum(ready.optimizer.states)
-    gradients = round(ready.gradients * ready.shard.gradients)
-    buckets = round(ready.gradients * ready.shard.bucket_copies)
-    alone = ready.laws.reading(False, ready.outputs_kept).peak(ready.dims)
-    micro = alone.bytes - round(alone.parts["gradients"] * (1 - ready.shard.gradients))
+    states = ready.weights + ready.held + sum(ready.optimizer.states)
+    gradients = ready.gradients
+    micro = ready.laws.reading(False, ready.outputs_kept).peak(ready.dims).bytes
     if ready.accumulating:
         micro = max(micro, gradients + ready.laws.reading(True, ready.outputs_kept).peak(ready.dims).bytes)
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
-    return states + buckets + max(micro, gradients + ready.optimizer.temporary, *phases, 0)
+    return states + max(micro, gradients + ready.optimizer.temporary, *phases, 0)
 
 
 def _where(ready: Ready, phase: str) -> str:
@@ -275,15 +285,22 @@ def bound(job: Job, gpu: Gpu | None) -> tuple[int, int] | None:
     if isinstance(ready, Unknown):
         return None
     try:
-        return _bound(ready, phases_beside(ready), gpu)
+        return _bounds(ready, gpu)
     except NotRegular:
         return None
+
+
+def _bounds(ready: Ready, gpu: Gpu | None) -> tuple[int, int]:
+    """The fullest rank's, and the high end of whatever the job may be."""
+    ranks = [_bound(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
+    others = [_bound(one, phases_beside(one), gpu)[1] for one in ready.others]
+    return max(low for low, _ in ranks), max([high for _, high in ranks] + others)
 
 
 def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[int, int]:
     requested = requested_peak(ready, beside) + 2 * _workspace(gpu)
     _, context = room(ready.job, gpu, _convolutional(ready))
-    _, above = intervals.widen(ready.job, _convolutional(ready), ready.shard.sharded)
+    _, above = intervals.widen(ready.job, _convolutional(ready), ready.rank.layout.sharded)
     reserved = round(requested * (1 + intervals.ROUNDED))
     trials = ready.job.parallel.trials_per_gpu or 1
     high = round(reserved * (1 + intervals.RESERVED[1] + above)) + context.high
@@ -312,13 +329,14 @@ def _lower_bound(job: Job, gpu: Gpu | None, reason: Unknown) -> DeviceEstimate |
         return reason
     size = 2 if precision in ("bf16", "fp16") else 4
     optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
-    shard = sharding(job)
-    if optimizer is None or isinstance(shard, Unknown):
+    found = layouts(job)
+    if optimizer is None or isinstance(found, Unknown):
         return reason
+    weights, gradients, states_kept = kept(found.ranks[0])
     parts = {
-        "weights": round(count * size * shard.weights),
-        "gradients": round(count * size * shard.gradients),
-        "optimizer": round(sum(optimizer.states) * shard.optimizer),
+        "weights": round(count * size * weights),
+        "gradients": round(count * size * gradients),
+        "optimizer": round(sum(optimizer.states) * states_kept),
     }
     capacity, context = room(job, gpu)
     states = sum(parts.values())

@@ -19,7 +19,7 @@ from preflight.memory.device.sizes import Monomial, Size, evaluate, product, wit
 from preflight.memory.device.tape import EDGE, Tape, TapeItem, block_of, expand
 from preflight.records import dataclass
 
-PARTS = ("gradients", "activations", "logits", "temporary")
+PARTS = ("gradients", "activations", "logits", "temporary", "weights")
 MIN_LAYERS = 2 * EDGE
 """Below this the ends of a pass overlap, and the tape is walked layer by layer instead."""
 _KEPT_LAYERS = MIN_LAYERS + 2
@@ -201,10 +201,12 @@ def _packed(delta: Mapping[tuple[int, int], int]) -> Delta:
 
 
 def part_of(size: Size, mark: str, birth_phase: str, death_phase: str) -> int:
-    """What a storage is, as an index of PARTS: a gradient; logits (batch x vocabulary); an activation, if something
-    after forward still needs it; or temporary."""
+    """What a storage is, as an index of PARTS: a gradient; weights gathered from other ranks; logits (batch x
+    vocabulary); an activation, if something after forward still needs it; or temporary."""
     if mark == "g":
         return 0
+    if mark == "w":
+        return 4
     if _of_logits(size):
         return 2
     return 1 if birth_phase == "forward" and death_phase != "forward" else 3

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight.memory.device.law import Peak
 from preflight.memory.device.laws import laws_for
+from preflight.memory.device.parallel import derive
 from preflight.memory.device.replay import Segment
 from preflight.memory.device.tape import Tape
 from preflight.records import dataclass
@@ -53,6 +54,7 @@ def _validation(ready: Ready) -> Phase | None:
     laws = laws_for(ready.resolved, "eval")
     if isinstance(laws, Unknown):
         return None
+    laws = derive(ready.rank, laws, ready.resolved)
     validation = ready.job.validation
     dims = {**ready.dims, "b": validation.batch_size or 1}
     if validation.seq_len is not None and "s" in dims:
@@ -80,6 +82,7 @@ def _generation(ready: Ready) -> Phase | None:
     validation = ready.job.validation
     if isinstance(laws, Unknown) or "s" not in ready.dims:
         return None
+    laws = derive(ready.rank, laws, ready.resolved)
     prompt = validation.seq_len or ready.dims["s"]
     batch = (validation.batch_size or 1) * (validation.beams or 1)
     # The tape is a prefill and one more token; the last token of the answer has everything before it in the cache.

@@ -1,0 +1,229 @@
+"""One rank's GPU: the tape it runs, at its own dimensions, and what it keeps beside that tape."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight.job import Job
+from preflight.memory.device.laws import Laws
+from preflight.memory.device.make import Made
+from preflight.memory.device.optimizers import Step, step
+from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
+from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.units import Units, units
+from preflight.memory.device.resolve import Resolved
+from preflight.memory.device.sizes import Size
+from preflight.memory.device.tape import NotRegular, Tape
+from preflight.values import Unknown
+
+LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
+"""Dimensions that a rank's tape is still a function of; the others are set when it is made."""
+REMEMBERED = 64
+
+
+@dataclass(frozen=True)
+class Held:
+    """A storage that lies on the GPU throughout; `part` as in replay.ALL_PARTS."""
+
+    nbytes: int
+    part: str
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What an estimate needs of one rank.
+
+    `rows`: (elements, bytes per element, trainable) of each weight's storage here. `gradients`: bytes of gradients
+    between backward and the step, beside `held`. `owned`: (elements, bytes per element) of what the optimizer steps
+    over here; `step`: what its beginning holds beside each of its waves.
+    """
+
+    layout: Layout
+    laws: Laws
+    dims: Mapping[str, int]
+    rows: tuple[tuple[int, float, bool], ...]
+    held: tuple[Held, ...]
+    gradients: int
+    owned: tuple[tuple[int, int], ...]
+    step: tuple[int, ...]
+
+    @property
+    def weights(self) -> int:
+        return math.ceil(sum(n * size for n, size, _ in self.rows))
+
+    def stepped(self, name: str, implementation: str) -> Step | None:
+        """This rank's optimizer step; None for an optimizer that is not known. ZeRO steps over one tensor after the
+        other, each with its gradient in fp32 beside it."""
+        zero_stage = self.layout.scheme.startswith("zero")
+        groups = [[one] for one in self.owned] if zero_stage and self.owned else [list(self.owned)]
+        steps = [step(name, implementation, group) for group in groups]
+        states: tuple[int, ...] = ()
+        waves: tuple[tuple[int, ...], ...] = ()
+        for one in steps:
+            if one is None:
+                return None
+            states += one.states
+            waves += tuple((*self.step, *wave) for wave in one.waves) or ((self.step,) if self.step else ())
+        return Step(states, waves)
+
+
+def view(job: Job, layout: Layout) -> Job:
+    """The job as one process runs it: DeepSpeed casts the model to 16 bits instead of using autocast
+    (runtime/engine.py, _configure_distributed_model; accelerate leaves it to that: accelerator.py, native_amp)."""
+    precision = job.train.precision or ""
+    if not layout.scheme.startswith("zero") or not precision.endswith("-mixed"):
+        return job
+    cast = {"precision": precision.removesuffix("-mixed"), "weights_dtype": None}
+    return job.model_copy(update={"train": job.train.model_copy(update=cast)})
+
+
+def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple[int, float, bool]]) -> Rank | Unknown:
+    """One rank under a layout. `rows`: the whole model's parameters, as Parameters.sizes gives them."""
+    dims = tensor.divided(resolved.all_dims, resolved.family, layout)
+    if isinstance(dims, Unknown):
+        return dims
+    dims = pipeline.stage_dims(dims, laws.made, layout)
+    if layout.scheme == "none" and layout.tensor * layout.pipeline == 1:
+        return _alone(layout, laws, dims, rows)
+    try:
+        own = _derived(laws, layout, dims, resolved)
+    except NotRegular as error:
+        return Unknown(f"parallel: the law of {resolved.name} does not reach down to this depth: {error}")
+    made = pipeline.stage(laws.made, layout)
+    held = units(made, dims)
+    whole = tuple(param for unit in held.all for param in unit.params)
+    if layout.scheme.startswith("zero"):
+        return _zero(layout, own, dims, held, whole)
+    if layout.scheme.startswith("fsdp"):
+        return _fsdp(layout, own, dims, held)
+    return _replicated(layout, own, dims, whole)
+
+
+def derive(rank: Rank, laws: Laws, resolved: Resolved) -> Laws:
+    """The same rank's law of another kind of step (validation, generation). Raises NotRegular."""
+    return _derived(laws, rank.layout, rank.dims, resolved)
+
+
+def _alone(layout: Layout, laws: Laws, dims: Mapping[str, int], rows: Sequence[tuple[int, float, bool]]) -> Rank:
+    trainable = [(n, int(size)) for n, size, trains in rows if trains]
+    own = laws if layout.offload != "gradients" else _remembered(laws, layout, dims, None)
+    gradients = 0 if layout.offload == "gradients" else sum(n * size for n, size in trainable)
+    owned = () if layout.offload == "optimizer" else tuple(trainable)
+    return Rank(layout, own, dims, tuple(rows), (), gradients, owned, ())
+
+
+def _replicated(layout: Layout, laws: Laws, dims: Mapping[str, int], whole: Sequence[tuple[int, float, bool]]) -> Rank:
+    """Every rank of the data-parallel group has everything: DDP, or tensor and pipeline parallelism alone."""
+    trainable = [(n, int(size)) for n, size, trains in whole if trains]
+    buckets = ddp.bucket_bytes(trainable, layout) if layout.scheme == "ddp" else []
+    views = bool(buckets) and bool(layout.options.flag("gradient_as_bucket_view"))
+    gone = views or layout.offload == "gradients"
+    gradients = 0 if gone else sum(n * size for n, size in trainable)
+    owned = () if layout.offload == "optimizer" else tuple(trainable)
+    held = tuple(Held(size, "gradients") for size in buckets)
+    return Rank(layout, laws, dims, tuple(whole), held, gradients, owned, ())
+
+
+def _fsdp(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units) -> Rank:
+    ways, sizes = layout.shards, fsdp.Sizes(layout)
+    parts = [(-(-n // ways), size, trains) for unit in held.all for n, size, trains in unit.params]
+    away = layout.offload == "parameters"
+    if layout.defer:
+        gradients = sum(
+            n * (layout.reduce_bytes or layout.param_bytes or int(size))
+            for unit in held.all for n, size, trains in unit.params if trains
+        )  # fmt: skip
+    else:
+        gradients = sum(sizes.kept(unit) for unit in held.all) if layout.offload in ("none", "optimizer") else 0
+    owned = () if layout.offload in ("optimizer", "parameters") else tuple((n, int(s)) for n, s, t in parts if t)
+    return Rank(layout, laws, dims, () if away else tuple(parts), (), gradients, owned, ())
+
+
+def _zero(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units,
+          whole: Sequence[tuple[int, float, bool]]) -> Rank:  # fmt: skip
+    width = max((int(size) for _, size, trains in whole if trains), default=2)
+    buckets = zero.buckets(held, layout, width, _hidden(dims))
+    rows = tuple((size, 1, False) for size in zero.weights(held, layout))
+    owned = tuple((n, zero.MASTER) for n in zero.master(held, layout))
+    kept = [Held(n * size, "optimizer") for n, size in owned if layout.scheme != "zero3" or width != zero.MASTER]
+    gradients = buckets.partition
+    if layout.scheme == "zero3":
+        kept += [Held(buckets.bucket, "gradients"), Held(buckets.partition, "gradients")]
+        gradients = 0
+    step = buckets.step
+    if zero.keeps_gradients(layout):
+        gradients = sum(n * int(size) for n, size, trains in whole if trains)
+        step = (*step, buckets.bucket, buckets.partition)
+    return Rank(layout, laws, dims, rows, tuple(k for k in kept if k.nbytes), gradients, owned, step)
+
+
+def _hidden(dims: Mapping[str, int]) -> int | None:
+    """The model's width, however the family writes it."""
+    if "h" in dims:
+        return dims["h"]
+    return dims["a"] * dims["d"] if "a" in dims and "d" in dims else None
+
+
+# --- derived tapes ----------------------------------------------------------------------------------------------------
+
+_LAWS: OrderedDict[tuple[object, ...], tuple[Laws, Laws]] = OrderedDict()
+
+
+def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int], resolved: Resolved) -> Laws:
+    return _remembered(laws, layout, dims, _hidden(resolved.all_dims))
+
+
+def _remembered(laws: Laws, layout: Layout, dims: Mapping[str, int], hidden: int | None) -> Laws:
+    """The derived laws, kept while the same job is looked at with other batches and lengths."""
+    fixed = tuple(sorted((name, value) for name, value in dims.items() if name not in LENGTHS))
+    key = (id(laws.made), repr(layout), fixed)
+    found = _LAWS.get(key)
+    if found is not None and found[0] is laws:
+        _LAWS.move_to_end(key)
+        return found[1]
+    tape = _tape(laws.made, layout, dims, hidden)
+    made = laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
+    _LAWS[key] = (laws, made)
+    while len(_LAWS) > REMEMBERED:
+        _LAWS.popitem(last=False)
+    return made
+
+
+def _tape(whole: Made, layout: Layout, dims: Mapping[str, int], hidden: int | None) -> Tape:
+    made = pipeline.stage(whole, layout)
+    here = units(made, dims)
+    if layout.scheme.startswith("fsdp"):
+        tape = fsdp.rank_tape(made, here, layout)
+    elif layout.scheme.startswith("zero"):
+        width = max((int(size) for unit in here.all for _, size, trains in unit.params if trains), default=2)
+        tape = zero.rank_tape(made, here, layout, zero.buckets(here, layout, width, hidden))
+    else:
+        tape = ddp.rank_tape(made, layout)
+    tape = tensor.rank_tape(Made(tape, made.parameters), layout)
+    extra = _gathered(whole, layout)
+    if layout.pipeline > 1 and any(item.phase == "backward" for item in tape.items):
+        extra = _plus(extra, _times(pipeline.saved(tape, dims), pipeline.in_flight(layout) - 1))
+    return pipeline.with_others(tape, extra)
+
+
+def _gathered(made: Made, layout: Layout) -> Size:
+    if layout.tensor == 1 or not layout.sequence_parallel:
+        return ()
+    width = max((int(size) for _, size, _ in made.parameters.outside), default=4)
+    return tensor.gathered_input(width)
+
+
+def _times(counts: Counter[Size], factor: int) -> Size:
+    """`factor` times the sum of sizes."""
+    total: dict[tuple[tuple[str, int], ...], int | float] = {}
+    for size, count in counts.items():
+        for coefficient, monomial in size:
+            total[monomial] = total.get(monomial, 0) + coefficient * count * factor
+    return tuple((c, m) for m, c in total.items() if c)
+
+
+def _plus(one: Size, other: Size) -> Size:
+    return _times(Counter({one: 1, other: 1}) if one != other else Counter({one: 2}), 1)

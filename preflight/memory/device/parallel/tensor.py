@@ -1,0 +1,63 @@
+"""Tensor parallelism: each rank has its share of heads, of the feed-forward width and of the vocabulary.
+
+A law's formulas in those dimensions say which of their terms are divided: weights and inner activations of sharded
+linear layers carry one of them, norms and the residual stream carry none (Shoeybi et al., 2019, Megatron-LM; megatron/
+core/tensor_parallel/layers.py, ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding). With sequence
+parallelism what carries none is divided by length instead (Korthikanti et al., 2022, section 4.2.2), but for the input
+of a column-parallel layer, which is gathered whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from preflight.memory.device.families import Family
+from preflight.memory.device.make import Made
+from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.sizes import Size
+from preflight.memory.device.tape import Tape
+from preflight.values import Unknown
+
+DIVIDED = ("a", "k", "f", "V")
+"""Heads, key-value heads, feed-forward width, vocabulary."""
+
+
+def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> dict[str, int] | Unknown:
+    """The dimensions of one rank's share, or why the formulas cannot tell what is divided."""
+    ways = layout.tensor
+    if ways == 1:
+        return dict(dims)
+    if family is None:
+        return Unknown("parallel.tensor: this model's law is not a function of its heads and widths")
+    if "h" not in family.named:
+        return Unknown(f"parallel.tensor: the {family.name} law writes the width as heads x head size")
+    if dims["a"] % ways:
+        return Unknown(f"parallel.tensor {ways} does not divide {dims['a']} heads")
+    names = [name for name in DIVIDED if name in dims and not (name == "V" and layout.whole_vocabulary)]
+    # Fewer key-value heads than ranks are repeated; widths that do not divide are padded.
+    return {**dims, **{name: max(1, -(-dims[name] // ways)) for name in names}}
+
+
+def rank_tape(made: Made, layout: Layout) -> Tape:
+    """With sequence parallelism: terms of a length that carry no divided dimension, divided."""
+    tape = made.tape
+    if layout.tensor == 1 or not layout.sequence_parallel:
+        return tape
+    return replace(tape, sizes=tuple(_by_length(size, layout.tensor) for size in tape.sizes))
+
+
+def _by_length(size: Size, ways: int) -> Size:
+    found = []
+    for coefficient, monomial in size:
+        names = {name for name, _ in monomial}
+        split = "b" in names and bool({"s", "t"} & names) and not names & set(DIVIDED)
+        value = coefficient / ways if split else coefficient
+        found.append((int(value) if value == int(value) else value, monomial))
+    return tuple(found)
+
+
+def gathered_input(width: int) -> Size:
+    """Bytes of a column-parallel layer's whole input, which sequence parallelism gathers (megatron/core/
+    tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication: its global memory buffer)."""
+    return ((width, (("b", 1), ("h", 1), ("s", 1))),)

@@ -1,0 +1,112 @@
+"""What is gathered and reduced together: the layers of each stack, and everything else (the root)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from preflight.memory.device.make import Made, ParameterRow
+from preflight.memory.device.sizes import Size, evaluate
+from preflight.records import dataclass
+
+
+def shard(elements: int, ranks: int) -> int:
+    """Elements of one rank's part, padding included, where parts are equal: ceil(n / W)."""
+    return -(-elements // ranks)
+
+
+def row_shard(shape: tuple[int, ...], ranks: int) -> int:
+    """Elements of FSDP2's padded part of a tensor: torch.chunk along dimension 0, the first chunk being the largest
+    (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param: padded_sharded_param_size)."""
+    rest = 1
+    for extent in shape[1:]:
+        rest *= extent
+    return shard(shape[0], ranks) * rest if shape else 1
+
+
+ALIGNMENT = 16
+"""Bytes that FSDP1 aligns each original parameter to within its flat one (torch/distributed/fsdp/_flat_param.py,
+_get_aligned_numel)."""
+
+
+def flat_shard(elements: list[int], ranks: int, nbytes: int) -> int:
+    """Elements of FSDP1's part of a flat parameter: each original one begins at a multiple of 16 bytes, the sum is
+    padded to a multiple of the ranks (FlatParamHandle._init_flat_param_and_metadata, _get_shard)."""
+    step = max(1, ALIGNMENT // nbytes)
+    total = sum(-(-n // step) * step for n in elements)
+    return shard(total, ranks)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Parameters that are whole at the same time: (elements, bytes per element as stored, trainable)."""
+
+    params: tuple[tuple[int, float, bool], ...]
+
+    def sharded(self, ranks: int, *, trainable: bool = False) -> int:
+        """Elements of one rank's parts."""
+        return sum(shard(n, ranks) for n, _, trains in self.params if trains or not trainable)
+
+    def part(self, ranks: int, nbytes: int | None = None, *, trainable: bool = False) -> int:
+        """Bytes of one rank's parts, in `nbytes` per element (None: as stored)."""
+        sizes = (shard(n, ranks) * (nbytes or size) for n, size, trains in self.params if trains or not trainable)
+        return math.ceil(sum(sizes))
+
+    def whole(self, ranks: int, nbytes: int | None = None, *, trainable: bool = False) -> int:
+        """Bytes of all ranks' parts together, padding included."""
+        return ranks * self.part(ranks, nbytes, trainable=trainable)
+
+    def flat(self, ranks: int, nbytes: int | None = None, *, trainable: bool = False) -> int:
+        """Bytes of one rank's part of FSDP1's flat parameters, one per stored type."""
+        total = 0
+        for size in sorted({size for _, size, _ in self.params}):
+            mine = [n for n, s, trains in self.params if s == size and (trains or not trainable)]
+            total += math.ceil(flat_shard(mine, ranks, int(nbytes or size)) * (nbytes or size)) if mine else 0
+        return total
+
+    @property
+    def elements(self) -> int:
+        return sum(n for n, _, _ in self.params)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of a model at its dimensions."""
+
+    root: Unit
+    first: Mapping[str, Unit]
+    """Layer 0 of each stack, which may have parameters of its own (T5's relative positions)."""
+    layer: Mapping[str, Unit]
+    depth: Mapping[str, int]
+
+    def of(self, stack: str, block: int) -> Unit:
+        """The unit of the layer that block 0 to 4 of a tape's pass stands for."""
+        return self.first[stack] if block == 0 else self.layer[stack]
+
+    @property
+    def all(self) -> list[Unit]:
+        """Every unit, as often as there are layers."""
+        found = [self.root]
+        for stack, count in self.depth.items():
+            found += [self.first[stack], *[self.layer[stack]] * (count - 1)]
+        return found
+
+
+def units(made: Made, dims: Mapping[str, int]) -> Units:
+    """The units of a law's model: a layer each, as transformers' wrapping by layer class does, and the rest."""
+    p = made.parameters
+
+    def at(rows: tuple[ParameterRow, ...]) -> tuple[tuple[int, float, bool], ...]:
+        return tuple((evaluate(size, dims), nbytes, trains) for size, nbytes, trains in rows)
+
+    layer = {stack: Unit(at(rows)) for stack, rows in p.layer.items()}
+    first = {stack: Unit((*at(p.first.get(stack, ())), *layer[stack].params)) for stack in layer}
+    depth = {stack: dims[made.tape.depths[stack]] for stack in layer}
+    return Units(Unit(at(p.outside)), first, layer, depth)
+
+
+def weight_sizes(made: Made, nbytes: int) -> frozenset[Size]:
+    """The formulas of every parameter's size in `nbytes` per element: what a copy of it in that type measures."""
+    p = made.parameters
+    rows = [*p.outside, *(row for each in (p.layer, p.first) for rows in each.values() for row in rows)]
+    return frozenset(tuple((c * nbytes, m) for c, m in size) for size, _, _ in rows)

@@ -1,0 +1,154 @@
+"""DeepSpeed's ZeRO: what stages 1 to 3 keep on a rank's GPU, and what their buckets hold while they work.
+
+Read from DeepSpeed 0.19, deepspeed/runtime/zero. stage_1_and_2.py (DeepSpeedZeroOptimizer): __init__ (the flat 16-bit
+weights, the fp32 partition), setup_buckets, reduce_ipg_grads, copy_grads_in_partition, step. stage3.py
+(DeepSpeedZeroOptimizer_Stage3): the bucket and the partitions' flat buffer made with the optimizer,
+__avg_scatter_grads, _prepare_fp32_grad_for_sub_group. partitioned_param_coordinator.py: fetch_sub_module,
+__params_to_release.
+The model is cast to 16 bits as a whole: no autocast, and master weights in fp32 beside it, which fp32 models get too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from preflight.memory.device.make import Made
+from preflight.memory.device.parallel.edit import Added, Born, Gone, Line, Script
+from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.units import Unit, Units, shard
+from preflight.memory.device.tape import Tape, Token
+from preflight.records import dataclass
+
+MASTER = 4
+"""Bytes per element of master weights, of their gradients and of the optimizer's states: fp32."""
+ALIGNMENT = 2
+"""Elements that a rank's partition is padded to (nccl_start_alignment_factor)."""
+OVERLAPPING = 2
+"""Buckets of stages 1 and 2 where communication overlaps (setup_buckets)."""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Bytes of what a stage allocates for gradients. `bucket`: held while they are reduced; `partition`: what remains
+    of them on this rank; `spare`: the copy that reducing one bucket makes; `step`: buffers of the step's beginning."""
+
+    bucket: int
+    partition: int
+    spare: int
+    step: tuple[int, ...]
+
+
+def partition(unit: Unit, ranks: int) -> int:
+    """Elements of this rank's part of all trainable parameters, flattened together (stages 1 and 2)."""
+    total = sum(n for n, _, trains in unit.params if trains)
+    step = ALIGNMENT * ranks
+    return -(-total // step) * ALIGNMENT
+
+
+def gathered(units: Units, layout: Layout) -> int:
+    """Bytes of weights that stage 3 has whole where forward turns into backward, the persistent ones left out.
+
+    A parameter is released after its forward unless it is used again within stage3_max_reuse_distance elements: on the
+    way back those of the last half of that distance are. Then come the layer at work and the prefetched ones.
+    """
+    o = layout.options
+    everything = [n for unit in units.all for n, _, _ in unit.params if not _persists(n, layout)]
+    width = max((int(size) for unit in units.all for _, size, _ in unit.params), default=0)
+    layer = max((unit.elements for unit in (*units.layer.values(), *units.first.values())), default=0)
+    reuse, ahead = o.count("stage3_max_reuse_distance") or 0, o.count("stage3_prefetch_bucket_size") or 0
+    live = max(o.count("stage3_max_live_parameters") or 0, layer)
+    return min(sum(everything), reuse // 2 + layer + min(ahead, live)) * width
+
+
+def weights(units: Units, layout: Layout) -> list[int]:
+    """Bytes of each weight's storage that stays on the GPU."""
+    found = []
+    away = layout.offload == "parameters"
+    for unit in units.all:
+        for n, size, _ in unit.params:
+            if layout.scheme != "zero3":
+                found.append(math.ceil(n * size))
+            elif not away:
+                found.append(math.ceil(_kept(n, layout) * size))
+            elif _persists(n, layout):
+                found.append(math.ceil(n * size))
+    return found
+
+
+def _persists(elements: int, layout: Layout) -> bool:
+    return elements <= (layout.options.count("stage3_param_persistence_threshold") or 0)
+
+
+def _kept(elements: int, layout: Layout) -> int:
+    """A parameter's elements on this rank: whole below the threshold; never fewer than a smaller one's."""
+    threshold = layout.options.count("stage3_param_persistence_threshold") or 0
+    return max(shard(elements, layout.shards), min(elements, threshold))
+
+
+def buckets(units: Units, layout: Layout, width: int, hidden: int | None) -> Buckets:
+    """`width`: bytes per element of gradients. `hidden`: the model's width, whose square "auto" stands for."""
+    o, host = layout.options, layout.offload != "none"
+    everything = Unit(tuple(p for unit in units.all for p in unit.params))
+    trainable = sum(n for n, _, trains in everything.params if trains)
+    stage3 = layout.scheme == "zero3"
+    own = everything.sharded(layout.shards, trainable=True) if stage3 else partition(everything, layout.shards)
+    elements = o.count("reduce_bucket_size") or 0
+    if o.automatic("reduce_bucket_size") and hidden:
+        elements = hidden * hidden
+    overlap = o.flag("overlap_comm")
+    count = OVERLAPPING if overlap and not stage3 else 1
+    contiguous = bool(o.flag("contiguous_gradients")) or (host and not stage3)
+    bucket = count * elements * width if contiguous else min(elements, trainable) * width
+    step: tuple[int, ...] = ()
+    if not host:
+        group = min(own, o.count("sub_group_size") or own) if stage3 else own
+        step = (group * width, group * MASTER)
+    largest = max((n for n, _, trains in everything.params if trains), default=0)
+    kept = 0 if host else own
+    spare = min(elements, trainable) * width if layout.shards > 1 else 0
+    return Buckets(bucket + (largest * width if host and not stage3 else 0), kept * width, spare, step)
+
+
+def master(units: Units, layout: Layout) -> list[int]:
+    """Elements of the tensors that the optimizer steps over: one partition, or stage 3's sub-groups."""
+    if layout.offload in ("optimizer", "parameters"):
+        return []
+    everything = Unit(tuple(p for unit in units.all for p in unit.params))
+    if layout.scheme != "zero3":
+        return [partition(everything, layout.shards)]
+    left, group = everything.sharded(layout.shards, trainable=True), layout.options.count("sub_group_size") or 1
+    found = []
+    while left > 0:
+        found.append(min(left, group))
+        left -= group
+    return found
+
+
+def rank_tape(made: Made, units: Units, layout: Layout, held: Buckets) -> Tape:
+    """The tape of one rank. Stage 1 without overlap reduces after backward, from whole gradients; the others as soon as
+    a gradient is there, which then lives in the bucket."""
+    script = Script(made.tape)
+    stage3 = layout.scheme == "zero3"
+    script.front.heads[0] = [Born(gathered(units, layout) if stage3 else 0, "w", "all-gather")]
+    if script.trains and not keeps_gradients(layout):
+        for edit in script.edits:
+            edit.rewrite = copied
+        if not stage3:
+            script.turn.heads[0] = [Born(held.bucket, "", "reduce bucket"), Born(held.partition, "g", "partition")]
+            script.last.heads[0] = [Gone(0, script.turn), Added(1, script.turn)]
+    ends: list[Line] = [Born(held.spare if script.trains else 0, "", "reduce bucket"), Gone(0, script.front)]
+    script.last.tails[0] = [*ends, Gone(0, tail=True)]
+    return script.done()
+
+
+def keeps_gradients(layout: Layout) -> bool:
+    """Whether whole gradients stay until the step."""
+    return layout.scheme == "zero1" and not layout.options.flag("overlap_comm") and layout.offload == "none"
+
+
+def copied(token: Token, _: int) -> Sequence[Token]:
+    """A gradient dies where it would be added to .grad: it has been copied into a bucket."""
+    if token.kind == "+":
+        return Token("d", token.at, "", token.item, token.layer, token.relative), token
+    return (token,)
