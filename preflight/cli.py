@@ -20,6 +20,8 @@ from preflight import __version__
 COMMANDS = {
     "check": "Read configurations and say what will not fit, before it is submitted.",
     "estimate": "The memory of one job: phases, parts, the largest batch that fits.",
+    "postmortem": "A job died: which limit it hit, when, what the estimate had said, what misleads.",
+    "sbatch": "sbatch with a check before it: hands the job over untouched, or says why it would be killed.",
     "rule": "List the rules, or show one with its examples.",
     "model": "Models whose memory is known by name.",
     "machine": "GPUs and clusters.",

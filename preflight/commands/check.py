@@ -82,7 +82,7 @@ def command(
     reports = [report for report, _ in runs]
     if write_baseline is not None:
         reports = record(reports, Path(write_baseline), cwd)
-    outcome = _outcome(reports, cwd, old.notes() if old is not None else ())
+    outcome = outcome_of(reports, cwd, old.notes() if old is not None else ())
     for name, path in files:
         replace_file(path, render(name, outcome, Look()))
     status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))
@@ -128,7 +128,8 @@ def _run(
     return write(result), ""
 
 
-def _outcome(reports: Sequence[Report], cwd: Path, notes: Sequence[str]) -> Outcome:
+def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) -> Outcome:
+    """Reports as formats take them, with the paths they are shown under."""
     from preflight.registry import summaries
 
     roots = [report.project.root for report in reports]

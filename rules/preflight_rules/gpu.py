@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
-from preflight.job import Job
 from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
+from preflight.states import states
 from preflight.values import Origin
 from preflight_rules import gpu_examples, remedies
 from preflight_rules.common import (
@@ -27,34 +27,12 @@ from preflight_rules.common import (
     with_fields,
 )
 
-STATES = ("weights", "gradients", "optimizer")
 FIELDS = ("train.batch_size", "train.seq_len", "train.image_size", "model.name", "train.optimizer", "train.precision")
 
 
 def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
-    """Bytes of weights, gradients and optimizer states when all three are there: what no smaller batch reduces.
-
-    The peak of a large batch lies where gradients have only begun; that of the smallest one is the optimizer step.
-    """
-    found = [device.breakdown]
-    if case.job.train.batch_size is not None and not device.lower_bound:
-        least = case.estimate(with_fields(case.job, _smallest(case.job))).device
-        found += [least.breakdown] if least is not None else []
-    each = [{part: breakdown.get(part, 0) for part in STATES} for breakdown in found]
-    for parts in each:  # a second copy, as tied weights have for a moment, is not kept
-        parts["gradients"] = min(parts["gradients"], parts["weights"])
-    return max(each, key=lambda parts: sum(parts.values()))
-
-
-def _smallest(job: Job) -> dict[str, object]:
-    """One short sample, never evaluated: nothing is at the peak but the states and what the optimizer step needs."""
-    short = {"train.seq_len": min(job.train.seq_len, SHORT)} if job.train.seq_len is not None else {}
-    silent = {"validation.batch_size": None, "validation.samples": None, "validation.accumulates_logits": False}
-    return {"train.batch_size": 1, **short, **silent}
-
-
-SHORT = 16
-"""Tokens whose activations are nothing beside any model's states."""
+    """Bytes of weights, gradients and optimizer states when all three are there."""
+    return states(case.job, device, case.estimate)
 
 
 def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:

@@ -1,0 +1,70 @@
+"""`preflight postmortem`: the logs of a job that died in, the limit it hit and what to change out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from preflight.commands.options import parse_set, set_option
+from preflight.errors import UsageError
+from preflight.reports.model import Outcome, Report
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("logs", nargs=-1, type=click.Path())
+@click.option(
+    "--config",
+    multiple=True,
+    type=click.Path(),
+    metavar="PATH",
+    help="The configuration it ran with, as check takes it. Repeatable.",
+)
+@click.option("--job-id", metavar="ID", help="Only this SLURM job; without LOGS, sacct is asked about it.")
+@click.option("--gpu", metavar="NAME", help='The GPU it ran on, as in "RTX 4090" or a100-80gb.')
+@click.option("--machine", metavar="NAME|FILE", help="The cluster or workstation it ran on.")
+@set_option
+@click.option("--output-format", "-f", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    logs: tuple[str, ...],
+    config: tuple[str, ...],
+    job_id: str | None,
+    gpu: str | None,
+    machine: str | None,
+    assignments: tuple[str, ...],
+    output_format: str,
+) -> int:
+    """A job died: which limit it hit, when, what the estimate had said, which figures mislead, and what to change.
+
+    LOGS are what is left of it: its output (slurm-*.out, .err), dmesg or journalctl -k, sacct (columns, -P, --json)
+    or seff, kubectl describe, a search's log; - is standard input, a directory means the logs in it. Nothing is run,
+    except sacct where LOGS are missing.
+
+    Exit status: 1 if a cause was found, 0 if the logs hold none, 2 for what cannot be read.
+    """
+    from preflight.engine import Options
+    from preflight.postmortem import plain, text
+    from preflight.postmortem.reading import logs as expanded
+    from preflight.postmortem.run import postmortem
+    from preflight.reports.style import look_for
+
+    if not logs and job_id is None:
+        if sys.stdin.isatty():
+            raise UsageError("name the logs of the job that died, or its SLURM number with --job-id")
+        logs = ("-",)
+    cwd = Path.cwd()
+    options = Options(gpu, machine, parse_set(assignments))
+    found = postmortem(expanded(logs), config, job_id, options, cwd, lambda reports: _outcome(reports, cwd))
+    if output_format == "json":
+        click.echo(plain.render(found), nl=False)
+    else:
+        click.echo(text.render(found, look_for(sys.stdout)), nl=False, color=True)
+    return int(bool(found.conclusion.causes))
+
+
+def _outcome(reports: Sequence[Report], cwd: Path) -> Outcome:
+    from preflight.commands.check import outcome_of
+
+    return outcome_of(reports, cwd)

@@ -1,0 +1,241 @@
+"""What was seen beside what was estimated: allocated against allocated, a node against a node, never across."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from preflight.frontier import possible
+from preflight.machines.sizes import format_gib
+from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
+from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
+from preflight.postmortem.configuration import Candidate
+from preflight.postmortem.evidence import GpuOom
+from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
+from preflight.postmortem.units import shown
+from preflight.records import dataclass
+from preflight.reports.style import gib
+from preflight.states import states
+
+SEGMENT = 2 << 20
+"""PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""
+
+CAPACITY_DIFFERS = 0.03
+"""What drivers report for one card varies by less: 7.79 to 7.57 GiB on RTX 3070 is the widest range seen."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tier: bytes when it failed, at least how many with the request, and the estimate's peak."""
+
+    tier: str
+    seen: int
+    needed: int | None
+    estimate: Interval | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A candidate beside a cause: rows of tiers, and what follows from them in words."""
+
+    candidate: Candidate
+    cause: Cause
+    rows: tuple[Row, ...]
+    words: tuple[str, ...]
+
+
+def compare(candidate: Candidate, cause: Cause) -> Compared:
+    """What the estimate had said of this failure."""
+    if cause.limit in GPU_LIMITS and cause.gpu is not None:
+        return Compared(
+            candidate, cause, tuple(_tiers(cause.gpu, candidate)), tuple(_gpu_words(candidate, cause, cause.gpu))
+        )
+    if cause.limit in HOST_LIMITS and cause.seen is not None:
+        return Compared(candidate, cause, tuple(_host_rows(candidate, cause)), tuple(_host_words(candidate, cause)))
+    if cause.limit == "time":
+        return Compared(candidate, cause, (), tuple(_time_words(candidate)))
+    return Compared(candidate, cause, (), ())
+
+
+# --- GPU ------------------------------------------------------------------------------------------------------------
+
+
+def _tiers(one: GpuOom, candidate: Candidate) -> Iterator[Row]:
+    device, asked = candidate.estimates.device, one.tried
+    for tier, seen in (("allocated", one.allocated), ("reserved", one.reserved), ("process", own(one))):
+        if seen is None:
+            continue
+        # reserved but unused memory cannot serve the request (or it would have), so it comes on top of the process
+        needed = seen + asked if asked is not None and tier != "reserved" else None
+        yield Row(tier, seen, needed, getattr(device, tier) if device is not None else None)
+
+
+def _gpu_words(candidate: Candidate, cause: Cause, one: GpuOom) -> Iterator[str]:
+    device = candidate.estimates.device
+    if device is None:
+        reason = candidate.estimates.reasons.get("device", "nothing says why")
+        yield f"GPU memory is unknown to the estimate: {reason}"
+        return
+    yield from _capacity(device, one)
+    yield _verdict(candidate, cause, device, one)
+    kept = sum(states(candidate.job, device, candidate.estimate).values())
+    used = own(one) or in_use(one)
+    if kept:
+        beside = f" ({gib(used)} were in use)" if used is not None else ""
+        yield f"weights, gradients and optimizer states alone take {gib(kept)} from the first step on{beside}"
+    yield from _request(device, one)
+    yield from _moment(device, cause)
+    yield from _explanations(candidate, device, one)
+
+
+def _capacity(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
+    if device.capacity is None or one.capacity is None:
+        return
+    if abs(device.capacity - one.capacity) > CAPACITY_DIFFERS * one.capacity:
+        yield (
+            f"the GPU that failed has {gib(one.capacity)}, the files are judged for {gib(device.capacity)}: "
+            "it is not the one that the configuration names"
+        )
+
+
+def _verdict(candidate: Candidate, cause: Cause, device: DeviceEstimate, one: GpuOom) -> str:
+    """Whether the estimate had said so, and who is to blame where it had not."""
+    need, capacity = device.process, one.capacity or device.capacity
+    bound = "at least " if device.lower_bound else ""
+    peak = f"the estimate: {bound}{gib(need.expected)} ({gib(need.low)} to {gib(need.high)}) for the process"
+    if capacity is None:
+        return peak
+    verdict = need.verdict(capacity)
+    others = elsewhere(one) or 0
+    if verdict == "exceeds":
+        also = ", with or without other processes" if cause.limit == "gpu-shared" else ""
+        return f"{peak}, of {gib(capacity)}: it had to fail{also}"
+    if need.expected + others > capacity:
+        return f"{peak} would fit {gib(capacity)} alone: with {gib(others)} held by other processes it does not"
+    if verdict == "at-risk":
+        return f"{peak}, of {gib(capacity)}: at risk, as the interval's end is above"
+    seen = (one.allocated or 0) + (one.tried or 0)
+    if one.allocated is not None and seen > device.allocated.high + ROUNDING:
+        return f"{peak} fits {gib(capacity)}, and the run had already more: the estimate is too low for this job"
+    return f"{peak} fits {gib(capacity)}: what filled it is not in the estimate, or the files are not those of the run"
+
+
+def _request(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
+    largest = device.largest_allocation
+    if largest is None or one.tried is None:
+        return
+    what = f"{largest.product}, in {largest.where}"
+    if -ROUNDING <= one.tried - largest.bytes <= SEGMENT + ROUNDING:
+        yield f"the {shown(one.tried)} asked for are the estimate's largest tensor: {what}"
+    elif largest.bytes and abs(one.tried - 2 * largest.bytes) <= SEGMENT + ROUNDING:
+        yield f"the {shown(one.tried)} asked for are twice the estimate's largest tensor ({what})"
+
+
+def _moment(device: DeviceEstimate, cause: Cause) -> Iterator[str]:
+    phase = cause.when.phase
+    if not phase or phase == device.phase:
+        return
+    size = device.phases.get(phase)
+    if size is not None:
+        yield f"it failed in {phase}, where the estimate has {gib(size)}; its peak is {device.phase}"
+    elif phase in ("validation", "generation"):
+        yield f"it failed in {phase}, which the estimate does not count for these files; the peak is that of training"
+
+
+def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
+    """Settings that would explain a process that had grown beyond the estimate."""
+    mine = own(one)
+    if mine is None or one.tried is None or mine + one.tried <= device.process.high + ROUNDING:
+        return
+    from preflight.measured import compare as measured
+
+    yield f"the process needed at least {gib(mine + one.tried)}, above the estimate's high end"
+    for found in measured(mine + one.tried, candidate.job, device, candidate.estimate).explanations[:2]:
+        yield f"with {found.field} = {found.value} the estimate would be {gib(found.expected)}"
+
+
+# --- host -----------------------------------------------------------------------------------------------------------
+
+
+def _host_rows(candidate: Candidate, cause: Cause) -> Iterator[Row]:
+    """A node against a node: the cgroup's usage is the job's on this node, as the estimate is."""
+    seen, host = cause.seen, candidate.estimates.host
+    if seen is not None and cause.limit == "cgroup" and seen.usage is not None:
+        yield Row("node", seen.usage, None, host.per_node if host is not None else None)
+
+
+def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
+    host, seen = candidate.estimates.host, cause.seen
+    if host is None:
+        yield from _host_unknown(candidate, cause)
+        return
+    if host.limited_by == "/dev/shm" or cause.limit == "shm":
+        yield from _shm_words(host, cause)
+        return
+    need = host.per_node
+    limit = seen.limit if seen is not None and seen.limit is not None else host.limit
+    text = f"the estimate: {gib(need.expected)} per node ({gib(need.low)} to {gib(need.high)}) at {host.peak}"
+    if limit is not None:
+        words = {
+            "exceeds": "it had to fail",
+            "at-risk": "at risk, as the interval's end is above",
+            "fits": "it fits, so what filled the memory is not in the estimate, or not this job's",
+        }
+        text += f", of {gib(limit)}: {words.get(need.verdict(limit), 'unknown')}"
+    yield text
+    yield f"its parts: {_parts(host.breakdown)}"
+    if host.limit is not None and limit is not None and abs(limit - host.limit) > CAPACITY_DIFFERS * limit:
+        yield f"the files are judged for {gib(host.limit)} ({host.limited_by}), the limit that was hit is {gib(limit)}"
+    if host.train_only is not None:
+        yield f"training alone: {gib(host.train_only)}; the rest comes with the validation loaders"
+    yield from _host_moment(host, cause)
+
+
+def _parts(breakdown: Mapping[str, int]) -> str:
+    ordered = sorted(breakdown.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name.replace('_', '-')} {gib(size)}" for name, size in ordered[:5] if size)
+
+
+def _host_moment(host: HostEstimate, cause: Cause) -> Iterator[str]:
+    phase = cause.when.phase
+    if phase in ("validation", "load") and phase not in host.peak:
+        yield f"the log was in {phase} when it ended; the estimate has its peak at {host.peak}"
+
+
+def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
+    """An inequality solved for the sample's size, read the other way round: it did not fit."""
+    reason = candidate.estimates.reasons.get("host", "nothing says why")
+    yield f"host memory is unknown to the estimate: {reason}"
+    if cause.limit not in ("cgroup", "node") or candidate.job.data.sample_bytes is not None:
+        return
+    from preflight.memory.host.estimate import solve_sample_bytes
+
+    job = candidate.job
+    largest = solve_sample_bytes(job, job.model.parameters)
+    if largest is None:
+        return
+    silent = possible(job, {"data.validation_workers": None})
+    trained = solve_sample_bytes(silent, job.model.parameters) if silent and cause.when.phase == "validation" else None
+    between = f" (and at most {format_gib(trained)}, as training went well)" if trained and trained > largest else ""
+    yield (
+        f"it did not fit: so one decoded sample is larger than {format_gib(largest)}{between}, or memory went into "
+        "what no file shows; with --set data.sample_bytes=BYTES this becomes a verdict"
+    )
+
+
+def _shm_words(host: HostEstimate, cause: Cause) -> Iterator[str]:
+    queue = host.breakdown.get("queue", 0)
+    if queue:
+        room = f", of {gib(host.limit)}" if host.limited_by == "/dev/shm" and host.limit is not None else ""
+        yield f"the estimate: {gib(queue)} of finished batches of the training loader lie in /dev/shm at once{room}"
+    if host.limited_by != "/dev/shm":
+        yield "how large /dev/shm is stands in no file: --set machine.shm=BYTES, or shm in the machine's file"
+
+
+# --- time -----------------------------------------------------------------------------------------------------------
+
+
+def _time_words(candidate: Candidate) -> Iterator[str]:
+    request = candidate.result.study.request
+    minutes = request.time_minutes if request is not None else None
+    if isinstance(minutes, int) and not isinstance(minutes, bool):
+        yield f"the script asks for {minutes:,} minutes; how long a run takes is nothing that memory tells"

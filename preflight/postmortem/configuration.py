@@ -1,0 +1,167 @@
+"""The configuration of what died: named by the user, or by the logs; and what `check` says of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from preflight.engine import Options, Setup, check, setup
+from preflight.errors import UsageError
+from preflight.files import batches
+from preflight.job import Job
+from preflight.memory.estimate import Estimates
+from preflight.postmortem.cause import Cause
+from preflight.postmortem.collect import Found
+from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
+from preflight.postmortem.trace import library
+from preflight.records import dataclass, replace
+from preflight.reports.model import Report, StudyResult
+from preflight.study.jobs import JobMaker
+from preflight.values import Value
+
+SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".job")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A study that the job may have been, with the Job of the combination that died (or may have)."""
+
+    report: Report
+    result: StudyResult
+    job: Job
+    estimates: Estimates
+    combination: Mapping[str, Value]
+    certain: bool
+    """The logs name the combination, or there is only one."""
+    estimate: Callable[[Job], Estimates]
+    """Judges any other Job on the same GPU."""
+
+
+def named(found: Found, cwd: Path) -> list[str]:
+    """Files under the current directory that the logs name: a job script if there is one, else the program."""
+    files = list(dict.fromkeys(_files(found, cwd.resolve())))
+    scripts = [path for path in files if path.suffix in SCRIPTS]
+    chosen = scripts or files
+    return [str(path) for path in chosen[:1]]
+
+
+def _files(found: Found, cwd: Path) -> Iterator[Path]:
+    for one in found.evidence:
+        for name, folder in _names(one):
+            path = _existing(name, folder, cwd)
+            if path is not None:
+                yield path
+
+
+def _names(one: Evidence) -> Iterator[tuple[str, str]]:
+    if isinstance(one, Named):
+        yield one.path, one.folder
+    elif isinstance(one, Accounting) and one.submit_line:
+        try:
+            words = shlex.split(one.submit_line)[1:]
+        except ValueError:
+            words = one.submit_line.split()[1:]
+        yield from ((word, one.folder) for word in words if not word.startswith("-"))
+    elif isinstance(one, (GpuOom, WorkerDied, HostAllocation)):
+        own = [frame for frame in one.frames if not library(frame)]
+        modules = [frame for frame in own if frame.function == "<module>"]
+        yield from ((frame.path, "") for frame in (modules or own)[:1])
+
+
+def _existing(name: str, folder: str, cwd: Path) -> Path | None:
+    """The file under `cwd` that a name on another machine means: as it is, or by the longest of its endings."""
+    if not name or len(name) > 4096 or "\0" in name:
+        return None
+    parts = [part for part in Path(folder, name).parts if part not in ("/", "..", ".")]
+    for start in range(max(0, len(parts) - 8), len(parts)):
+        path = cwd.joinpath(*parts[start:])
+        try:
+            if path.is_file() and path.resolve().is_relative_to(cwd):
+                return path.relative_to(cwd)
+        except OSError:
+            return None
+    return None
+
+
+def judge(
+    paths: Sequence[str], options: Options, causes: Sequence[Cause], cwd: Path
+) -> tuple[list[Report], list[Candidate], list[str]]:
+    """What `check` says of the files, the studies with the jobs that died, and what was taken from the logs.
+
+    Where nobody says which GPU or how much memory there is, the logs do. Raises UsageError for a file that is none.
+    """
+    reports: list[Report] = []
+    candidates: list[Candidate] = []
+    notes: list[str] = []
+    for batch in batches(paths, cwd, from_hook=False):
+        project, asked = setup(batch, options, cwd)
+        report = check(project, asked)
+        if report.refused:
+            raise UsageError(
+                f"--config {report.refused[0]} is not recognised as a configuration, job script or program"
+            )
+        seen, said = _from_logs(report, causes, options)
+        if seen:
+            notes += said
+            project, asked = setup(batch, replace(options, set={**seen, **options.set}), cwd)
+            report = check(project, asked)
+        reports.append(report)
+        candidates += _candidates(report, asked, causes)
+    return reports, candidates, list(dict.fromkeys(notes))
+
+
+def _from_logs(report: Report, causes: Sequence[Cause], options: Options) -> tuple[dict[str, Value], list[str]]:
+    """Capacity and memory limit that the logs show and the files leave open."""
+    jobs = [(result, result.space.worst.job) for result in report.studies]
+    capacity = next((c.gpu.capacity for c in causes if c.gpu is not None and c.gpu.capacity is not None), None)
+    limit = next((c.seen.limit for c in causes if c.seen is not None and c.seen.limit is not None), None)
+    found: dict[str, Value] = {}
+    said = []
+    if capacity is not None and any(r.gpu is None and job.machine.gpu_memory is None for r, job in jobs):
+        found["machine.gpu_memory"] = capacity
+        said.append("the files name no GPU: its memory is what the log says")
+    machine_open = [job.machine.memory_limit is None and job.machine.node_memory is None for _, job in jobs]
+    if limit is not None and any(machine_open):
+        found["machine.memory_limit"] = limit
+        said.append("the files state no memory limit: it is what the logs say")
+    return found, said
+
+
+def _candidates(report: Report, asked: Setup, causes: Sequence[Cause]) -> Iterator[Candidate]:
+    trial = next((cause.trial for cause in causes if cause.trial is not None), None)
+    found = []
+    for result in report.studies:
+        at = at_trial(result, trial) if trial is not None else None
+        if at is not None:
+            job, values = at
+            estimate = asked.estimators[result.gpu].full
+            found.append(Candidate(report, result, job, estimate(job), values, True, estimate))
+    if found:
+        return iter(found)
+    return (
+        Candidate(
+            report, result, result.space.worst.job, result.space.worst.estimates, result.space.worst.assignment,
+            not result.study.is_search, asked.estimators[result.gpu].full,
+        )
+        for result in report.studies
+    )  # fmt: skip
+
+
+def at_trial(result: StudyResult, trial: Trial) -> tuple[Job, dict[str, Value]] | None:
+    """The Job of a trial's parameters, where they name every axis that memory depends on."""
+    given = {name: _value(value) for name, value in trial.parameters.items()}
+    for box in result.study.boxes:
+        if any(name in given and given[name] != value for name, value in box.fixed.items()):
+            continue
+        axes = [axis.name for axis in box.memory_axes]
+        if axes and all(name in given for name in axes):
+            values = {name: given[name] for name in axes}
+            return JobMaker(box).at(values).job, values
+    return None
+
+
+def _value(value: object) -> Value:
+    if isinstance(value, (list, tuple)):
+        return tuple(_value(one) for one in value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

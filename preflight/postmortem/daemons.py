@@ -1,0 +1,84 @@
+"""Killers that are not the kernel, and runtimes that report its kills: Kubernetes, Docker, oomd, earlyoom, Ray."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight.postmortem.evidence import ContainerKilled, DaemonKill, Evidence
+from preflight.postmortem.reading import Line
+from preflight.postmortem.units import slurm
+
+_REASON = re.compile(
+    r"""(?:["']?[Rr]eason["']?:\s*["']?OOMKilled\b|["']?OOMKilled["']?:\s*true\b|\bOOMKilled\b\s+\d+)"""
+)
+_MEMORY = re.compile(r"""^\s*["']?memory["']?:\s*["']?(\d+(?:\.\d+)?)([KMGT]i?)?["']?,?\s*$""")
+_SECTION = re.compile(r"""^\s*["']?(limits|requests|Limits|Requests)["']?:""")
+_OOMD = re.compile(r"systemd-oomd(?:\[\d+\])?:? [Kk]illed (\S+) due to|systemd-oomd killed (\d+) process")
+_UNIT = re.compile(r"(\S+): (?:A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill')")
+_EARLYOOM = re.compile(
+    r"earlyoom(?:\[\d+\])?: sending SIG(?:TERM|KILL) to process (\d+) (?:uid \d+ )?[\"(]([^\")]*)[\")]"
+    r".*?(?:VmRSS (\d+) MiB|$)"
+)
+_RAY = re.compile(
+    r"Memory on the node .*?was ([\d.]+)GB / ([\d.]+)GB \([\d.]+\), which exceeds the memory usage threshold"
+)
+_RAY_TASK = re.compile(r"name=([^,)]+), pid=\d+, memory used=([\d.]+)GB")
+
+
+class Daemons:
+    """Reads one log."""
+
+    def __init__(self) -> None:
+        self._section = ""
+        self._limit: int | None = None
+        self._killed: ContainerKilled | None = None
+
+    def feed(self, line: Line) -> Iterator[Evidence]:
+        """What a line says. `kubectl describe` lists a container's limits after its last state."""
+        text = line.text
+        if found := _SECTION.match(text):
+            self._section = found[1].lower()
+        elif self._section == "limits" and (found := _MEMORY.match(text)):
+            self._limit = _quantity(found[1], found[2] or "")
+            if self._killed is not None:
+                yield from self.end()
+        elif "OOMKilled" in text and _REASON.search(text):
+            yield from self.end()
+            self._killed = ContainerKilled(line.place, self._limit)
+            if self._limit is not None:
+                yield from self.end()
+        elif "oomd" in text and (found := _OOMD.search(text)):
+            yield DaemonKill(line.place, "systemd-oomd", found[1] or "")
+        elif "earlyoom" in text and (found := _EARLYOOM.search(text)):
+            yield DaemonKill(line.place, "earlyoom", found[2], int(found[3][:9]) * 2**20 if found[3] else None)
+        elif "Memory on the node" in text and (found := _RAY.search(text)):
+            task = _RAY_TASK.search(text)
+            yield DaemonKill(
+                line.place, "Ray's memory monitor", task[1] if task else "", _gb(task[2]) if task else None,
+                _gb(found[1]), _gb(found[2]),
+            )  # fmt: skip
+        elif "node running low on memory" in text and "killed" in text:
+            yield DaemonKill(line.place, "Ray's memory monitor")
+        elif ("oom-kill'" in text or "OOM killer" in text) and _UNIT.search(text):
+            yield ContainerKilled(line.place)
+
+    def end(self) -> Iterator[Evidence]:
+        """A kill whose limit did not follow."""
+        if self._killed is not None:
+            limit = self._killed.limit if self._killed.limit is not None else self._limit
+            yield ContainerKilled(self._killed.place, limit)
+        self._killed, self._limit, self._section = None, None, ""
+
+
+def _quantity(number: str, unit: str) -> int | None:
+    """Bytes of a Kubernetes quantity: Gi is 2^30, G 10^9."""
+    if unit.endswith("i"):
+        return slurm(number + unit[0])[0]
+    power = "KMGT".index(unit) + 1 if unit else 0
+    return round(float(number) * float(1000**power))
+
+
+def _gb(text: str) -> int | None:
+    """Bytes of Ray's "27.71GB": it divides by 2^30 (memory_monitor.cc)."""
+    return slurm(f"{text}G")[0]

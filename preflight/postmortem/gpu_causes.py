@@ -1,0 +1,222 @@
+"""GPU out-of-memory: several messages to one cause, and what a message tells about who holds the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight.findings import Confidence
+from preflight.postmortem.cause import Cause, Limit, Misleading, When
+from preflight.postmortem.collect import Found
+from preflight.postmortem.evidence import GpuOom, Place, Trial
+from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, limit_of, own
+from preflight.postmortem.trace import moment
+from preflight.postmortem.units import shown
+from preflight.records import dataclass, replace
+from preflight.reports.style import gib, plural
+
+MOST_PLACES = 4
+"""Lines of a cause that are shown."""
+
+
+@dataclass
+class Group:
+    """Messages that report the same failure, on one rank or several: the first, where each is, and is told again."""
+
+    first: GpuOom
+    places: list[Place]
+    told: list[Place]
+    streams: set[str]
+    devices: set[int]
+    count: int = 1
+
+
+def causes(found: Found) -> Iterator[Cause]:
+    """One cause for each way in which GPU memory ran out."""
+    messages = [one for one in found.evidence if isinstance(one, GpuOom)]
+    real = [one for one in messages if one.library == "pytorch"]
+    groups = _grouped(real or messages)
+    for index, group in enumerate(groups):
+        after = [one for one in messages if one not in real and one.place not in group.told] if index == 0 else []
+        yield _cause(group, found, after if real else [])
+
+
+def _grouped(messages: Sequence[GpuOom]) -> list[Group]:
+    """Equal figures are one failure told twice; ranks that fail alike at one line are one cause."""
+    told: dict[tuple[object, ...], GpuOom] = {}
+    again: dict[tuple[object, ...], list[Place]] = {}
+    for one in messages:
+        key: tuple[object, ...] = (
+            one.library,
+            one.tried,
+            one.capacity,
+            one.allocated,
+            one.reserved,
+            one.free,
+            one.own,
+            one.device,
+            one.stream,
+        )
+        if one.tried is None:
+            key = (*key, one.place.path)
+        if key in told and one.frames and not told[key].frames:
+            told[key] = replace(one, place=told[key].place)
+        told.setdefault(key, one)
+        again.setdefault(key, []).append(one.place)
+    groups: dict[object, Group] = {}
+    for identity, one in told.items():
+        at = moment(one.frames)
+        where = (one.library, one.place.path if not one.frames else "", at.phase, at.beneath, at.frame)
+        found = groups.get(where)
+        if found is None:
+            groups[where] = Group(one, [one.place], again[identity], {one.stream} - {""}, _devices(one))
+            continue
+        found.count += 1
+        found.places.append(one.place)
+        found.told += again[identity]
+        found.streams |= {one.stream} - {""}
+        found.devices |= _devices(one)
+    return list(groups.values())
+
+
+def _devices(one: GpuOom) -> set[int]:
+    return set() if one.device is None else {one.device}
+
+
+def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Cause:
+    one = group.first
+    limit = limit_of(one)
+    at = moment(one.frames)
+    before = found.before.get((group.places[-1].path, group.places[0].line), ())
+    phase = at.phase or (before[-1].phase if before and not one.frames else "")
+    notes = [*_notes(one, limit), *_several(group), *(f"followed by {_name(x)} ({_at(x.place)})" for x in after[:2])]
+    trial = trial_of(group.told, found)
+    return Cause(
+        limit,
+        _title(one, limit),
+        Confidence.high if one.library in ("pytorch", "jax", "tensorflow", "nccl") else Confidence.medium,
+        tuple(group.places[:MOST_PLACES]),
+        group.count,
+        When(phase, at.frame, at.beneath, before[-1].place if before else None),
+        tuple(notes),
+        tuple(_help(one, limit)),
+        gpu=one,
+        trial=trial,
+    )
+
+
+_NAMES = {
+    "cuda": "a CUDA out-of-memory error",
+    "cublas": "cuBLAS could not allocate its workspace",
+    "cudnn": "cuDNN found no algorithm, which is how it fails without memory",
+    "nccl": "NCCL could not allocate its buffers",
+    "jax": "XLA's allocator ran out (JAX takes 75 % of the GPU at its start)",
+    "tensorflow": "TensorFlow's allocator ran out",
+}
+
+
+def _name(one: GpuOom) -> str:
+    return _NAMES.get(one.library, "a CUDA out-of-memory error")
+
+
+def _title(one: GpuOom, limit: Limit) -> str:
+    gpu = "the GPU" if one.device is None else f"GPU {one.device}"
+    asked = f"{shown(one.tried)} were asked for" if one.tried is not None else "memory was asked for"
+    whole = gib(one.capacity) if one.capacity is not None else ""
+    room = f" of {whole}" if whole else ""
+    if limit == "gpu-shared":
+        return f"{gpu} was shared: other processes held {gib(elsewhere(one) or 0)}{room}; {asked}"
+    if limit == "gpu-fraction":
+        return f"{gpu}: {asked} beyond the {gib(one.allowed or 0)} that the program allows itself{room}"
+    if limit == "gpu-fragmented":
+        loose = gib((one.reserved or 0) - (one.allocated or 0))
+        return f"{gpu}'s memory was fragmented: {asked}, {loose} lay reserved and unused in pieces{room}"
+    free = f"; it has {whole}" if whole else ""
+    if one.free is not None:
+        free = f", {shown(one.free)}{room} were free"
+    reason = "" if one.library == "pytorch" else f": {_name(one)}"
+    return f"{gpu} ran out of memory{reason}" + (f": {asked}{free}" if one.tried is not None else "")
+
+
+def _notes(one: GpuOom, limit: Limit) -> Iterator[str]:
+    mine, others, used = own(one), elsewhere(one), in_use(one)
+    if one.allocated is not None:
+        held = f"PyTorch had {gib(one.allocated)} allocated"
+        if one.reserved is not None:
+            held += f", {gib(one.reserved)} reserved"
+        yield held + (f"; the process as the driver counts it {gib(mine)}" if mine is not None else "")
+    elif used is not None:
+        yield f"{gib(used)} were in use, by this process and any other"
+    if others and limit != "gpu-shared" and others > ROUNDING * 20:
+        who = "other processes" if one.others else "other processes, a display or the driver"
+        yield f"{gib(others)} more were in use by {who}"
+    if limit == "gpu-shared" and one.others:
+        listed = ", ".join(
+            f"{pid} ({gib(size)})" for pid, size in one.others[:4] if size != mine or one.own is not None
+        )
+        yield f"they are: process {listed}"
+    if one.private_pools:
+        yield f"{gib(one.private_pools)} of it in private pools (CUDA graphs)"
+
+
+def _several(group: Group) -> Iterator[str]:
+    if len(group.streams) > 1:
+        yield f"reported by {plural(len(group.streams), 'rank')}: {_some(sorted(group.streams))}"
+    elif len(group.devices) > 1:
+        yield f"on {len(group.devices)} GPUs: {_some([str(n) for n in sorted(group.devices)])}"
+    elif group.count > 1:
+        yield f"{group.count} times in these logs, with different figures; the first is shown"
+
+
+def _some(names: Sequence[str]) -> str:
+    ordered = sorted(names, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
+    return ", ".join(ordered[:8]) + (", ..." if len(ordered) > 8 else "")
+
+
+def _at(place: Place) -> str:
+    return f"{place.path}:{place.line}"
+
+
+def _help(one: GpuOom, limit: Limit) -> Iterator[str]:
+    if limit == "gpu-shared":
+        yield "see who they are with nvidia-smi on that node; a job of yours that has not ended, or a GPU not asked for"
+    if limit == "gpu-fragmented":
+        yield "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins pieces; batches of one shape keep them whole"
+    if limit == "gpu-fraction":
+        yield "raise torch.cuda.set_per_process_memory_fraction, or leave it out"
+    if one.library in ("cublas", "cudnn", "nccl", "cuda"):
+        yield "this is reported where memory ran out, not where it went; the estimate below says what fills it"
+
+
+def trial_of(places: Sequence[Place], found: Found) -> Trial | None:
+    """The trial that a failure belongs to: reported in the same line, or started (lost) last before it."""
+    if not places:
+        return None
+    lines = {(place.path, place.line) for place in places}
+    trials = [one for one in found.evidence if isinstance(one, Trial)]
+    for one in trials:
+        if (one.place.path, one.place.line) in lines:
+            return one
+    path, line = places[0].path, places[0].line
+    before = [one for one in trials if one.place.path == path and one.place.line <= line and not one.error]
+    if before:
+        return before[-1]
+    near = [one for one in trials if "emory" in one.error and one.place.path == path]
+    return min(near, key=lambda one: abs(one.place.line - line), default=None)
+
+
+def misleading(cause: Cause) -> Iterator[Misleading]:
+    """Figures of a message that people take for the need."""
+    one = cause.gpu
+    if one is None or one.tried is None or one.library != "pytorch":
+        return
+    used = in_use(one) or one.allocated
+    if used is not None and one.tried * 10 < used:  # nobody takes half the GPU for a last straw
+        yield Misleading(
+            one.place,
+            f"{shown(one.tried)} asked for",
+            f"the last straw, not what is lacking: {gib(used)} were in use before it, and the step was not over",
+        )
+    if cause.limit == "gpu" and one.free is not None and one.allocated is not None and one.free >= one.tried:
+        yield Misleading(
+            one.place, f"{shown(one.free)} free", "free at the moment of the message, after caches were given back"
+        )

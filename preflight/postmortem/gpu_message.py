@@ -1,0 +1,70 @@
+"""What one GPU out-of-memory message tells about who holds the memory, and what stood in the way."""
+
+from __future__ import annotations
+
+from preflight.postmortem.cause import Limit
+from preflight.postmortem.evidence import GpuOom
+
+ROUNDING = round(0.005 * 2**30)
+"""A message shows hundredths of a GiB."""
+
+LOOSE = 0.074
+"""A share of the GPU that lies reserved and unused in pieces and counts as fragmentation: three quarters of 60 public
+messages show less (median 1 %, upper quartile 7.4 %)."""
+
+
+def in_use(one: GpuOom) -> int | None:
+    """Bytes in use on the GPU by all processes together."""
+    return one.capacity - one.free if one.capacity is not None and one.free is not None else None
+
+
+def own(one: GpuOom) -> int | None:
+    """Bytes that the driver gives this process.
+
+    In a container this process is one of the "Process N": the smallest that can hold what PyTorch has reserved. None
+    where nothing tells.
+    """
+    if one.own is not None:
+        return one.own
+    if one.reserved is None:
+        return None
+    able = sorted(size for _, size in one.others if size + ROUNDING >= one.reserved)
+    return able[0] if able else None
+
+
+def elsewhere(one: GpuOom) -> int | None:
+    """Bytes that other processes hold. None where the message cannot tell.
+
+    Messages before 2.1 name no process: what is neither free nor reserved is others' and this process's context, so the
+    largest context known is taken off.
+    """
+    used, mine = in_use(one), own(one)
+    if mine is not None:
+        listed = sum(size for _, size in one.others) - (mine if one.own is None else 0)
+        rest = used - mine if used is not None else listed
+        return max(0, listed, rest - ROUNDING if one.others or one.own else 0)
+    if used is None or one.reserved is None or one.others:
+        return None
+    return max(0, used - one.reserved - largest_context())
+
+
+def largest_context() -> int:
+    from preflight.machines.gpus import gpus
+
+    return max(gpu.context[2] + gpu.nccl[2] for gpu in gpus())
+
+
+def limit_of(one: GpuOom) -> Limit:
+    """What stood in the way. Other processes do where the request would have fitted without them."""
+    others, tried = elsewhere(one), one.tried
+    if tried is None:
+        return "gpu"
+    if one.allowed is not None and (one.reserved or 0) + tried > one.allowed and (one.free or 0) >= tried:
+        return "gpu-fraction"
+    if others and others + (one.free or 0) >= tried and others > largest_context():
+        return "gpu-shared"  # with less, they hold contexts and do nothing
+    if one.reserved is not None and one.allocated is not None:
+        loose = one.reserved - one.allocated
+        if loose >= tried and loose > LOOSE * (one.capacity or one.reserved):
+            return "gpu-fragmented"
+    return "gpu"

@@ -1,0 +1,124 @@
+"""The post-mortem as JSON: version 1 of a contract; docs/postmortem.md describes it, fields are only ever added."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+
+from preflight.postmortem.cause import Cause, When
+from preflight.postmortem.compare import Compared
+from preflight.postmortem.evidence import Evidence, Place, Progress
+from preflight.postmortem.report import Postmortem
+from preflight.reports import plain
+
+VERSION = 1
+
+
+def render(found: Postmortem) -> str:
+    """The document as text, one final newline."""
+    return json.dumps(_finite(document(found)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(found: Postmortem) -> plain.Plain:
+    """The whole post-mortem as plain data."""
+    check: plain.Plain | None = None
+    if found.outcome is not None:
+        from preflight.reports.json_format import document as of_check
+
+        check = of_check(found.outcome)
+    return {
+        "version": VERSION,
+        "causes": [_cause(cause) for cause in found.conclusion.causes],
+        "misleading": [
+            {"figure": one.figure, "why": one.why, **_place(one.place)} for one in found.conclusion.misleading
+        ],
+        "estimates": [_compared(one) for one in found.compared],
+        "check": check,
+        "configuration": list(found.configuration),
+        "evidence": [_evidence(one) for one in found.found.evidence if not isinstance(one, Progress)],
+        "summary": {"logs": len(found.found.files), "lines": found.found.lines, "left_out": found.found.left_out},
+        "notes": [*found.conclusion.notes, *found.notes],
+    }
+
+
+def _cause(cause: Cause) -> plain.Plain:
+    return {
+        "limit": cause.limit,
+        "title": cause.title,
+        "confidence": cause.confidence.value,
+        "count": cause.count,
+        "places": [_place(place) for place in cause.places],
+        "when": _when(cause.when),
+        "notes": list(cause.notes),
+        "help": list(cause.help),
+        "gpu": None if cause.gpu is None else _evidence(cause.gpu),
+        "host": None if cause.seen is None else dataclasses.asdict(cause.seen),
+        "trial": None if cause.trial is None else _evidence(cause.trial),
+    }
+
+
+def _when(when: When) -> plain.Plain:
+    return {
+        "phase": when.phase or None,
+        "frame": None if when.frame is None else dataclasses.asdict(when.frame),
+        "beneath": None if when.beneath is None else dataclasses.asdict(when.beneath),
+        "progress": None if when.last is None else {**_place(when.last), "text": when.last.text},
+    }
+
+
+def _compared(one: Compared) -> plain.Plain:
+    candidate = one.candidate
+    return {
+        "paths": list(candidate.result.study.paths),
+        "cause": one.cause.limit,
+        "job": plain.job(candidate.job),
+        "combination": dict(candidate.combination),
+        "certain": candidate.certain,
+        **plain.estimates(candidate.estimates),
+        "unknown": list(candidate.estimates.unknown),
+        "tiers": [
+            {
+                "tier": row.tier,
+                "seen": row.seen,
+                "needed": row.needed,
+                "estimate": None if row.estimate is None else plain.interval(row.estimate),
+            }
+            for row in one.rows
+        ],
+        "words": list(one.words),
+    }
+
+
+def _place(place: Place) -> plain.Plain:
+    return {"path": place.path, "line": place.line}
+
+
+def _evidence(one: Evidence) -> plain.Plain:
+    """A record by its fields, with its kind; the task table stays out."""
+    data: plain.Plain = {"kind": type(one).__name__}
+    for field in dataclasses.fields(one):
+        if field.name != "tasks" or isinstance(getattr(one, field.name), int):
+            value = getattr(one, field.name)
+            data[field.name] = dataclasses.asdict(value) if isinstance(value, Place) else _plain(value)
+    return data
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _finite(value: object) -> object:
+    """`value` without infinities and NaN, which a log may hold and JSON may not."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value

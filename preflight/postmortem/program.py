@@ -1,0 +1,84 @@
+"""Host-side errors that a program reports itself: loader workers, shared memory, refused memory, processes, kills."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight.postmortem.evidence import (
+    Evidence,
+    HostAllocation,
+    Killed,
+    SharedMemoryFull,
+    TooManyProcesses,
+    WorkerDied,
+)
+from preflight.postmortem.reading import Line
+from preflight.postmortem.trace import Traces
+from preflight.postmortem.units import LARGEST, SIZE, size
+
+_WORKER = re.compile(
+    r"DataLoader worker \(pid\(?s?\)? ?(\d+)?[\d, ]*\) (?:is killed by signal: (.*)|exited unexpectedly)"
+)
+_SHM = re.compile(
+    r"unable to (?:write to file|mmap .*from file|resize file) </(?:dev/shm/)?torch_\S+>"
+    r"|Unexpected bus error encountered in worker|No space left on device.*(?:/dev/shm|torch_)"
+    r"|unable to open shared memory object"
+)
+_CPU = re.compile(
+    r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (\d+) bytes"
+)
+_NUMPY = re.compile(rf"Unable to allocate {SIZE} for an array")
+_ERRNO = re.compile(
+    r"(?:\[Errno 12\]|errno=12|Error code 12).*Cannot allocate memory|^\S*MemoryError\b(?!.*GPU)|std::bad_alloc"
+)
+_PINNED = re.compile(r"cudaHostAlloc|cudaErrorMemoryAllocation.*host|CachingHostAllocator", re.IGNORECASE)
+_THREADS = re.compile(
+    r"can't start new thread|fork: (?:retry: )?(?:Resource temporarily unavailable|Cannot allocate)"
+    r"|pthread_create failed.*(?:Resource|EAGAIN)|BlockingIOError: \[Errno 11\] Resource temporarily unavailable"
+    r"|libgomp: Thread creation failed"
+)
+_KILLED = re.compile(
+    r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d+)"
+    r"|exitcode\s*:\s*-9 \(pid: (?P<elastic>\d+)\)|\(exitcode: -9\) local_rank: (?P<rank>\d+) \(pid: (?P<binary>\d+)\)"
+    r"|died with <Signals\.SIGKILL: 9>|exits with return code = -9|process \d+ terminated with signal SIGKILL"
+    r"|returned non-zero exit status (?:-9|137)|exit(?:ed)?(?: with)?(?: exit)? ?(?:code|status):? (?:137|-9)\b"
+    r"|: line \d+:\s*(?P<shell>\d+) Killed\b|^\s*\[?\d*\]?\+?\s*Killed\s*$|code=killed, status=9/KILL"
+)
+
+
+class Program:
+    """Reads one log."""
+
+    def __init__(self, traces: Traces) -> None:
+        self._traces = traces
+
+    def feed(self, line: Line) -> Iterator[Evidence]:
+        """What a line says."""
+        text = line.text
+        frames = self._traces.frames(line.stream)
+        if "DataLoader worker" in text and (found := _WORKER.search(text)):
+            signal = (found[2] or "").split(".")[0].strip()
+            yield WorkerDied(line.place, int(found[1][-9:]) if found[1] else None, signal, frames)
+        elif ("torch_" in text or "bus error" in text or "shared memory" in text) and _SHM.search(text):
+            yield SharedMemoryFull(line.place, frames)
+        elif found := _CPU.search(text) if "CPUAllocator" in text else None:
+            yield HostAllocation(line.place, _bytes(found[1]), frames=frames)
+        elif found := _NUMPY.search(text) if "Unable to allocate" in text else None:
+            yield HostAllocation(line.place, size(found[1], found[2]), frames=frames)
+        elif _THREADS.search(text):
+            yield TooManyProcesses(line.place)
+        elif ("alloc" in text or "emoryError" in text) and _ERRNO.search(text) and "CUDA" not in text:
+            yield HostAllocation(line.place, pinned=_PINNED.search(text) is not None, frames=frames)
+        elif ("9" in text or "137" in text or "Killed" in text) and (found := _KILLED.search(text)):
+            pid = found["pid"] or found["elastic"] or found["binary"] or found["shell"]
+            rank = found["rank"]
+            yield Killed(line.place, int(pid[-9:]) if pid else None, int(rank[-9:]) if rank else None)
+
+    def end(self) -> Iterator[Evidence]:
+        return iter(())
+
+
+def _bytes(text: str) -> int | None:
+    number = int(text[:18])
+    return number if number < LARGEST else None

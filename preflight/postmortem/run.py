@@ -1,0 +1,93 @@
+"""A post-mortem from beginning to end: logs to evidence, a conclusion, the configuration, the estimate beside it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from preflight.engine import Options
+from preflight.errors import UsageError
+from preflight.postmortem.cause import Cause
+from preflight.postmortem.collect import collect, collect_text
+from preflight.postmortem.compare import Compared, compare
+from preflight.postmortem.conclude import conclude, of_job
+from preflight.postmortem.configuration import Candidate, judge, named
+from preflight.postmortem.report import Postmortem
+from preflight.reports.model import Outcome, Report
+
+MOST_STUDIES = 3
+"""Studies whose estimate is shown; the check lists all."""
+
+SACCT_SECONDS = 30
+"""How long sacct may take: it asks the accounting database and nothing else."""
+
+FIELDS = (
+    "JobID,JobName,State,ExitCode,Elapsed,Timelimit,ReqMem,MaxRSS,AveRSS,AllocTRES,NNodes,NTasks,AllocCPUS,WorkDir,"
+    "SubmitLine"
+)
+
+
+def postmortem(
+    logs: Sequence[str],
+    configuration: Sequence[str],
+    job: str | None,
+    options: Options,
+    cwd: Path,
+    outcome: Callable[[Sequence[Report]], Outcome],
+) -> Postmortem:
+    """The post-mortem of logs; without logs, of what accounting says of the job.
+
+    `outcome` makes of reports what `check` prints. Raises UsageError for logs or configurations that cannot be read.
+    """
+    found = collect(logs) if logs or job is None else collect_text("sacct", ask_sacct(job))
+    if job is not None:
+        found = of_job(found, job)
+    conclusion = conclude(found)
+    files, from_logs = tuple(configuration), False
+    if not files and conclusion.causes:
+        files, from_logs = tuple(named(found, cwd)), True
+    if not files:
+        return Postmortem(found, conclusion)
+    reports, candidates, notes = judge(files, options, conclusion.causes, cwd)
+    if from_logs:
+        notes.append(f"the logs name {files[0]}; --config says which files to judge instead")
+    return Postmortem(
+        found,
+        conclusion,
+        tuple(_compared(candidates, conclusion.causes)),
+        outcome(reports),
+        files,
+        from_logs,
+        tuple(notes),
+    )
+
+
+def _compared(candidates: Sequence[Candidate], causes: Sequence[Cause]) -> list[Compared]:
+    """The first cause that an estimate can speak of, beside each study; a search's own trial counts before others."""
+    for cause in causes:
+        found = [compare(candidate, cause) for candidate in candidates[:MOST_STUDIES]]
+        told = [one for one in found if one.words or one.rows]
+        if told:
+            return told
+    return []
+
+
+def ask_sacct(job: str) -> str:
+    """What accounting says of a job, as text. Raises UsageError where it cannot be asked."""
+    if not job.replace("_", "").replace(".", "").replace("+", "").isalnum():
+        raise UsageError(f"--job-id {job}: not the number of a SLURM job")
+    command = ["sacct", "-j", job, "-P", f"--format={FIELDS}"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=SACCT_SECONDS, check=False)
+    except FileNotFoundError:
+        raise UsageError(
+            "no logs are named, and sacct is not here: run this where SLURM is, or give its output as a file"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"sacct did not answer within {SACCT_SECONDS} s") from None
+    if found.returncode:
+        raise UsageError(
+            f"sacct failed: {found.stderr.strip().splitlines()[0] if found.stderr.strip() else 'no reason'}"
+        )
+    return found.stdout

@@ -1,0 +1,166 @@
+"""The post-mortem as text: causes with their lines, what misleads, the estimate, then what `check` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.findings import Confidence
+from preflight.postmortem.cause import Cause, Misleading
+from preflight.postmortem.compare import Compared, Row
+from preflight.postmortem.evidence import Place
+from preflight.postmortem.report import Postmortem
+from preflight.reports.style import Look, clean, plural, wrap
+
+_SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
+
+
+def render(found: Postmortem, look: Look) -> str:
+    """The whole text."""
+    causes = found.conclusion.causes
+    blocks = ["\n".join(_cause(cause, look, index == 0)) for index, cause in enumerate(causes)]
+    if not causes:
+        blocks.append(_nothing(found))
+    blocks += ["\n".join(_compared(one, look)) for one in found.compared]
+    if found.conclusion.misleading:
+        blocks.append("\n".join(_misleading(found.conclusion.misleading, look)))
+    if found.outcome is not None:
+        from preflight.reports import render as check
+
+        title = "the same as preflight check" if not found.from_logs else "the files that the logs name"
+        blocks.append(look.paint(f"What check says of {_names(found.configuration)} ({title})", "bold"))
+        blocks.append(check("full", found.outcome, look).rstrip("\n"))
+    elif causes:
+        blocks.append(_no_configuration())
+    text = "\n\n".join(blocks)
+    for note in (*found.conclusion.notes, *found.notes):
+        text += "\n" + wrap(f"note: {clean(note)}", look.width, "      ")
+    return text + "\n"
+
+
+def _nothing(found: Postmortem) -> str:
+    read = f"{plural(found.found.lines, 'line')} in {plural(len(found.found.files), 'log')} read"
+    return (
+        f"nothing found: {read}, and none of them says why a job ended (no kill, no out-of-memory error, no limit).\n"
+        "What would: dmesg -T of the node, sacct -j JOB -P --format=ALL, the job's standard error."
+    )
+
+
+def _no_configuration() -> str:
+    return "No configuration is known: with --config FILE this shows what the estimate had said, and fixes."
+
+
+def _names(paths: tuple[str, ...]) -> str:
+    return ", ".join(map(clean, paths[:3])) + (", ..." if len(paths) > 3 else "")
+
+
+# --- causes ---------------------------------------------------------------------------------------------------------
+
+
+def _cause(cause: Cause, look: Look, first: bool) -> Iterator[str]:
+    head = f"{'cause' if first else 'also'}[{cause.limit}]"
+    style = "bold red" if first else "bold yellow"
+    title = wrap(_SURE[cause.confidence] + clean(cause.title), look.width, "  ", len(head) + 2)
+    yield f"{look.paint(head, style)}: {look.paint(title, 'bold')}"
+    yield from _places(cause, look, style)
+    for kind, text in _facts(cause):
+        yield _note(kind, text, look)
+
+
+def _places(cause: Cause, look: Look, style: str) -> Iterator[str]:
+    bar = look.paint("|", "bold blue")
+    gutter = max((len(str(place.line)) for place in cause.places), default=1)
+    path = ""
+    for index, place in enumerate(_distinct(cause.places)):
+        if place.path != path:
+            path = place.path
+            arrow = look.paint("-->" if index == 0 else ":::", "bold blue")
+            yield f"{' ' * gutter}{arrow} {clean(place.path)}:{place.line}"
+            yield f"{' ' * gutter} {bar}"
+        number = look.paint(str(place.line).rjust(gutter), "bold blue")
+        lead = f"{' ' * gutter} {bar}   "
+        yield f"{number} {bar} {wrap(clean(place.text), look.width, lead, gutter + 3)}"
+    yield f"{' ' * gutter} {bar}"
+
+
+def _distinct(places: tuple[Place, ...]) -> list[Place]:
+    seen: dict[tuple[str, int], Place] = {}
+    for place in places:
+        seen.setdefault((place.path, place.line), place)
+    return sorted(seen.values(), key=lambda place: list(dict.fromkeys(p.path for p in places)).index(place.path))
+
+
+def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
+    if when := _when(cause):
+        yield "when", when
+    if cause.trial is not None:
+        values = ", ".join(f"{name}={value}" for name, value in list(cause.trial.parameters.items())[:12])
+        yield "trial", f"{cause.trial.tool} {cause.trial.name}: {values}"
+    yield from (("note", note) for note in cause.notes)
+    yield from (("help", text) for text in cause.help)
+
+
+def _when(cause: Cause) -> str:
+    when = cause.when
+    words = []
+    if when.phase:
+        words.append(f"in {when.phase}" if when.phase != "load" else "while loading or building the model")
+    if when.frame is not None:
+        words.append(f"{when.frame.function} ({when.frame.path}:{when.frame.line})")
+    if when.beneath is not None and when.beneath != when.frame:
+        words.append(f"beneath it {when.beneath.function} ({when.beneath.path.rpartition('site-packages/')[2]})")
+    if when.last is not None:
+        text = " ".join(when.last.text.split())
+        text = text if len(text) <= 70 else text[:67] + "..."
+        words.append(f'the last progress shown: "{text}" ({when.last.path}:{when.last.line})')
+    return "; ".join(words)
+
+
+def _note(kind: str, text: str, look: Look) -> str:
+    indent = "   " + "  " + " " * (len(kind) + 2)
+    body = wrap(clean(text), look.width, indent, len(indent))
+    return f"   {look.paint('=', 'bold blue')} {look.paint(kind, 'bold')}: {body}"
+
+
+def _misleading(found: tuple[Misleading, ...], look: Look) -> Iterator[str]:
+    yield look.paint("Figures that mislead", "bold")
+    for one in found:
+        text = f"{one.figure} ({one.place.path}:{one.place.line}): {one.why}"
+        yield "  " + wrap(clean(text), look.width, "    ", 2)
+
+
+# --- the estimate beside it -----------------------------------------------------------------------------------------
+
+
+def _compared(one: Compared, look: Look) -> Iterator[str]:
+    from preflight.reports.estimate import heading
+
+    candidate = one.candidate
+    yield look.paint(f"What the estimate had said of {clean(candidate.result.study.paths[0])}", "bold")
+    yield "  " + wrap(clean(heading(candidate.job)), look.width, "    ", 2)
+    if candidate.combination:
+        values = ", ".join(f"{name}={value}" for name, value in candidate.combination.items())
+        which = (
+            "the combination that died"
+            if candidate.certain
+            else "its worst combination; the logs do not say which died"
+        )
+        yield "  " + wrap(clean(f"{which}: {values}"), look.width, "    ", 2)
+    if one.rows:
+        yield from _table(one.rows, look)
+    for text in one.words:
+        yield "  " + wrap(clean(text), look.width, "    ", 2)
+
+
+def _table(rows: tuple[Row, ...], look: Look) -> Iterator[str]:
+    head = f"  {'GiB':<12}{'when it failed':>16}{'with the request':>19}{'the estimate of the peak':>29}"
+    yield look.paint(head, "bold")
+    for row in rows:
+        needed = f"{row.needed / 2**30:.2f}" if row.needed is not None else "-"
+        yield f"  {row.tier:<12}{row.seen / 2**30:>16.2f}{needed:>19}{_interval(row):>29}"
+
+
+def _interval(row: Row) -> str:
+    found = row.estimate
+    if found is None:
+        return "unknown"
+    return f"{found.expected / 2**30:.2f} ({found.low / 2**30:.2f} to {found.high / 2**30:.2f})"

@@ -1,0 +1,53 @@
+"""Sizes as logs write them, in bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from preflight.reports.style import gib
+
+_SCALE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+SIZE = r"(\d+(?:\.\d+)?)\s*(bytes|[KMGTP]i?B)"
+"""What c10's format_size writes (GiB = 2^30), and what people make of it when they quote it."""
+_SIZE = re.compile(SIZE, re.IGNORECASE)
+_SLURM = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)([nc]?)", re.IGNORECASE)
+
+LARGEST = 1 << 50
+"""A petabyte: nothing here is that large. WSL reports memory in use of 2^64 bytes."""
+
+
+def size(number: str, unit: str) -> int | None:
+    """Bytes of "7.45", "GiB"; None for what no memory can be."""
+    found = round(float(number) * _SCALE[unit[0].lower() if unit.lower() != "bytes" else ""])
+    return found if found < LARGEST else None
+
+
+def parse(text: str) -> int | None:
+    """Bytes of "7.45 GiB"."""
+    found = _SIZE.fullmatch(text.strip())
+    return size(found[1], found[2]) if found else None
+
+
+def kib(text: str) -> int | None:
+    """Bytes of the kernel's kB, which is 1024."""
+    found = int(text) * 1024 if text.isascii() and text.isdigit() and len(text) < 20 else None
+    return found if found is not None and found < LARGEST else None
+
+
+def slurm(text: str) -> tuple[int | None, Literal["node", "cpu", ""]]:
+    """Bytes of "72.5G", "76021880K", "128Gn" (per node) or "4000Mc" (per CPU: before 21.08).
+
+    SLURM counts in powers of 1024; without a unit RSS is in bytes.
+    """
+    found = _SLURM.fullmatch(text.strip())
+    if found is None:
+        return None, ""
+    bytes_ = round(float(found[1]) * _SCALE[found[2].lower()])
+    per: Literal["node", "cpu", ""] = "node" if found[3].lower() == "n" else "cpu" if found[3] else ""
+    return (bytes_ if bytes_ < LARGEST else None), per
+
+
+def shown(found: int) -> str:
+    """Bytes as PyTorch prints them: below a GiB in MiB, so that a message is recognised."""
+    return gib(found) if found >= 2**30 or found < 2**20 else f"{found / 2**20:.4g} MiB"
