@@ -64,6 +64,16 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
     return found
 
 
+def batch_of(path: Path, cwd: Path) -> Batch:
+    """One file that is known by its text (there may be none of that name), with its project's settings. Raises
+    SettingsError."""
+    path = path.parent.resolve() / path.name
+    settings, file = load(path)
+    root = _root(path, path.parent, file, cwd.resolve())
+    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+    return Batch(root, settings, file, () if matches(name, settings.exclude) else (name,), ())
+
+
 def _expand(start: Path) -> Iterator[tuple[Path, bool]]:
     if not start.is_dir():
         yield start, True

@@ -117,8 +117,11 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     outer = {} if call is None else dict(call.launch.environment)
     if axis is not None:
         variables[ARRAY_INDEX] = Ref(ARRAY_INDEX, axis.origin)
+    words = call.words if call is not None else ()
+    if call is None and submission is not None and request is not None:
+        outer, words = submission.exported(_last(request, "export")), submission.positional()
     axes = frozenset({ARRAY_INDEX} if axis is not None else ()) | {name for e in outer.values() for name in names(e)}
-    shell = Shell(source, {**outer, **variables}, call.words if call else (), axes, sourced, exported=set(outer))
+    shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
     shell.exported |= {name for name in variables if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
     shell.follow(document)
     links, external = links_of(shell, project, request)
@@ -147,6 +150,11 @@ def _request(source: Source, document: object, submission: Submission | None) ->
     request, problems = read_request(source, directives, submission)
     ignored = ignored_problems(source, document.ignored_directives, directives)
     return request, (*script_problems(source), *problems, *ignored)
+
+
+def _last(request: Request, option: str) -> str | None:
+    """The value of an option that counts."""
+    return next((value for name, value, _ in reversed(request.directives) if name == option), None)
 
 
 def _exprs(link: Link) -> Iterator[Expr]:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from preflight.records import dataclass, field
 
 if TYPE_CHECKING:
+    from preflight.dialects.reading import Word
     from preflight.documents.directives import Directive, Ignored
+    from preflight.values import Expr
 
 COMMAND_LINE = "sbatch command line"
 ENVIRONMENT = "sbatch environment"
@@ -35,6 +37,8 @@ VARIABLES = {
 }  # fmt: skip
 """Variable -> long option, in the order sbatch reads them (22.05; those that say nothing about resources left out)."""
 
+_OF_JOBS = ("SLURM_", "SBATCH_", "SRUN_", "PREFLIGHT_", "CUDA_VISIBLE_DEVICES")
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -42,14 +46,45 @@ class Submission:
 
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    """The script's name and the words that are passed to it."""
 
     def texts(self) -> dict[str, str]:
         """The command line and the environment as texts that origins point into, by the names above."""
         given = "".join(f"{name}={value}\n" for name, value in self._variables())
-        return {COMMAND_LINE: shlex.join(self.arguments), ENVIRONMENT: given}
+        return {COMMAND_LINE: shlex.join((*self.arguments, *self.words)), ENVIRONMENT: given}
 
     def _variables(self) -> list[tuple[str, str]]:
         return [(name, self.environment[name]) for name in VARIABLES if name in self.environment]
+
+    def positional(self) -> tuple[Word, ...]:
+        """The script's `$1`, `$2`, ... with their places on the command line."""
+        from preflight.dialects.shell_values import literal_word
+        from preflight.values import Origin, Span
+
+        found, at = [], len(shlex.join(self.arguments)) + bool(self.arguments)
+        for text in self.words:
+            end = at + len(shlex.quote(text))
+            found.append(literal_word(text, Origin(COMMAND_LINE, Span(at, end), editable=False)))
+            at = end + 1
+        return tuple(found[1:])
+
+    def exported(self, export: str | None) -> dict[str, Expr]:
+        """What the job's environment has of the submitter's, by the value of `--export` (sbatch(1); None: all of it).
+
+        Variables of sbatch and of a job that this is submitted from are left out: the job has its own.
+        """
+        from preflight.values import Const
+
+        words = export.split(",") if export else ["ALL"]
+        taken: dict[str, str] = dict(self.environment) if "ALL" in (word.upper() for word in words) else {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if equals:
+                taken[name] = value
+            elif name in self.environment:
+                taken[name] = self.environment[name]
+        return {name: Const(value) for name, value in taken.items() if not name.startswith(_OF_JOBS)}
 
     def environment_directives(self) -> tuple[Directive, ...]:
         """The variables as options, in the order they are read."""

@@ -203,21 +203,27 @@ def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tup
     return directives, (Ignored("after-word", message, rest.text, rest.span, rest.line),)
 
 
+def option_at(arguments: Sequence[str], index: int) -> tuple[tuple[Directive, ...], int]:
+    """The options in one word of a command line, and how many words behind it they take (an unknown one: none)."""
+    near = arguments[index : index + 2]
+    word, *following = (_Word(text, tuple(range(len(text))), Span(0, len(text)), at) for at, text in enumerate(near))
+    found, used = (_long if word.text.startswith("--") else _short)(word, following[0] if following else None, 0)
+    return tuple(found), used
+
+
 def options_end(arguments: Sequence[str]) -> int:
     """The index of the first word of a command line that is neither an option, an option's value nor `:`."""
-    words = [_Word(text, tuple(range(len(text))), Span(index, index), index) for index, text in enumerate(arguments)]
     index = 0
-    while index < len(words):
-        text = words[index].text
+    while index < len(arguments):
+        text = arguments[index]
         if text == "--":
             return index + 1
         if text != ":":
             if not text.startswith("-") or text == "-":
                 return index
-            following = words[index + 1] if index + 1 < len(words) else None
-            index += (_long if text.startswith("--") else _short)(words[index], following, 0)[1]
+            index += option_at(arguments, index)[1]
         index += 1
-    return len(words)
+    return len(arguments)
 
 
 def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:

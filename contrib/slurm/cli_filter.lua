@@ -1,0 +1,1 @@
+../../preflight/submission/cli_filter.lua

@@ -1,0 +1,205 @@
+"""A submission put to the engine, and what its report means for it: is it stopped, what is said, what is fixed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from preflight.dialects.slurm_submission import Submission
+from preflight.engine import Options, Setup, setup
+from preflight.errors import UsageError
+from preflight.files import batch_of
+from preflight.findings import Confidence, Finding, Safety, Severity
+from preflight.fixing import Fixed, diff, fixed
+from preflight.project import Project
+from preflight.records import dataclass, replace
+from preflight.reports.model import Report, StudyResult
+from preflight.submission.checking import Question, clusters_of, machine_of, place_of
+from preflight.submission.child import Plain
+
+OWN_FAULT = ("internal-error", "unreadable-file")
+"""Findings that say that something was not checked; the rules of that name are the engine's own."""
+
+ANSWER_SECONDS = 3
+"""How long the controller may take to say how it is configured; it takes milliseconds."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A project with the submission in it, the question to the engine, and the script's name in the project."""
+
+    project: Project
+    setup: Setup
+    name: str
+    text: str
+
+
+def asked(question: Question, text: str) -> Asked | None:
+    """None where the settings leave the script out. Raises PreflightError for wrong settings."""
+    cwd = Path.cwd()
+    batch = batch_of(place_of(question, cwd), cwd)
+    if not batch.named:
+        return None
+    environment = {name: value for name, value in os.environ.items() if "\n" not in value and value.isprintable()}
+    project, ask = setup(batch, Options(machine=_machine(question, environment, cwd)), cwd)
+    name = batch.named[0]
+    project.overlay[name] = text
+    words = () if question.line.script is None else (question.line.script, *question.line.arguments)
+    project.submit(name, Submission(question.line.options, environment, words))
+    return Asked(project, ask, name, text)
+
+
+def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str | None:
+    """The machine file that speaks of the cluster which is submitted to."""
+    from preflight.machines.clusters import MachineError, find_machine
+
+    stated, elsewhere = machine_of(question.line, environment), clusters_of(question.line, environment)
+    if stated is None or elsewhere is None:
+        return stated
+    try:
+        return stated if find_machine(stated, cwd).name == elsewhere else None
+    except MachineError as error:
+        raise UsageError(str(error)) from error
+
+
+def read(question: Question, found: Asked) -> Plain:
+    """The answer; see `preflight.submission.checking.check`."""
+
+    faults: dict[str, None] = {}
+
+    def view(report: Report) -> Report:
+        faults.update((finding.message, None) for finding in report.findings if finding.rule in OWN_FAULT)
+        return replace(report, findings=tuple(_spoken_of(report.findings, found.name)))
+
+    own = question.line.own
+    fixable = own.fix and question.line.wrap is None  # sbatch reads no directives in a wrapped command
+    result = fixed(found.project, found.setup, False, view) if fixable else None
+    report = result.after if result is not None else view(_checked(found))
+    stopping = tuple(_stopping(question, report))
+    new = result.texts.get(found.name) if result is not None else None
+    return {
+        "stop": bool(stopping),
+        "text": "".join(_text(question, report, result, bool(stopping))),
+        "rules": sorted({one.rule for one in stopping or _errors(report)}),
+        "fixed": new,
+        "unchecked": "; ".join(faults),
+    }
+
+
+def _checked(found: Asked) -> Report:
+    from preflight.engine import check
+
+    return check(found.project, found.setup)
+
+
+def _spoken_of(findings: Iterable[Finding], script: str) -> Iterator[Finding]:
+    """Findings that matter to a submission, with those fixes that change the script alone."""
+    for finding in findings:
+        if finding.severity is Severity.info or finding.rule in OWN_FAULT:
+            continue
+        fix = finding.fix
+        mine = fix is not None and fix.safety is Safety.safe and {edit.path for edit in fix.edits} == {script}
+        yield finding if mine or fix is None else replace(finding, fix=None)
+
+
+def _errors(report: Report) -> Iterator[Finding]:
+    return (finding for finding in report.findings if finding.severity is Severity.error)
+
+
+# --- what stops a submission ------------------------------------------------------------------------------------------
+
+
+def _stopping(question: Question, report: Report) -> Iterator[Finding]:
+    """Findings that stop it: in strict mode every error; else memory that the job certainly lacks.
+
+    What sbatch and slurmctld refuse they refuse by themselves, and everything else that is wrong in a job may be wrong
+    in our reading of it. Certain: the low end of a measured interval lies above what there is, on a node or GPU that
+    nobody had to guess, for the one job that there is.
+    """
+    for finding in _errors(report):
+        if question.mode == "strict" or _certain(question, report, finding):
+            yield finding
+
+
+def _certain(question: Question, report: Report, finding: Finding) -> bool:
+    if finding.confidence is not Confidence.high or finding.study is None or finding.tier not in ("device", "host"):
+        return False
+    result = report.studies[finding.study]
+    if result.space.combinations != 1:
+        return False  # some of an array's or a sweep's jobs may run
+    return _gpu_known(result) if finding.tier == "device" else _limit_holds(question, result)
+
+
+def _gpu_known(result: StudyResult) -> bool:
+    """Whether the request or the cluster says which GPU it is: the settings may speak of the desk's."""
+    from preflight.study.request import resolve
+
+    request = result.study.request
+    if request is None or request.components or result.notes:
+        return False
+    allocation = resolve(request, result.cluster)
+    return allocation.gpu is not None and allocation.gpu == result.gpu and not allocation.notes
+
+
+def _limit_holds(question: Question, result: StudyResult) -> bool:
+    """Whether the job is killed at its limit: at the node's memory always, at the request where SLURM confines it."""
+    host = result.space.worst.estimates.host
+    request = result.study.request
+    if host is None or request is None or request.components:
+        return False
+    if host.limited_by != "memory_limit":
+        return host.limited_by.startswith("node_memory") and not result.notes
+    return confined(question.scontrol)
+
+
+def confined(scontrol: str) -> bool:
+    """Whether the controller says that jobs are held to the memory they asked for.
+
+    `scontrol show config` has TaskPlugin, JobAcctGatherParams and, where cgroups are in use, what cgroup.conf says
+    (slurm.conf(5), cgroup.conf(5)). No answer: not known, so no.
+    """
+    try:
+        answer = subprocess.run(
+            [scontrol, "show", "config"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    pairs = (line.partition("=") for line in answer.stdout.splitlines())
+    said = {name.strip(): value.strip().lower() for name, _, value in pairs}
+    by_cgroup = "task/cgroup" in said.get("TaskPlugin", "") and said.get("ConstrainRAMSpace") == "yes"
+    return by_cgroup or "overmemorykill" in said.get("JobAcctGatherParams", "")
+
+
+# --- what is said about it --------------------------------------------------------------------------------------------
+
+
+def _text(question: Question, report: Report, result: Fixed | None, stop: bool) -> Iterator[str]:
+    """For standard error: the findings, what is fixed, what becomes of the job. Nothing where all is well."""
+    own = question.line.own
+    if result is not None and result.texts and not stop:
+        yield diff(result, Path.cwd())
+        yield f"preflight: submitted with {result.count} fix{'es' if result.count != 1 else ''} to the script\n"
+    if not (report.findings or own.verbose) or (question.line.quiet and not stop):
+        return
+    yield _report(report, full=stop or own.verbose or any(_errors(report)))
+    if not stop:
+        return
+    if question.mode == "warn":
+        yield "preflight: the job is submitted all the same\n"
+        return
+    ways = ["--preflight-exit-zero submits it as it is"]
+    if question.line.wrap is None and any(finding.fix is not None for finding in report.findings) and not own.fix:
+        ways.insert(0, "--preflight-fix submits it with the fixes of the script")
+    yield f"preflight: the job is not submitted; {'; '.join(ways)}\n"
+
+
+def _report(report: Report, full: bool) -> str:
+    from preflight.commands.check import outcome_of
+    from preflight.reports import render
+    from preflight.reports.style import look_for
+
+    outcome = outcome_of([report], Path.cwd())
+    return render("full" if full else "concise", outcome, look_for(sys.stderr))
