@@ -22,11 +22,11 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
     setup: weights, autocast ("bf16", "fp16" or None), attention, mask (padded batches), checkpointing, peft, frozen.
     Reply: parameters [[name, bytes, elements, trainable]], events [[size or -1 - birth, tag]], gradients {birth:
     parameter index}, outputs [births of what the model returned], accumulations [[index of the next event, parameter
-    index]: where each gradient is added to `.grad`].
+    index]: where each gradient is added to `.grad`], workspaces [births of workspaces of convolutions; targets only].
     """
     setup, kind = request["setup"], request["kind"]
     model = models.build(request["model"], setup)
-    tape = Tape(bool_answer=not setup.get("mask", False))
+    tape = Tape(not setup.get("mask", False), convolutions=bool(request["model"].get("target")))
     for tensor in [*model.parameters(), *model.buffers()]:
         tape.known(tensor)
     unhook = watch_modules(model, tape)
@@ -46,6 +46,7 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
         "gradients": gradients,
         "outputs": outputs,
         "accumulations": tape.accumulations,
+        "workspaces": tape.workspaces,
     }
 
 

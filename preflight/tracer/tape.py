@@ -10,6 +10,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_
 
+from .convolutions import workspace
+
 Event = tuple[int, str]
 """(nbytes, tag) for a birth, (-1 - index of the birth, tag) for a death. The tag is "phase:module"."""
 
@@ -18,11 +20,14 @@ class Tape(TorchDispatchMode):
     """Writes down births and deaths of the storages that operations make while it is on.
 
     `answers` decides data-dependent questions: what `bool(mask.all())` is. Storages registered with `known` beforehand
-    (parameters, buffers) are left out of the tape.
+    (parameters, buffers) are left out of the tape. `convolutions`: workspaces of convolutions are on it.
     """
 
-    def __init__(self, bool_answer: bool) -> None:
+    def __init__(self, bool_answer: bool, convolutions: bool = False) -> None:
         super().__init__()
+        self.convolutions = convolutions
+        self.workspaces: list[int] = []
+        """Births of workspaces."""
         self.events: list[Event] = []
         self.phase = "forward"
         self.modules: list[str] = [""]
@@ -82,9 +87,17 @@ class Tape(TorchDispatchMode):
             out = func(*args, **kwargs)
             tree_map_(self._record, out)
             del scratch
+            if self.convolutions and self.recording:
+                self._work(workspace(func, args))
             return out
         tree_map_(self._record, out)
         return out
+
+    def _work(self, space: torch.Tensor | None) -> None:
+        """A workspace is born after what its kernel writes, and dies at once."""
+        if space is not None:
+            self._record(space)
+            self.workspaces.append(self.birth_of[space.untyped_storage()._cdata])
 
 
 def kernel_scratch(func: Any, args: Any) -> list[torch.Tensor]:

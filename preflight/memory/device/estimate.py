@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import intervals
+from preflight.memory.device import convolution, intervals
 from preflight.memory.device.allocator import CachingAllocator
+from preflight.memory.device.images import decayed, is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import load, scales
@@ -31,9 +32,6 @@ CUBLAS_WORKSPACE_HOPPER = 32 * MIB
 MAX_BATCH = 1 << 20
 REPLAYS = 4
 """Replays that the largest batch may cost."""
-CUDNN_CONTEXT_HIGH = round(1.9 * 2**30)
-"""Context with what convolutions load, at most: the intercept of nvidia-smi over batch in 570 public timm runs on an
-A100 is 1.8 to 1.9 GiB (itu-rad/GPUMemNet), against 0.5 for transformers."""
 UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30))
 """CUDA context and libraries of one process on a GPU that nobody named: range and median of 45 single-process
 out-of-memory messages (docs/accuracy.md, "context")."""
@@ -123,6 +121,7 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout) -> Ready | Unknown:
     optimizer = rank.stepped(name, how)
     if optimizer is None:
         return Unknown(f"train.optimizer {name} has no law (known: {', '.join(known())})")
+    optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])
     return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer,
                  rank)  # fmt: skip
 
@@ -216,13 +215,12 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
         low = expected = high = job.machine.context
     else:
         low, expected, high = (a + b for a, b in zip((low, expected, high), nccl_buffers(job, gpu), strict=True))
-    if convolutional and job.machine.context is None:
-        high = max(high, CUDNN_CONTEXT_HIGH)
-    return capacity, Interval(low, expected, high)
+    plain = Interval(low, expected, high)
+    return capacity, convolution.context(job, gpu, plain) if convolutional and job.machine.context is None else plain
 
 
 def _convolutional(ready: Ready) -> bool:
-    return ready.resolved.family is None and ready.resolved.task == "image-classification"
+    return is_image_model(ready.resolved)
 
 
 def _workspace(gpu: Gpu | None) -> int:
@@ -242,9 +240,11 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     for each in ready.rank.held:
         replay.hold([each.nbytes], each.part, "load")
     replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
+    replay.hold(waiting(ready.resolved, ready.dims), "temporary", "forward")
+    benchmarks = convolution.benchmarks(job, ready.resolved)
     segment = Segment.of(ready.laws.made.tape, ready.dims, ready.outputs_kept)
     for iteration in range(2):
-        replay.run(segment)
+        replay.run(segment, benchmarking=benchmarks and iteration == 0)
         if ready.accumulating:
             replay.run(segment, accumulated=True)
         replay.optimizer_step(ready.optimizer, iteration == 0)
@@ -261,7 +261,7 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
 
 def requested_peak(ready: Ready, beside: tuple[Phase, ...] = ()) -> int:
     """The law's peak: sum of live tensors at the largest moment of any phase."""
-    states = ready.weights + ready.held + sum(ready.optimizer.states)
+    states = ready.weights + ready.held + sum(ready.optimizer.states) + sum(waiting(ready.resolved, ready.dims))
     gradients = ready.gradients
     micro = ready.laws.reading(False, ready.outputs_kept).peak(ready.dims).bytes
     if ready.accumulating:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from preflight.memory.device import store
+from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
 from preflight.memory.device.make import CannotMake, Made, make, make_at
 from preflight.memory.device.resolve import Resolved
@@ -52,9 +53,13 @@ class Laws:
 
 
 @lru_cache(maxsize=64)
-def _prepared(key: store.LawKey) -> Laws | None:
+def _prepared(key: store.LawKey, channels_last: bool) -> Laws | None:
     made = store.load(key)
-    return None if made is None else Laws.of(made, True)
+    return None if made is None else Laws.of(_ordered(made, channels_last), True)
+
+
+def _ordered(made: Made, channels_last: bool) -> Made:
+    return replace(made, tape=without_workspaces(made.tape)) if channels_last else made
 
 
 @lru_cache(maxsize=16)
@@ -73,7 +78,8 @@ _TRACED: dict[str, Laws | Unknown] = {}
 def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     """The law of a job's step ("train", "eval", "generate"), or why there is none and how to get it."""
     key = store.key_of(resolved, kind)
-    found = _prepared(key) if resolved.law is None else _own(Path(resolved.law), key)
+    channels_last = bool(resolved.setup.get("channels_last"))
+    found = _prepared(key, channels_last) if resolved.law is None else _own(Path(resolved.law), key)
     if found is not None:
         return found
     setup = "/".join(str(resolved.setup[k]) for k in ("weights", "autocast", "attention"))
@@ -88,7 +94,7 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     name = repr((resolved.model, resolved.setup, kind, resolved.lengths.get("i")))
     if name not in _TRACED:
         try:
-            _TRACED[name] = Laws.of(_trace(resolved, kind), False)
+            _TRACED[name] = Laws.of(_ordered(_trace(resolved, kind), channels_last), False)
         except (TraceError, CannotMake, NotRegular) as error:
             _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}")
     return _TRACED[name]

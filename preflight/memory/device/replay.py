@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from preflight.memory.device.allocator import Block, CachingAllocator
+from preflight.memory.device.convolution import WORKSPACE
 from preflight.memory.device.law import PARTS, part_of
 from preflight.memory.device.optimizers import Step
 from preflight.memory.device.tape import Tape, expand
@@ -94,12 +95,15 @@ class Replay:
             if allocated > self.peak:
                 self.peak, self.peak_phase, self.peak_parts = allocated, phase, list(self.live)
 
-    def run(self, segment: Segment, accumulated: bool = False) -> None:
-        """One step. `accumulated`: gradients exist already, so new ones die when they are added."""
+    def run(self, segment: Segment, accumulated: bool = False, benchmarking: bool = False) -> None:
+        """One step. `accumulated`: gradients exist already, so new ones die when they are added. `benchmarking`: cuDNN
+        tries its algorithms before each convolution and gives the cache back."""
         malloc, free, live = self.allocator.malloc, self.allocator.free, self.live
         blocks: dict[int, Block] = {}
-        for kind, birth, nbytes, part, phase, _mark in segment.events:
+        for kind, birth, nbytes, part, phase, mark in segment.events:
             if kind == "b":
+                if benchmarking and WORKSPACE in mark:
+                    self.allocator.empty_cache()
                 block = malloc(nbytes)
                 blocks[birth] = block
                 live[part] += block.size

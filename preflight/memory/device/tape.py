@@ -1,9 +1,10 @@
 """Symbolic tapes: births and deaths of a step at any dimensions and any depth, small enough to ship.
 
 A tape is a list of items. A literal item is one block of tokens, a pass has a block for the first two layers, one for
-all between, and one for the last two. A token is a birth (index into the table of sizes, marked `g` for a gradient and
-`o` for what the model returns), a death (position of the birth: in its own block, or in another item's block, or some
-layers away), or `+p`: the gradient born as number p of this block is added to `.grad` here.
+all between, and one for the last two. A token is a birth (index into the table of sizes, marked `g` for a gradient, `o`
+for what the model returns and `c` for the workspace of a convolution), a death (position of the birth: in its own
+block, or in another item's block, or some layers away), or `+p`: the gradient born as number p of this block is added
+to `.grad` here.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Token:
 def parse_token(text: str) -> Token:
     """The inverse of `Token.text`."""
     if text[0] not in "-+":
-        digits = text.rstrip("goi")
+        digits = text.rstrip("cgiow")
         return Token("b", int(digits), text[len(digits) :])
     kind, rest = ("d" if text[0] == "-" else "+"), text[1:]
     relative, layer = True, 0

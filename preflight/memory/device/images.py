@@ -1,0 +1,66 @@
+"""What scripts that train image models do beside the model's own step, where a Job does not say it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from preflight.job import Job
+    from preflight.memory.device.optimizers import Step
+    from preflight.memory.device.resolve import Resolved
+
+SIZES = Path(__file__).with_name("image_sizes.json")
+USUAL_SIZE = 224
+PREFETCHED = 2.25
+"""Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
+fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
+NAMED_STILL = 1
+"""Batches beside the one in use in a plain loop: the one before, until the loop's variable is assigned anew."""
+
+
+def is_image_model(resolved: Resolved) -> bool:
+    """Whether a job's law is that of an import target for images."""
+    return resolved.family is None and "target" in resolved.model
+
+
+def is_timm(resolved: Resolved) -> bool:
+    """Whether it is timm's, and so most likely trained by timm's train.py."""
+    return str(resolved.model.get("target", "")).startswith("timm:")
+
+
+def usual_size(target: str) -> int:
+    """Pixels of a side that a model of timm or torchvision was made for: input_size of its default_cfg, the crop of its
+    default weights."""
+    home, _, name = target.partition(":")
+    return _sizes().get(home, {}).get(name.partition(".")[0], USUAL_SIZE)
+
+
+@lru_cache(maxsize=1)
+def _sizes() -> dict[str, dict[str, int]]:
+    data = json.loads(SIZES.read_text(encoding="utf-8"))
+    return {
+        home: {name: int(size) for size, names in by_size.items() for name in names.split()}
+        for home, by_size in data.items()
+    }
+
+
+def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
+    """Bytes of the batches of images that wait on the GPU or are no longer used."""
+    if not is_image_model(resolved) or "i" not in dims:
+        return []
+    batch = 3 * dims["i"] ** 2 * 4 * dims["b"]
+    return [round(PREFETCHED * batch)] if is_timm(resolved) else [NAMED_STILL * batch]
+
+
+def decayed(step: Step, job: Job, resolved: Resolved, trainable: Sequence[tuple[int, int]]) -> Step:
+    """The optimizer's step with weight decay, which recipes for images have (timm's train.py by default, torchvision's
+    references): SGD over lists adds it to copies of all gradients at once (torch/optim/sgd.py, _multi_tensor_sgd)."""
+    plain = job.train.optimizer in ("sgd", "sgd-momentum") and job.train.optimizer_impl == "foreach"
+    if not plain or not is_image_model(resolved):
+        return step
+    return replace(step, waves=(tuple(n * size for n, size in trainable), *step.waves))

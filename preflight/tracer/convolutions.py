@@ -1,0 +1,38 @@
+"""What CUDA's convolutions allocate for themselves through the caching allocator, which meta kernels do not.
+
+cuDNN's tensor-core kernels read channels last. For a weight gradient in NCHW they are given copies of the input, of the
+output's gradient and of the result in a workspace (`nchwToNhwc` kernels in any profile), which ATen allocates for as
+long as the kernel runs (Conv_v8.cpp, run_conv_plan). Rows of 16 bytes are needed: where the channels do not come to
+them (an image's three), the patches are written out with channels rounded up. A kernel of 1x1 is a matrix product and
+needs neither; depthwise convolutions are ATen's own kernels and need nothing. Which of the ways that cuDNN has is taken
+was told from public runs of image models on an A100 (docs/accuracy.md).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+ROW_BYTES = 16
+"""Alignment of tensor-core operands (cuDNN developer guide, "Tensor Core operations": 4 channels in TF32, 8 in 16
+bits)."""
+
+
+def workspace(func: Any, args: Any) -> torch.Tensor | None:
+    """The workspace of a convolution's weight gradient, on meta; None where there is none."""
+    if func is not torch.ops.aten.convolution_backward.default:
+        return None
+    gradient, x, weight, groups, wanted = args[0], args[1], args[2], args[9], args[10]
+    kernel = tuple(weight.shape[2:])
+    depthwise = groups > 1 and groups == x.shape[1]
+    if not wanted[1] or weight.dim() != 4 or kernel == (1, 1) or depthwise:
+        return None
+    row = max(1, ROW_BYTES // x.element_size())
+    channels = -(-x.shape[1] // row) * row
+    if channels == x.shape[1]:
+        elements = x.numel() + gradient.numel() + weight.numel()
+    else:
+        elements = channels * prod(kernel) * gradient.shape[0] * prod(gradient.shape[2:])
+    return x.new_empty(elements)
