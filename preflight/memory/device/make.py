@@ -253,7 +253,8 @@ def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:
 def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: SizeReader
                 ) -> tuple[list[layers.RawEvent], dict[object, Size]]:  # fmt: skip
     gradient_of = {index: int(birth) for birth, index in trace["gradients"].items()}
-    gradients, outputs = set(gradient_of.values()), set(trace["outputs"])
+    marks = dict.fromkeys(trace.get("workspaces", ()), "c") | dict.fromkeys(trace["outputs"], "o")
+    marks |= dict.fromkeys(gradient_of.values(), "g")
     added: dict[int, list[int]] = {}
     for before, parameter in trace["accumulations"]:
         if parameter in gradient_of:
@@ -270,8 +271,7 @@ def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], rea
         if size is None:
             raise CannotMake(f"no formula for the sizes {values[index]} in {tag}")
         sizes.setdefault(size, size)
-        mark = "g" if index in gradients else "o" if index in outputs else ""
-        raw.append(layers.RawEvent(index, False, size, tag, mark))
+        raw.append(layers.RawEvent(index, False, size, tag, marks.get(index, "")))
     raw += [layers.RawEvent(b, False, None, trace["events"][b][1], "+") for b in added.get(len(trace["events"]), ())]
     return raw, sizes
 
