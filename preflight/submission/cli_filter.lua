@@ -7,7 +7,7 @@ local python = "/opt/preflight/bin/python"
 local extra = ""
 
 -- Exit status 100: stop. Whatever else happens to it, the job is submitted.
-local program = [[
+local program = [==[
 import sys
 try:
     from preflight.submission.gate import main
@@ -15,7 +15,7 @@ try:
 except BaseException:
     stop = False
 sys.exit(100 if stop else 0)
-]]
+]==]
 
 local function quoted(word)
    return "'" .. string.gsub(word, "'", "'\\''") .. "'"

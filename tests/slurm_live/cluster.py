@@ -1,0 +1,146 @@
+"""A real cluster of one machine: slurmctld and a slurmd on the loopback address, which run real jobs.
+
+    with running(tmp_path) as cluster:
+        cluster.run(["sbatch", "job.sh"], folder)
+
+Its node claims 8 CPUs, 64 GB and two RTX 4090 whatever the machine has (SlurmdParameters=config_overrides); the GPUs
+are two empty files. Messages are not authenticated (auth/none), so that no munge is needed: all of it listens on the
+loopback address, for the time of a test.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from slurm.controller import Controller, find, free_port, require_slurm, started
+
+SECONDS = 60
+"""How long a job may take to start and end: a second on an idle machine."""
+
+CONF = """\
+SlurmdUser={user}
+SlurmdSpoolDir={directory}/spool
+SlurmdPidFile={directory}/slurmd.pid
+SlurmdLogFile={directory}/slurmd.log
+SlurmdParameters=config_overrides
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
+GresTypes=gpu
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:rtx_4090:2
+PartitionName=gpu Nodes=n1 Default=YES MaxTime=10
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did, its streams as bytes."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+@dataclass(frozen=True)
+class Cluster:
+    controller: Controller
+
+    def run(self, words: Sequence[str | bytes], folder: Path, text: bytes | None = None, **variables: str) -> Ran:
+        """A command in a folder, in the environment of a user of this cluster."""
+        found = subprocess.run(
+            list(words),
+            cwd=folder,
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+            env={**self.controller.environment, **variables},
+        )
+        return Ran(found.returncode, found.stdout, found.stderr.decode(errors="replace"))
+
+    def jobs(self) -> dict[str, Mapping[str, str]]:
+        """Every job the controller remembers, by its id: the fields of `scontrol show job -o`."""
+        text = self.controller.ask("scontrol", "show", "job", "-o").text
+        found = {}
+        for line in text.splitlines():
+            fields = dict(word.partition("=")[::2] for word in line.split(" ") if "=" in word)
+            if "JobId" in fields:
+                found[fields["JobId"]] = fields
+        return found
+
+    def wait(self, path: Path, ending: str = "done\n") -> str:
+        """The output of a job, once it has written its last line."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            if path.is_file() and (text := path.read_text()).endswith(ending):
+                return text
+            time.sleep(0.05)
+        pytest.fail(f"{path.name} was not written: {self.states()} {self._log()}")
+
+    def states(self) -> list[str]:
+        return [f"{job}: {fields['JobState']} {fields['Reason']}" for job, fields in self.jobs().items()]
+
+    def _log(self) -> str:
+        log = self.controller.directory / "slurmd.log"
+        return log.read_text()[-2000:] if log.is_file() else "no log of slurmd"
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Cluster]:
+    """A cluster in `directory`, its daemons ended and its jobs cancelled afterwards."""
+    require_slurm()
+    daemon = find("slurmd")
+    if daemon is None:
+        (pytest.fail if os.environ.get("PREFLIGHT_REQUIRE_SLURM") == "1" else pytest.skip)("there is no slurmd here")
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("gpu0", "gpu1"):
+        (directory / name).touch()
+    user = os.environ.get("USER", "root") if os.getuid() else "root"
+    host = socket.gethostname().partition(".")[0]
+    conf = CONF.format(directory=directory, user=user, host=host, port=free_port())
+    gres = f"NodeName=n1 Name=gpu Type=rtx_4090 File={directory}/gpu[0-1]\n"
+    with started(conf, directory, {"gres.conf": gres}) as controller, (directory / "slurmd.out").open("w") as out:
+        process = subprocess.Popen(
+            [daemon, "-D", "-N", "n1"], stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+            env=dict(controller.environment),
+        )  # fmt: skip
+        try:
+            _ready(controller, process)
+            yield Cluster(controller)
+            controller.ask("scancel", "--full", "--user", user)
+        finally:
+            _end(process)
+
+
+def _ready(controller: Controller, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + SECONDS
+    state = ""
+    while time.monotonic() < end and process.poll() is None:
+        state = controller.ask("sinfo", "--noheader", "--format=%T").text.strip()
+        if state == "idle":
+            return
+        time.sleep(0.1)
+    said = (controller.directory / "slurmd.out").read_text()[-2000:]
+    pytest.fail(f"the node is not ready ({state}): {said}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
