@@ -90,6 +90,9 @@ class Train(Part):
     vocab_size: Count | None = None  # the model's own when absent
     copies: Copies = Copies.model_construct()
     outputs_kept: Literal["no", "step", "loop"] | None = "no"
+    loss: Literal["full", "chunked", "fused"] | None = "full"  # of a language model: whole logits in fp32, or not
+    optimizer_in_backward: bool | None = False  # each gradient is used and freed as soon as it is there
+    activation_offload: bool | None = False  # saved activations wait in host memory
     empty_cache_every: Count | None = None
     channels_last: bool | None = False
     cudnn_benchmark: bool | None = False

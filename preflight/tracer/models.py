@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import quantized
+from . import losses, quantized
 
 AUTO_CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
@@ -35,6 +35,8 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     with torch.device("meta"):
         built = _from_target(model) if model.get("target") else _from_config(model, setup)
     built = built.train().to(DTYPES[setup.get("weights", "fp32")])
+    if setup.get("loss"):
+        losses.install(built, setup["loss"])
     if setup.get("quantization"):
         quantized.quantise(built, setup["quantization"], DTYPES)
     for name, parameter in built.named_parameters():

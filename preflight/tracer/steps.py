@@ -99,7 +99,8 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
         tape.recording, tape.phase = recorded, "forward"
         with tape:
             batch = _batch(request)
-            out = _call(model, batch, Cuda(dtype, setup.get("attention", "sdpa"), observer), request, extra)
+            with offloaded(model) if setup.get("offload") else contextlib.nullcontext():
+                out = _call(model, batch, Cuda(dtype, setup.get("attention", "sdpa"), observer), request, extra)
             with mode.again():
                 loss = _loss_of(out)
             if recorded:
@@ -119,6 +120,26 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
         if not request.get("accumulated"):
             model.zero_grad(set_to_none=True)
     return gradients, outputs
+
+
+@contextlib.contextmanager
+def offloaded(model: torch.nn.Module) -> Iterator[None]:
+    """What autograd saves, but for parameters, waits in host memory and comes back as a new storage when it is used
+    (torch.autograd.graph.save_on_cpu; torchtune's OffloadActivations keeps a few more on the GPU for its stream)."""
+    own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+
+    def pack(saved: torch.Tensor) -> Any:
+        if saved.untyped_storage()._cdata in own:
+            return saved
+        return saved.shape, saved.dtype
+
+    def unpack(kept: Any) -> torch.Tensor:
+        if isinstance(kept, torch.Tensor):
+            return kept
+        return torch.empty(kept[0], dtype=kept[1], device="meta")
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        yield
 
 
 @contextlib.contextmanager

@@ -34,6 +34,8 @@ _GIVEN = {
 _LOWEST = {"P": 211, "V": 257, "f": 307, "F": 401, "D": 503, "B": 191, "M": 191, "u": 251}
 
 
+LOSS_PIECES = 8
+"""Pieces of a chunked loss (tracer/losses.py): probes have that many rows to share out."""
 GROUPED = "grouped"
 """Part of a law's structure beside config keys: whether there are fewer key-value heads than heads, because code that
 repeats them does nothing where there are as many."""
@@ -85,9 +87,12 @@ class Made:
     parameters: Parameters
 
 
-def basis_of(family: Family, extra: Sequence[str], grouped: bool) -> Basis:
-    """What sizes are read in: a family's dimensions and `extra` ones. Ungrouped: every head has its keys and values."""
+def basis_of(family: Family, extra: Sequence[str], grouped: bool, pieces: int = 1) -> Basis:
+    """What sizes are read in: a family's dimensions and `extra` ones. Ungrouped: every head has its keys and values.
+    `pieces`: what a batch must be a multiple of."""
     named = {**family.named, **{name: (1, {name: 1}) for name in extra}}
+    if pieces > 1:
+        named["b"] = (pieces, {"b": 1})
     if not grouped:
         one = {name: (c, {v: e for v, e in powers.items() if v != "g"}) for name, (c, powers) in named.items()}
         named = {name: how for name, how in one.items() if name != "k"}
@@ -95,7 +100,7 @@ def basis_of(family: Family, extra: Sequence[str], grouped: bool) -> Basis:
 
 
 def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
-          grouped: bool = True) -> tuple[Point, dict[str, int]]:  # fmt: skip
+          grouped: bool = True, pieces: int = 1) -> tuple[Point, dict[str, int]]:  # fmt: skip
     """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
     variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
     primes: dict[str, int] = {}
@@ -104,7 +109,7 @@ def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
     for number in range(turn + 1):
         primes = _primes(variables, number, taken)
         taken |= set(primes.values())
-    point = basis_of(family, extra, grouped).point(primes)
+    point = basis_of(family, extra, grouped, pieces).point(primes)
     depth_names = sorted(set(family.depths.values()))
     dims = {"k": point.dims["a"]} if not grouped else {}
     dims |= dict(point.dims) | {name: depth + i for i, name in enumerate(depth_names)}
@@ -131,9 +136,10 @@ def make(
     """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.get("peft") else ()
     grouped = bool(structure.get(GROUPED, True))
-    basis = basis_of(family, extra, grouped)
-    checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra, grouped)
-    probes = [probe(family, turn, PROBE_LAYERS, extra, grouped) for turn in range(FEWEST_PROBES)]
+    pieces = LOSS_PIECES if setup.get("loss") == "chunked" else 1
+    basis = basis_of(family, extra, grouped, pieces)
+    checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra, grouped, pieces)
+    probes = [probe(family, turn, PROBE_LAYERS, extra, grouped, pieces) for turn in range(FEWEST_PROBES)]
     *traces, check = run([_request(family, task, kind, setup, structure, dims) for _, dims in [*probes, checked]])
     while True:
         try:
@@ -142,7 +148,7 @@ def make(
         except CannotMake:
             if len(probes) == MOST_PROBES:
                 raise
-            probes.append(probe(family, len(probes), PROBE_LAYERS, extra, grouped))
+            probes.append(probe(family, len(probes), PROBE_LAYERS, extra, grouped, pieces))
             traces += run([_request(family, task, kind, setup, structure, probes[-1][1])])
         else:
             return made

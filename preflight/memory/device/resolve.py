@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ _TASKS = {
 }  # fmt: skip
 
 
+NEWEST = (99, 0)
 FLASH_FROM = (8, 0)
 """Compute capability from which PyTorch has flash attention (sdp_utils.cpp, check_flash_attention_hardware_support)."""
 
@@ -215,6 +217,12 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
     }
     if quantized:
         setup["quantization"] = _quantization(job, alike)
+    if family is not None and "causal-lm" in family.tasks:
+        loss = loss_of(train.loss, job.software.get("transformers"))
+        if loss is not None:
+            setup["loss"] = loss
+    if train.activation_offload:
+        setup["offload"] = True
     if train.frozen:
         setup["frozen"] = list(train.frozen)
     if train.peft.method not in (None, "none"):
@@ -225,6 +233,21 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
             targets = list(family.lora_targets) if family is not None else None
         setup["peft"] = {"method": "lora", "targets": targets, "dropout": bool(train.peft.dropout)}
     return setup
+
+
+def loss_of(asked: str | None, transformers: str | None) -> str | None:
+    """How a causal language model's loss is computed (tracer/losses.py); None: as today's transformers does.
+
+    Releases before 4.49 copied the shifted logits, those before 4.46 handed out fp32 ones (loss/loss_utils.py and
+    modeling_llama.py of 4.31 to 5.0).
+    """
+    if asked in ("chunked", "fused"):
+        return asked
+    numbers = re.match(r"(\d+)\.(\d+)", transformers or "")
+    release = (int(numbers[1]), int(numbers[2])) if numbers else NEWEST
+    if release >= (4, 49):
+        return None
+    return "shifted" if release >= (4, 46) else "shifted-out"
 
 
 def _quantization(job: Job, alike: bool) -> dict[str, Any]:

@@ -59,6 +59,8 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
         setup["attention"],
         "padded" if setup["mask"] and kind != "generate" else "exact",
         "checkpointed" if setup["checkpointing"] and train else "stored",
+        *([f"loss:{setup['loss']}"] if setup.get("loss") and kind != "generate" else []),
+        *(["offloaded"] if setup.get("offload") and train else []),
         *_quantized(setup.get("quantization")),
         *([f"frozen:{','.join(setup['frozen'])}"] if setup.get("frozen") else []),
         f"lora:{targets}{':dropout' if peft.get('dropout') and train else ''}" if peft else "full",

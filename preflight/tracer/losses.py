@@ -1,0 +1,79 @@
+"""The language-modelling loss as versions of transformers and other libraries compute it.
+
+The installed transformers computes the newest; older ones copied the shifted logits, and the oldest handed them out in
+fp32. Which version does what was read off modeling_llama.py and loss/loss_utils.py of 4.31 to 5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+CHUNKS = 8
+"""Pieces that a chunked loss takes the sequence in (torchtune, modules/loss/ce_chunked_output_loss.py)."""
+
+
+def install(model: nn.Module, loss: str) -> None:
+    """Make a causal language model compute its loss as `loss` says:
+
+    "shifted": fp32 and a copy of all but the last position (transformers 4.46 to 4.48);
+    "shifted-out": the same, and the logits that are handed out are the fp32 ones (before 4.46);
+    "chunked": 16-bit logits, turned into fp32 piece by piece;
+    "fused": the logits never exist as a whole (Liger's fused linear cross-entropy, Apple's cut cross-entropy).
+    """
+    if loss == "shifted-out":
+        _after_head(model, lambda logits: logits.float())
+    if loss in ("shifted", "shifted-out"):
+        model.loss_function = _shifted  # type: ignore[assignment]
+    elif loss == "chunked":
+        model.loss_function = _chunked  # type: ignore[assignment]
+    elif loss == "fused":
+        head = model.get_output_embeddings()  # type: ignore[operator]
+        weight = head.weight
+        head.forward = lambda hidden: hidden
+        model.loss_function = lambda logits, *_, **__: _Fused.apply(logits, weight)  # type: ignore[assignment,no-untyped-call]
+
+
+def _after_head(model: nn.Module, change: Any) -> None:
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    plain = head.forward
+    head.forward = lambda hidden: change(plain(hidden))
+
+
+def _shifted(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **_: Any) -> torch.Tensor:
+    logits = logits.float()
+    shifted = logits[..., :-1, :].contiguous()
+    wanted = labels[..., 1:].contiguous()
+    return F.cross_entropy(shifted.view(-1, vocab_size), wanted.view(-1), ignore_index=-100)
+
+
+def _chunked(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **_: Any) -> torch.Tensor:
+    wanted = F.pad(labels, (0, 1), value=-100)[..., 1:].contiguous().view(-1)
+    flat = logits.view(-1, vocab_size)
+    rows = -(-flat.shape[0] // CHUNKS)
+    total = flat.new_zeros((), dtype=torch.float32)
+    for piece, part in zip(flat.split(rows), wanted.split(rows), strict=True):
+        total = total + F.cross_entropy(piece.float(), part, ignore_index=-100, reduction="sum")
+    return total
+
+
+class _Fused(torch.autograd.Function):
+    """liger_kernel/ops/fused_linear_cross_entropy.py: gradients are made in forward, over chunks of rows whose logits
+    take as much as the input does, rounded up to a power of two of rows: twice the input at most, which is what is
+    allocated here once."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        grad = torch.zeros_like(hidden)
+        grad_weight = torch.zeros_like(weight) if weight.requires_grad else None
+        chunk = torch.empty((2, *hidden.shape), dtype=hidden.dtype, device="meta")
+        del chunk
+        ctx.kept = (grad, grad_weight)
+        return hidden.new_zeros((), dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor) -> Any:
+        return ctx.kept
