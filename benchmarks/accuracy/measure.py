@@ -1,0 +1,89 @@
+"""Runs every tool on every run that a tier was measured of."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.accuracy.peers import Answer, Peer, Refused
+from benchmarks.accuracy.score import Score
+from benchmarks.accuracy.tool import NAME, Preflight, job_of
+from benchmarks.accuracy.truth import Fields, Inexpressible, Run
+from preflight.memory.estimate import DeviceEstimate, Interval
+
+
+@dataclass
+class Measured:
+    """All scores, and what each tool cost."""
+
+    scores: list[Score] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    not_run: list[str] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
+    estimates: dict[str, DeviceEstimate] = field(default_factory=dict)
+    """preflight's, by run."""
+
+
+def measure(runs: Sequence[Run], peers: Iterable[Peer], ours: Preflight, progress: bool = True) -> Measured:
+    """A score for each tool and each measured tier; a run that no Job describes is refused by every tool."""
+    found = Measured()
+    present = []
+    for peer in peers:
+        if peer.version is None:
+            found.not_run.append(peer.name)
+        else:
+            present.append(peer)
+    for number, run in enumerate(runs):
+        if progress and sys.stderr.isatty():
+            print(f"\r{number + 1} of {len(runs)} {run.id:60.60}", end="", file=sys.stderr)
+        if not run.measured:
+            continue
+        found.scores += _preflight(run, ours, found)
+        for peer in present:
+            found.scores += _peer(run, peer, found.seconds)
+    found.crashes = ours.crashes
+    return found
+
+
+def _refused(run: Run, tool: str, why: str) -> Iterator[Score]:
+    return (Score(run, tool, tier, size, None, None, why) for tier, size in run.measured.items())
+
+
+def _preflight(run: Run, ours: Preflight, found: Measured) -> Iterable[Score]:
+    if isinstance(run.fields, Inexpressible):
+        return _refused(run, NAME, f"not a Job: {run.fields.reason}")
+    start = time.perf_counter()
+    answer = ours.estimate(job_of(run.fields))
+    found.seconds[NAME] = found.seconds.get(NAME, 0.0) + time.perf_counter() - start
+    if isinstance(answer, Refused):
+        return _refused(run, NAME, answer.reason)
+    found.estimates[run.id] = answer
+    scores = []
+    for tier, size in run.measured.items():
+        interval: Interval = getattr(answer, tier)
+        scores.append(Score(run, NAME, tier, size, interval.expected, interval))
+    return scores
+
+
+def _asked(peer: Peer, fields: Fields) -> Answer | Refused:
+    """A tool that fails has refused."""
+    try:
+        return peer.estimate(job_of(fields))
+    except Exception as error:
+        return Refused(f"crashed: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:80]}")
+
+
+def _peer(run: Run, peer: Peer, seconds: dict[str, float]) -> Iterable[Score]:
+    if isinstance(run.fields, Inexpressible):
+        return _refused(run, peer.name, f"not a Job: {run.fields.reason}")
+    start = time.perf_counter()
+    answer = _asked(peer, run.fields)
+    seconds[peer.name] = seconds.get(peer.name, 0.0) + time.perf_counter() - start
+    if isinstance(answer, Refused):
+        return _refused(run, peer.name, answer.reason)
+    return [
+        Score(run, peer.name, tier, size, answer.get(tier), None, "" if tier in answer else "no figure for this tier")
+        for tier, size in run.measured.items()
+    ]

@@ -1,0 +1,26 @@
+"""Why rows are far off: what is known of a row's source, said beside the worst rows. Mechanisms, no adjustments."""
+
+from __future__ import annotations
+
+import re
+
+_REMARKS: tuple[tuple[str, str], ...] = (
+    (r"litgpt-hub-(Llama-3\.2|Phi-3).*full",
+     "the source's figure is less than weights, gradients and Adam's states of its own configuration"),
+    (r"litgpt-",
+     "litgpt's own model code: other tensors are kept than by transformers' modules, and the loss is chunked"),
+    (r"torchtune-", "torchtune's own model code: norms, rotary embeddings and loss are not transformers'"),
+    (r"swift-.*s(2048|4096|8192)|swift-qwen7b",
+     "lengths differ from sample to sample, and the allocator keeps what each length left (reserved)"),
+    (r"swift-", "samples of every length up to the bound; the remote code's rotary and attention are the model's own"),
+    (r"detectron2-|mmdet-", "the largest pair of sides that an epoch drew"),
+    (r"timm-.*(resnet|resnext|regnet|vgg|efficientnet|mobilenet|convnext|inception)",
+     "cuDNN's workspaces and the context of a script that is not published"),
+    (r"timm-", "the context and the settings of a script that is not published"),
+    (r"fitcheck-.*eager", "which cached block serves the score tensors depends on the order of frees"),
+)  # fmt: skip
+
+
+def remark(run_id: str) -> str:
+    """What is known of a row; empty where nothing is."""
+    return next((text for pattern, text in _REMARKS if re.match(pattern, run_id)), "")

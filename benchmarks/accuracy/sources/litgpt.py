@@ -1,0 +1,82 @@
+"""litgpt's resource tables (commit 8641822, torch 2.1, A100 40GB) and its configuration hub (commit 2685705, A10G).
+
+Facts from finetune/lora.py, finetune/adapter.py, lit_gpt/model.py, lit_gpt/utils.py (8641822) and
+config_hub/finetune/*/{full,lora,qlora}.yaml, litgpt/finetune/*.py (2685705). The models are litgpt's own code: a fused
+query-key-value projection, RMSNorm and rotary embeddings that keep other tensors than transformers' do, and a loss over
+chunks of 128 tokens. A Job names the model and the framework; it has no field for the rest.
+"""
+
+from __future__ import annotations
+
+from benchmarks.accuracy.truth import Fields, Row
+
+NAME = "litgpt"
+_FUSED = {"stabilityai/stablelm-base-alpha-3b": ["query_key_value"], "tiiuae/falcon-7b": ["query_key_value"],
+          "microsoft/Phi-3-mini-4k-instruct": ["qkv_proj"]}  # fmt: skip
+"""Where transformers has one projection for what litgpt's lora_query and lora_value adapt: the same number of adapter
+weights (rank x (h + 3h) against 2 x rank x (h + h))."""
+_ALL = {
+    "llama": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"],
+    "phi": ["q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2", "lm_head"],
+    "phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"],
+}
+"""lora_query, _key, _value, _projection, _mlp and _head all true, in transformers' names."""
+_NAMES = {"TinyLlama/TinyLlama-1.1B": "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"}
+"""checkpoint_dir of config_hub/finetune/tiny-llama."""
+
+
+def recognises(row: Row) -> bool:
+    return "Lightning-AI/litgpt" in row["source"]
+
+
+def fields(row: Row) -> Fields:
+    tables = "resource-tables" in row["source"]
+    method = str((row["peft"] or {}).get("method", ""))
+    found: dict[str, object] = {
+        "model.name": _NAMES.get(row["model"], row["model"]),
+        "task": "causal-lm",
+        "train.batch_size": row["batch_size"],
+        "train.grad_accum": 128 // row["batch_size"] if tables else 8,  # batch_size = 128; global_batch_size of the hub
+        # The longest example comes first (get_batch, longest_seq_ix), and no mask is passed whatever the padding. The
+        # hub's files truncate at 512, and Alpaca reaches it (tutorials/0_to_litgpt.md prints 512 for another model).
+        "train.seq_len": row["seq_len"] if tables else 512,
+        "train.sequences": "exact" if tables else "bound",
+        "train.precision": "bf16",  # bf16-true: Fabric makes every parameter bf16
+        "train.gradient_checkpointing": False,  # only FSDPStrategy is given an activation_checkpointing_policy
+        "train.attention": "flash" if tables else "sdpa",  # SDPA without a mask in bf16; flash_attn where installed
+        "train.outputs_kept": "loop",  # `logits` is bound until the next iteration's forward has ended
+        "train.optimizer": "adamw",
+        "train.optimizer_impl": "foreach",  # torch.optim.AdamW's default on CUDA
+        "machine.gpu": "A100-SXM4-40GB" if tables else "A10G",
+        "software": {"torch": "2.1.0", "litgpt": "8641822"} if tables else {"litgpt": "2685705"},
+    }
+    if "adapter" in method:  # finetune/adapter.py: LLaMA-Adapter, which peft calls adaption_prompt
+        found |= {"train.peft.method": "adaption_prompt", "train.peft.r": None, "train.peft.dtype": "bf16"}
+    elif method:
+        found |= _adapter(row, tables)
+    if "nf4" in method:
+        found |= {
+            "train.quantization.type": "nf4",
+            "train.quantization.double_quant": method.endswith("dq"),
+            "train.quantization.compute_dtype": "bf16",
+            "train.quantization.upcast_rest": False,  # BitsandbytesPrecision leaves norms and embeddings in bf16
+            "train.optimizer": "paged-adamw",  # bnb.optim.PagedAdamW where the precision is bitsandbytes'
+        }
+    return found
+
+
+def _adapter(row: Row, tables: bool) -> dict[str, object]:
+    peft = row["peft"] or {}
+    wanted, model = str(peft.get("targets", "")), row["model"]
+    if tables or wanted.startswith("q,v"):
+        targets = _FUSED.get(model, ["q_proj", "v_proj"])
+    else:
+        kind = "phi3" if "Phi-3" in model else "phi" if "phi" in model else "llama"
+        targets = _ALL[kind]
+    return {
+        "train.peft.method": "lora",
+        "train.peft.r": peft["r"],
+        "train.peft.targets": targets,
+        "train.peft.dropout": 0.05 if tables or "gemma" not in model else 0.1,
+        "train.peft.dtype": "bf16",  # made within fabric.init_module, as every parameter
+    }
