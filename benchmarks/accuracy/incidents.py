@@ -57,8 +57,8 @@ class Incident:
 
 
 _LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-_LITGPT: Fields = {"train.attention": "flash", "train.outputs_kept": "loop", "train.peft.dropout": 0.05,
-                   "train.peft.dtype": "bf16", "train.peft.r": 8, "train.sequences": "exact"}  # fmt: skip
+_LITGPT: Fields = {"train.attention": "flash", "train.outputs_kept": "loop", "train.loss": "chunked",
+                   "train.peft.dropout": 0.05, "train.peft.dtype": "bf16", "train.peft.r": 8, "train.sequences": "exact"}  # fmt: skip
 """finetune/lora.py at 8641822; see sources/litgpt.py."""
 _ALPACA_LORA: Fields = {
     # alpaca-lora's finetune.py: load_in_8bit, torch_dtype=float16, prepare_model_for_int8_training (which turns
@@ -86,7 +86,11 @@ _AXOLOTL: Fields = {
 FACTS: Mapping[str, Fields | Inexpressible] = {
     "aitextgen71-gpt2m": {"train.precision": "fp32"},
     "llamacookbook413-7b-1xa100": {"train.precision": "fp32", "train.sequences": "packed"},
-    "torchtune527-llama2-7b-paged": Inexpressible("the optimizer steps within backward"),
+    "torchtune527-llama2-7b-paged": {
+        "train.precision": "bf16",
+        "train.optimizer": "paged-adamw",
+        "train.optimizer_in_backward": True,
+    },
     "milabench315-llava-l40s": {"model.parameters": 7_063_000_000},  # the model card of llava-1.5-7b-hf: 7.06 B
     "llava655-7b-z2-a100-40": {"model.parameters": 7_063_000_000},
     "axolotl708-mistral-qlora-mb4": _AXOLOTL,

@@ -71,8 +71,14 @@ def test_litgpt_keeps_everything_in_bf16_and_pages_its_optimizer_when_quantised(
 
 
 def test_what_a_job_cannot_say_is_not_approximated() -> None:
-    for name in ("torchtune-llama3.2-3b-chunkedce", "qwen-Qwen-1.8B-lora(emb)-s256", "megatron-bigcode-h6-l6-e768"):
+    for name in ("qwen-Qwen-1.8B-lora(emb)-s256", "megatron-bigcode-h6-l6-e768"):
         assert isinstance(RUNS[name].fields, Inexpressible)
+
+
+def test_a_ladder_of_techniques_adds_up() -> None:
+    packed, chunked = (job(RUNS[f"torchtune-llama3.2-3b-{name}"]).train for name in ("packed", "chunkedce"))
+    assert (packed.compile, packed.loss, packed.sequences, packed.seq_len) == (False, "full", "packed", 4096)
+    assert (chunked.compile, chunked.loss, chunked.gradient_checkpointing) == (True, "chunked", False)
 
 
 def test_unstated_tiers_are_not_scored() -> None:

@@ -2,8 +2,8 @@
 
 Facts from finetune/lora.py, finetune/adapter.py, lit_gpt/model.py, lit_gpt/utils.py (8641822) and
 config_hub/finetune/*/{full,lora,qlora}.yaml, litgpt/finetune/*.py (2685705). The models are litgpt's own code: a fused
-query-key-value projection, RMSNorm and rotary embeddings that keep other tensors than transformers' do, and a loss over
-chunks of 128 tokens. A Job names the model and the framework; it has no field for the rest.
+query-key-value projection, RMSNorm and rotary embeddings that keep other tensors than transformers' do. A
+Job names the model and the framework; it has no field for the rest.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def fields(row: Row) -> Fields:
         "train.precision": "bf16",  # bf16-true: Fabric makes every parameter bf16
         "train.gradient_checkpointing": False,  # only FSDPStrategy is given an activation_checkpointing_policy
         "train.attention": "flash" if tables else "sdpa",  # SDPA without a mask in bf16; flash_attn where installed
+        "train.loss": "chunked",  # lm_head_chunk_size=128 and chunked_cross_entropy (lit_gpt/utils.py)
         "train.outputs_kept": "loop",  # `logits` is bound until the next iteration's forward has ended
         "train.optimizer": "adamw",
         "train.optimizer_impl": "foreach",  # torch.optim.AdamW's default on CUDA

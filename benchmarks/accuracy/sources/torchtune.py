@@ -7,17 +7,11 @@ from benchmarks.accuracy.truth import Fields, Inexpressible, Row
 NAME = "torchtune"
 GB = 10**9
 """memory_stats_log printed max_memory_reserved / 1e9 when the tutorials were written (torchtune/utils/memory.py)."""
-_CHUNKED = "the loss is computed in chunks (CEWithChunkedOutputLoss), which no Job field says"
-_WHY = {
-    "chunkedce": _CHUNKED,
-    "ac": _CHUNKED,
-    "optbwd": "the optimizer steps within backward (optimizer_in_bwd), which no Job field says",
-    "actoff": "activations are offloaded to the host, which no Job field says",
-    "adam8": "activations are offloaded to the host, which no Job field says",
-    "lora": "activations are offloaded to the host, which no Job field says",
-    "qlora": "activations are offloaded to the host, which no Job field says",
-}
-"""README "Optimization flags": each row adds its technique to the row above; LoRA and QLoRA leave out two of them."""
+_LADDER = ("baseline", "packed", "compile", "chunkedce", "ac", "optbwd", "actoff", "adam8")
+"""README "Optimization flags": each row adds its technique to the row above."""
+_MLP = ["gate_proj", "up_proj", "down_proj"]
+_ADAPTED = ("lora", "qlora")
+"""Its last rows: all of it but optimizer_in_bwd and AdamW8bit."""
 
 
 def recognises(row: Row) -> bool:
@@ -25,49 +19,74 @@ def recognises(row: Row) -> bool:
 
 
 def fields(row: Row) -> Fields | Inexpressible:
-    name = row["id"].rpartition("-")[2]
-    if row["id"].startswith("torchtune-llama3.2-3b") and name in _WHY:
-        return Inexpressible(_WHY[name])
-    if "tutorials" not in row["source"] and "llama3.2-3b" not in row["id"]:
-        return Inexpressible("which of the recipes' settings the table overrides is not said")
-    # The baseline and the tutorials train on alpaca, padded to each batch's longest; no document gives that length.
-    dynamic = name == "baseline" or not isinstance(row["seq_len"], int)
+    if "llama3.2-3b" in row["id"] and "tutorials" not in row["source"]:
+        return _ladder(row, row["id"].rpartition("-")[2])
+    if "tutorials" in row["source"]:
+        return _common(row) | _tutorial(row)
+    return Inexpressible("which of the recipes' settings the table overrides is not said")
+
+
+def _common(row: Row) -> dict[str, object]:
     found: dict[str, object] = {
         "model.name": row["model"],
         "task": "causal-lm",
         "train.batch_size": row["batch_size"],
-        "train.seq_len": None if dynamic else row["seq_len"],
-        "train.sequences": "dynamic" if dynamic else "packed",
+        "train.grad_accum": 1,
         "train.precision": "bf16",  # dtype: bf16, every parameter
-        "train.gradient_checkpointing": "tutorials" in row["source"],  # enable_activation_checkpointing of the recipes
-        "train.compile": name == "compile",
         "train.attention": "sdpa",  # packed batches: flex attention with a block mask, no scores are kept
         "train.optimizer": "adamw",
         "train.outputs_kept": "no",  # `del logits` before backward (recipes/full_finetune_single_device.py)
-        "train.grad_accum": 1,
         "software": {"torchtune": "bd2a0fc"},
     }
-    if row["gpu"] != "not stated":
-        found["machine.gpu"] = row["gpu"]
-    return found | (_adapter(row) if row["peft"] else {})
+    return found | ({"machine.gpu": row["gpu"]} if row["gpu"] != "not stated" else {})
 
 
-def _adapter(row: Row) -> dict[str, object]:
-    """llama2/7B_(q)lora_single_device: rank, modules and fused AdamW; LoRA weights in the model's bf16."""
+def _ladder(row: Row, name: str) -> dict[str, object]:
+    step = _LADDER.index("actoff") if name in _ADAPTED else _LADDER.index(name)
+    has = _LADDER[: step + 1]
+    found = _common(row) | {
+        # The baseline pads alpaca to each batch's longest, which no document gives; packed batches are full.
+        "train.seq_len": row["seq_len"] if "packed" in has else None,
+        "train.sequences": "packed" if "packed" in has else "dynamic",
+        "train.compile": "compile" in has,
+        "train.loss": "chunked" if "chunkedce" in has else "full",  # CEWithChunkedOutputLoss: 8 chunks
+        "train.gradient_checkpointing": "ac" in has,
+        "train.optimizer_in_backward": "optbwd" in has and name not in _ADAPTED,
+        "train.activation_offload": "actoff" in has,
+    }
+    if name == "adam8":
+        found["train.optimizer"] = "adamw-8bit"
+    if name in _ADAPTED:  # llama3_2/3B_(q)lora_single_device.yaml
+        found |= _adapter(["q_proj", "v_proj", "o_proj", *_MLP], 64, name == "qlora")
+    return found
+
+
+def _tutorial(row: Row) -> dict[str, object]:
+    """llama2/7B_(q)lora_single_device, whose batches are padded to their longest: no document gives that length."""
     peft = row["peft"] or {}
     wanted = str(peft.get("targets", "q,v"))
-    mlp = ["gate_proj", "up_proj", "down_proj"]
-    targets = ["q_proj", "v_proj"] + (["k_proj", "o_proj", *mlp, "lm_head"] if wanted.startswith("all") else [])
+    targets = ["q_proj", "v_proj"]
+    if wanted.startswith("all"):
+        targets += ["k_proj", "o_proj", *_MLP, "lm_head"]
     if "o + mlp" in wanted:
-        targets = ["q_proj", "v_proj", "o_proj", *mlp]
+        targets += ["o_proj", *_MLP]
+    return {
+        "train.seq_len": None,
+        "train.sequences": "dynamic",
+        "train.gradient_checkpointing": True,  # enable_activation_checkpointing: True
+        **_adapter(targets, peft.get("r", 8), "nf4" in str(peft.get("method"))),
+    }
+
+
+def _adapter(targets: list[str], rank: int, quantised: bool) -> dict[str, object]:
     found: dict[str, object] = {
         "train.peft.method": "lora",
-        "train.peft.r": peft.get("r", 8),
+        "train.peft.r": rank,
         "train.peft.targets": targets,
         "train.peft.dtype": "bf16",
-        "train.optimizer_impl": "fused",
+        "train.optimizer_impl": "fused",  # fused: True
     }
-    if "nf4" in str(peft["method"]):
+    if quantised:
         found |= {
             "train.quantization.type": "nf4",
             "train.quantization.double_quant": True,  # torchao's to_nf4 quantises the scalers too
