@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SIZES = Path(__file__).with_name("image_sizes.json")
 USUAL_SIZE = 224
+VALUES_ONLY = ("pretrained", "weights", "checkpoint_path", "progress")
+"""Keyword arguments of timm's and torchvision's constructors that change nothing but weights' values."""
 PREFETCHED = 2.25
 """Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
 fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,6 +13,7 @@ from typing import Any
 
 from preflight.memory.device import blocks as filed
 from preflight.memory.device import tape as tapes
+from preflight.memory.device.images import VALUES_ONLY
 from preflight.memory.device.make import Made, ParameterRow, Parameters
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.sizes import decode, encode
@@ -22,6 +25,9 @@ FORMAT = 2
 
 class StaleLaw(Exception):
     """A law file of another format; the message names it and says what to do."""
+
+
+_NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,24 @@ def key_of(resolved: Resolved, kind: str) -> LawKey:
     """The key of a resolved job's law; kind: train, eval, generate. Raises ValueError for a model without a family."""
     if resolved.family is None:
         target = resolved.model.get("target")
-        name = str(target).replace(":", "-") if target else str(resolved.model.get("architecture"))
-        structure = f"image={resolved.lengths.get('i', 0)}" if target else "-"
+        if target is None:
+            name, structure = str(resolved.model.get("architecture")), "-"
+        else:
+            name, structure = law_name(str(target)), f"image={resolved.lengths.get('i', 0)}"
+            kwargs = {k: v for k, v in resolved.model.get("kwargs", {}).items() if k not in ALIKE}
+            structure += f" {json.dumps(kwargs, sort_keys=True, default=str)}" if kwargs else ""
         return LawKey(name, key_text(resolved.task, kind, resolved.setup, {}, structure))
     return LawKey(resolved.family.name, key_text(resolved.task, kind, resolved.setup, resolved.structure))
+
+
+ALIKE = (*VALUES_ONLY, "num_classes")
+"""Keyword arguments that one law serves for: those of values, and of the last layer (which it has at 1,000 classes)."""
+
+
+def law_name(target: str) -> str:
+    """What a target's laws are filed under: timm's names without the tag of their weights."""
+    home, _, name = target.partition(":")
+    return f"{home}-{name.partition('.')[0]}" if home == "timm" else target.replace(":", "-")
 
 
 def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, object], extra: str = "") -> str:
@@ -87,16 +107,29 @@ def _switch(value: object) -> str:
 def _file(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    raw = path.read_bytes()
+    data: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     if data.get("format") != FORMAT:
         raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {FORMAT}: make them again")
     return data
 
 
+def image_path(family: str, home: Path = LAWS) -> Path:
+    """The file of an image model's laws (scripts/make_target_laws.py)."""
+    return home / "images" / f"{family}.json.gz"
+
+
+def _shipped(family: str, home: Path = LAWS) -> dict[str, Any] | None:
+    if not _NAME.fullmatch(family):
+        return None
+    found = _file(home / f"{family}.json")
+    return found if found is not None else _file(image_path(family, home))
+
+
 @lru_cache(maxsize=64)
 def load(key: LawKey, home: Path = LAWS) -> Made | None:
     """A shipped law, None where nobody shipped it. Raises StaleLaw."""
-    data = _file(home / f"{key.family}.json")
+    data = _shipped(key.family, home)
     if data is None or key.text not in data["laws"]:
         return None
     entry = data["laws"][key.text]
@@ -122,13 +155,13 @@ def load_file(path: Path, key: LawKey) -> Made | None:
 
 def made_by(family: str) -> Mapping[str, str]:
     """Versions of torch, transformers and the tracer that made a family's laws."""
-    data = _file(LAWS / f"{family}.json")
+    data = _shipped(family)
     return dict(data["made_by"]) if data is not None else {}
 
 
 def keys(family: str) -> tuple[str, ...]:
     """Keys of a family's shipped laws."""
-    data = _file(LAWS / f"{family}.json")
+    data = _shipped(family)
     return tuple(data["laws"]) if data is not None else ()
 
 

@@ -1,0 +1,172 @@
+"""Make the shipped laws of image models: `python scripts/make_target_laws.py [timm-NAME ...] [--missing] [--jobs N]`.
+
+Needs torch, timm and torchvision. A law is a function of the batch at the size that the model was made for; it is
+fitted at two batches and proved, event by event, at a third (preflight.memory.device.make). Each model is a file of its
+own, compressed, because its tape is one long block. A model of torchvision whose tape is timm's of the same name, event
+by event, points to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from preflight.memory.device.images import usual_size
+from preflight.memory.device.make import CannotMake, Made, make_at
+from preflight.memory.device.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
+from preflight.memory.device.tape import NotRegular
+from preflight.memory.device.tracing import TraceError
+
+PRECISIONS = (("fp32", None), ("fp32", "bf16"))
+TARGETS: Mapping[str, str] = {
+    "timm": """
+        resnet10t resnet18 resnet18d resnet26 resnet26d resnet34 resnet34d resnet50 resnet50d resnet101 resnet101d
+        resnet152 wide_resnet50_2 wide_resnet101_2 resnext50_32x4d resnext101_32x8d seresnet50 seresnext50_32x4d
+        ecaresnet50d skresnet18 resnest50d res2net50_26w_4s resnetv2_50 resnetrs50
+        densenet121 densenet161 densenet169 densenet201
+        vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn
+        inception_v3 inception_v4 inception_resnet_v2 xception41 legacy_xception
+        mobilenetv2_100 mobilenetv2_140 mobilenetv3_small_050 mobilenetv3_small_100 mobilenetv3_large_100
+        mobilenetv4_conv_small mobilenetv4_conv_medium mnasnet_100 semnasnet_100 lcnet_050 lcnet_100 tinynet_a
+        efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6
+        efficientnet_b7 tf_efficientnet_b0 tf_efficientnet_b3 tf_efficientnet_b4 tf_efficientnet_b5 tf_efficientnet_b7
+        efficientnetv2_s efficientnetv2_rw_s tf_efficientnetv2_s tf_efficientnetv2_m tf_efficientnetv2_l
+        efficientnet_lite0
+        regnetx_002 regnetx_004 regnetx_008 regnetx_016 regnetx_032 regnety_002 regnety_004 regnety_008 regnety_016
+        regnety_032 regnety_080 regnety_160
+        convnext_atto convnext_nano convnext_tiny convnext_small convnext_base convnext_large convnextv2_nano
+        convnextv2_tiny convnextv2_base
+        mixnet_s mixnet_m mixnet_l ghostnet_100 dla34 dla60 dla102 hrnet_w18 hrnet_w32 hrnet_w48 rexnet_100 rexnet_150
+        dpn68 dpn92 darknet53 cspdarknet53 cspresnet50 repvgg_a0 repvgg_a2 gernet_s
+        deit_tiny_patch16_224 deit_small_patch16_224 deit_base_patch16_224 deit3_base_patch16_224
+        vit_tiny_patch16_224 vit_small_patch16_224 vit_base_patch16_224 vit_large_patch16_224 vit_small_patch32_224
+        vit_base_patch32_224 vit_base_patch16_384 vit_base_patch16_clip_224 vit_small_patch14_dinov2
+        vit_base_patch14_dinov2 beit_base_patch16_224 eva02_tiny_patch14_224 eva02_base_patch14_224
+        swin_tiny_patch4_window7_224 swin_small_patch4_window7_224 swin_base_patch4_window7_224
+        swinv2_tiny_window8_256 cait_xxs24_224 cait_s24_224 pit_s_224 maxvit_tiny_tf_224 coatnet_0_rw_224
+        mixer_s32_224 mixer_b16_224 gmlp_s16_224 resmlp_12_224 poolformer_s12 levit_128 mobilevit_s mobilevit_xs
+        edgenext_small fastvit_t8 efficientformer_l1 xcit_small_12_p16_224 twins_svt_small test_vit test_resnet
+    """,
+    "torchvision": """
+        resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d wide_resnet50_2
+        wide_resnet101_2 densenet121 densenet161 densenet169 densenet201 vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn
+        vgg16_bn vgg19_bn alexnet squeezenet1_0 squeezenet1_1 googlenet inception_v3 mnasnet1_0 mobilenet_v2
+        mobilenet_v3_small mobilenet_v3_large shufflenet_v2_x0_5 shufflenet_v2_x1_0 efficientnet_b0 efficientnet_b1
+        efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6 efficientnet_b7
+        efficientnet_v2_s efficientnet_v2_m regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_x_400mf
+        regnet_x_800mf regnet_x_3_2gf convnext_tiny convnext_small convnext_base convnext_large vit_b_16 vit_b_32
+        vit_l_16 swin_t swin_s swin_b swin_v2_t
+    """,
+}
+
+
+def names() -> list[str]:
+    """Names of all files: "timm-resnet50"."""
+    return [f"{home}-{name}" for home, text in TARGETS.items() for name in text.split()]
+
+
+def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Traces in this process."""
+    from preflight.tracer.main import serve
+
+    replies = serve({"traces": list(traces)})["traces"]
+    for reply in replies:
+        if "error" in reply:
+            raise TraceError(reply["error"])
+    return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
+
+
+def laws_of(family: str) -> dict[str, Made]:
+    """Every law of a model by its key. Raises CannotMake, TraceError, NotRegular."""
+    target = family.replace("-", ":", 1)
+    image = usual_size(target)
+    model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
+    made = {}
+    for weights, autocast in PRECISIONS:
+        setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
+                 "autocast": autocast}  # fmt: skip
+        for kind in ("train", "eval"):
+            key = key_text("image-classification", kind, setup, {}, f"image={image}")
+            made[key] = make_at(model, "image-classification", kind, setup, {"b": 1, "i": image}, run)
+    return made
+
+
+def same(one: Made, other: Made) -> bool:
+    """Whether two laws are each other's, event by event, whatever the modules are called."""
+
+    def bare(made: Made) -> list[object]:
+        sizes = made.tape.sizes
+        return [
+            (item.phase, [[(t.kind, sizes[t.at] if t.kind == "b" else t.at, t.mark, t.item, t.layer) for t in block]
+                          for block in item.blocks])
+            for item in made.tape.items
+        ]  # fmt: skip
+
+    return one.parameters == other.parameters and bare(one) == bare(other)
+
+
+def versions() -> dict[str, str]:
+    """What makes the laws."""
+    from importlib.metadata import version
+
+    from preflight.tracer import TRACER_VERSION
+
+    return {"timm": version("timm"), "torch": version("torch"), "torchvision": version("torchvision"),
+            "tracer": TRACER_VERSION}  # fmt: skip
+
+
+def make_one(family: str) -> str:
+    """Make and write the laws of one model; what came of it, in words."""
+    start = time.perf_counter()
+    try:
+        made = laws_of(family)
+    except (CannotMake, TraceError, NotRegular) as error:
+        return f"{family}: not made: {str(error)[:200]}"
+    twin = family.replace("torchvision-", "timm-")
+    there = {key: load(LawKey(twin, key)) for key in made} if twin != family else {}
+    if there and all(found is not None and same(law, found) for law, found in zip(made.values(), there.values(),
+                                                                                 strict=True)):  # fmt: skip
+        body: dict[str, Any] = {"laws": {key: f"{twin}|{key}" for key in made}}
+    else:
+        body = pack(made)
+    size = write({"format": FORMAT, "family": family, "made_by": versions(), **body})
+    return f"{family}: {len(made)} laws, {size} bytes, {time.perf_counter() - start:.0f} s"
+
+
+def write(data: Mapping[str, Any]) -> int:
+    """The file, whole or not at all, the same bytes for the same laws. Returns bytes."""
+    path = image_path(str(data["family"]))
+    path.parent.mkdir(exist_ok=True)
+    text = json.dumps(data, separators=(",", ":")).encode()
+    packed = gzip.compress(text, 9, mtime=0)
+    new = path.with_suffix(f".{os.getpid()}")
+    new.write_bytes(packed)
+    new.replace(path)
+    return len(packed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--missing", action="store_true", help="make only what is not there yet")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    options = parser.parse_args()
+    wanted = [n for n in options.names or names() if not (options.missing and image_path(n).is_file())]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for home in TARGETS:  # timm first: torchvision's point to it
+            for said in pool.map(make_one, [n for n in wanted if n.startswith(home)]):
+                print(said, file=sys.stderr if "not made" in said else sys.stdout, flush=True)
+    total = sum(path.stat().st_size for path in (LAWS / "images").glob("*.json.gz"))
+    print(f"{total:,} bytes in all")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
