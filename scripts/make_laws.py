@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.make import GROUPED, CannotMake, Made, Runner, make, make_at
+from preflight.memory.device.make import GROUPED, CannotMake, Made, Runner, make
 from preflight.memory.device.resolve import SAME_CODE
 from preflight.memory.device.store import FORMAT, LAWS, LawKey, key_text, keys, load, made_by, pack
 from preflight.memory.device.tracing import TraceError
@@ -30,8 +30,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "gpt2": ({}, {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
     "bert": ({}, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
 }
-# Convolutional models: their laws hold at one image size.
-TARGETS = {"torchvision-resnet50": ("torchvision:resnet50", 224)}
 NO_GENERATION = ("gemma2",)  # its two kinds of cache alternate with the layers
 
 
@@ -113,21 +111,6 @@ def runner(versions: dict[str, str]) -> Runner:
     return run
 
 
-def run_target(name: str) -> dict[str, Any]:
-    """Laws of a convolutional model, as functions of the batch."""
-    target, image = TARGETS[name]
-    model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
-    versions: dict[str, str] = {}
-    laws = {}
-    for weights, autocast in PRECISIONS:
-        setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
-                 "autocast": autocast}  # fmt: skip
-        for kind in ("train", "eval"):
-            key = key_text("image-classification", kind, setup, {}, f"image={image}")
-            laws[key] = make_at(model, "image-classification", kind, setup, {"b": 1, "i": image}, runner(versions))
-    return {"format": FORMAT, "family": name, "made_by": dict(sorted(versions.items())), **pack(laws)}
-
-
 def run_family(family: Family, missing_only: bool) -> dict[str, Any]:
     """All laws of a family; `missing_only` keeps those that are there."""
     versions: dict[str, str] = dict(made_by(family.name)) if missing_only else {}
@@ -165,9 +148,9 @@ def main() -> int:
     parser.add_argument("families", nargs="*")
     parser.add_argument("--missing", action="store_true", help="make only what is not there yet")
     options = parser.parse_args()
-    for name in options.families or [*(f for f in FAMILIES if f not in SAME_CODE), *TARGETS]:
+    for name in options.families or [f for f in FAMILIES if f not in SAME_CODE]:
         start = time.perf_counter()
-        data = run_target(name) if name in TARGETS else run_family(FAMILIES[name], options.missing)
+        data = run_family(FAMILIES[name], options.missing)
         size = write(data)
         print(f"{name}: {len(data['laws'])} laws, {size} bytes, {time.perf_counter() - start:.0f} s", flush=True)
     return 0

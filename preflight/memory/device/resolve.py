@@ -14,7 +14,7 @@ from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue
 from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.images import usual_size
+from preflight.memory.device.images import VALUES_ONLY, usual_size
 from preflight.memory.device.make import GROUPED, depth_key
 from preflight.values import Unknown
 
@@ -299,7 +299,7 @@ def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> R
     if job.train.batch_size is None:
         return Unknown("train.batch_size is not known")
     image = job.train.image_size or int(config.get("image_size", usual_size(target)))
-    kwargs = dict(job.model.kwargs or {})
+    kwargs = {k: v for k, v in (job.model.kwargs or {}).items() if k not in VALUES_ONLY}
     model = {"target": target, "kwargs": kwargs, "task": "image-classification", "image_size": image}
     setup = {**setup, "attention": "sdpa", "mask": False, "channels_last": bool(job.train.channels_last)}
     return Resolved(None, "image-classification", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)
