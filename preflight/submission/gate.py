@@ -17,7 +17,7 @@ from preflight.records import dataclass
 from preflight.submission import handover
 from preflight.submission.arguments import MODES, CommandLine, parse, plugin_options, usage
 from preflight.submission.child import Plain, Unfinished, in_child
-from preflight.submission.real import find_real, started_twice
+from preflight.submission.real import find_real, tried
 
 MODE = "PREFLIGHT_SBATCH"
 
@@ -89,7 +89,7 @@ def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> Comma
 def _answer(job: Job) -> Plain:
     """What the check says; an empty answer where there is nothing to check."""
     line = job.line
-    if job.mode == "off" or line.answers or started_twice():
+    if job.mode == "off" or line.answers or tried():
         return {}
     if line.strange:
         return {"unchecked": f"sbatch does not list the option {line.strange[0]}"}

@@ -36,7 +36,7 @@ def original_environment() -> dict[bytes, bytes]:
 def become(program: str, words: Sequence[str]) -> None:
     """Replaces this process by sbatch. Raises OSError where it cannot be started; else it does not return."""
     _as_started()
-    mark()
+    mark(program)
     os.execve(program, _argv(words), original_environment())
 
 

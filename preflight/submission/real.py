@@ -11,7 +11,7 @@ from preflight.errors import UsageError
 
 VARIABLE = "PREFLIGHT_REAL_SBATCH"
 
-_OURS = re.compile(rb"preflight[^\n]*\bsbatch\b|\bpreflight\.(submission|cli)\b|preflight:sbatch")
+_OURS = re.compile(rb"preflight[\"']?\s+sbatch\b|\bpreflight\.(submission|cli)\b|preflight:sbatch")
 """What a script says that starts preflight: `exec preflight sbatch "$@"`, the console script, our own wrapper."""
 
 _LOOKED_AT = 2**16
@@ -22,41 +22,41 @@ _MARK = "preflight-sbatch"
 
 def find_real(named: str | None, environment: Mapping[str, str]) -> str:
     """The path of the real sbatch. Raises UsageError where there is none."""
-    stated = named or environment.get(VARIABLE)
-    if stated:
+    stated, before = named or environment.get(VARIABLE), tried()
+    if stated and stated not in before:
         if not _runs(stated):
             raise UsageError(f"{stated} is to be the real sbatch, and cannot be run")
         return stated
-    again = _started_by_ourselves()
     for path in _in_path(environment):
-        if not (_is_binary(path) if again else not _is_ours(path)):
-            continue
-        return path
+        if path not in before and not _is_ours(path):
+            return path
     raise UsageError(f"no sbatch in PATH; {VARIABLE} names it where it is elsewhere")
 
 
-def started_twice() -> bool:
-    """Whether what we took for the real sbatch has started us again: then the job was checked already."""
-    return _started_by_ourselves()
-
-
-def mark() -> None:
-    """Leaves a sign for a preflight that this process becomes or starts: an open, empty file in memory. Unlike a
-    variable, it does not reach the job's environment."""
+def mark(path: str) -> None:
+    """Leaves a sign for a preflight that this process becomes or starts: what it took for the real sbatch, in a file in
+    memory that stays open. Unlike a variable, it does not reach the job's environment."""
     try:
         handle = os.memfd_create(_MARK, 0)
+        os.write(handle, os.fsencode("".join(f"{one}\n" for one in (*tried(), path))))
         fcntl.fcntl(handle, fcntl.F_DUPFD, 100)  # out of the way of those that scripts number by hand
         os.close(handle)
     except (OSError, AttributeError):
         return  # not Linux: then only the search in PATH keeps from going round
 
 
-def _started_by_ourselves() -> bool:
+def tried() -> list[str]:
+    """What was taken for the real sbatch and has started us again; then the job was checked, too."""
     try:
         handles = os.listdir("/proc/self/fd")
     except OSError:
-        return False
-    return any(_link(f"/proc/self/fd/{handle}").startswith(f"/memfd:{_MARK}") for handle in handles)
+        return []
+    found: dict[str, None] = {}
+    for handle in handles:
+        path = f"/proc/self/fd/{handle}"
+        if _link(path).startswith(f"/memfd:{_MARK}"):
+            found.update(dict.fromkeys(os.fsdecode(_start_of(path)).splitlines()))
+    return list(found)
 
 
 def _link(path: str) -> str:
@@ -75,10 +75,6 @@ def _in_path(environment: Mapping[str, str]) -> Iterator[str]:
 
 def _runs(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
-
-
-def _is_binary(path: str) -> bool:
-    return _start_of(path).startswith(b"\x7fELF")
 
 
 def _is_ours(path: str) -> bool:

@@ -31,6 +31,7 @@ SlurmdSpoolDir={directory}/spool
 SlurmdPidFile={directory}/slurmd.pid
 SlurmdLogFile={directory}/slurmd.log
 SlurmdParameters=config_overrides
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
