@@ -14,6 +14,14 @@ _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
     "fully_shard": "fsdp", "FullyShardedDataParallelPlugin": "fsdp",
 }  # fmt: skip
+_VERSIONS = {"FullyShardedDataParallel": 1, "FSDP": 1, "fully_shard": 2}
+_ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters",
+              "reshard_after_forward", "forward_prefetch", "limit_all_gathers")  # fmt: skip
+"""Arguments of the wrappers that decide what they hold: keys of parallel.options."""
+_DEEPSPEED = ("reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size",
+              "stage3_max_live_parameters", "stage3_max_reuse_distance", "stage3_param_persistence_threshold", "sub_group_size",
+              "contiguous_gradients", "overlap_comm")  # fmt: skip
+"""The same of DeepSpeed's zero_optimization."""
 STAGES: Mapping[int, str] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
 
@@ -25,13 +33,26 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
             # under a condition on the environment, what launches the program decides
             rank = DEFAULT_RANK if any(is_unknown(condition) for condition in record.conditions) else TEXT_RANK
             expr = Const(_WRAPPERS[record.method], record.origin)
-            found += under(record.conditions, [bind("parallel.strategy", expr, rank, record.origin)])
+            wrapped = [bind("parallel.strategy", expr, rank, record.origin)]
+            options = _options(record)
+            if options:
+                wrapped.append(bind("parallel.options", Const(options, record.origin), rank, record.origin))
+            found += under(record.conditions, wrapped)
         elif record.name == "deepspeed.initialize":
             config = record.argument("config") or record.argument("config_params")
             value = constant(config) if config is not None else None
             if isinstance(value, Mapping):
                 found += deepspeed_config(value, partial(_whole, config))
     return found
+
+
+def _options(record: CallRecord) -> dict[str, Value]:
+    """What a wrapper's call says of its buffers; a value that is not a plain one says nothing."""
+    given = {name: constant(record.argument(name)) for name in _ARGUMENTS}
+    options: dict[str, Value] = {n: value for n, value in given.items() if isinstance(value, (bool, int))}
+    if record.method in _VERSIONS:
+        options["fsdp_version"] = _VERSIONS[record.method]
+    return options
 
 
 def _whole(config: Expr | None, _keys: tuple[str, ...]) -> Expr | None:
@@ -88,6 +109,11 @@ def deepspeed_config(config: Mapping[str, Value], place: Place) -> list[Binding]
                 "zero_optimization",
                 "offload_optimizer" if part == "optimizer" else "offload_param",
             )
+    zero = _value(config, "zero_optimization")
+    if isinstance(zero, Mapping):
+        options = {name: zero[name] for name in _DEEPSPEED if isinstance(zero.get(name), (bool, int, float, str))}
+        if options:
+            add("parallel.options", options, "zero_optimization")
     for key, precision in (("bf16", "bf16-mixed"), ("fp16", "fp16-mixed")):
         if _value(config, key, "enabled") is True:
             add("train.precision", precision, key, "enabled")

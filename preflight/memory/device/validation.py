@@ -54,7 +54,7 @@ def _validation(ready: Ready) -> Phase | None:
     laws = laws_for(ready.resolved, "eval")
     if isinstance(laws, Unknown):
         return None
-    laws = derive(ready.rank, laws, ready.resolved)
+    laws = derive(ready.rank, laws)
     validation = ready.job.validation
     dims = {**ready.dims, "b": validation.batch_size or 1}
     if validation.seq_len is not None and "s" in dims:
@@ -82,7 +82,7 @@ def _generation(ready: Ready) -> Phase | None:
     validation = ready.job.validation
     if isinstance(laws, Unknown) or "s" not in ready.dims:
         return None
-    laws = derive(ready.rank, laws, ready.resolved)
+    laws = derive(ready.rank, laws)
     prompt = validation.seq_len or ready.dims["s"]
     batch = (validation.batch_size or 1) * (validation.beams or 1)
     # The tape is a prefill and one more token; the last token of the answer has everything before it in the cache.

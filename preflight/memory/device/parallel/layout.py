@@ -39,6 +39,8 @@ class Layout:
     whole_vocabulary: bool = False
     last: bool = False
     options: Options = Options({})
+    hidden: int | None = None
+    """The model's width, once it is known."""
 
     @property
     def sharded(self) -> bool:

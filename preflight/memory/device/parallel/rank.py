@@ -17,6 +17,7 @@ from preflight.memory.device.parallel.units import Units, units
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.sizes import Size
 from preflight.memory.device.tape import NotRegular, Tape
+from preflight.records import replace
 from preflight.values import Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
@@ -86,10 +87,11 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     if isinstance(dims, Unknown):
         return dims
     dims = pipeline.stage_dims(dims, laws.made, layout)
+    layout = replace(layout, hidden=_hidden(resolved.all_dims))
     if layout.scheme == "none" and layout.tensor * layout.pipeline == 1:
         return _alone(layout, laws, dims, rows)
     try:
-        own = _derived(laws, layout, dims, resolved)
+        own = _derived(laws, layout, dims)
     except NotRegular as error:
         return Unknown(f"parallel: the law of {resolved.name} does not reach down to this depth: {error}")
     made = pipeline.stage(laws.made, layout)
@@ -102,14 +104,14 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     return _replicated(layout, own, dims, whole)
 
 
-def derive(rank: Rank, laws: Laws, resolved: Resolved) -> Laws:
+def derive(rank: Rank, laws: Laws) -> Laws:
     """The same rank's law of another kind of step (validation, generation). Raises NotRegular."""
-    return _derived(laws, rank.layout, rank.dims, resolved)
+    return _derived(laws, rank.layout, rank.dims)
 
 
 def _alone(layout: Layout, laws: Laws, dims: Mapping[str, int], rows: Sequence[tuple[int, float, bool]]) -> Rank:
     trainable = [(n, int(size)) for n, size, trains in rows if trains]
-    own = laws if layout.offload != "gradients" else _remembered(laws, layout, dims, None)
+    own = laws if layout.offload != "gradients" else _derived(laws, layout, dims)
     gradients = 0 if layout.offload == "gradients" else sum(n * size for n, size in trainable)
     owned = () if layout.offload == "optimizer" else tuple(trainable)
     return Rank(layout, own, dims, tuple(rows), (), gradients, owned, ())
@@ -145,7 +147,7 @@ def _fsdp(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units) -> R
 def _zero(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units,
           whole: Sequence[tuple[int, float, bool]]) -> Rank:  # fmt: skip
     width = max((int(size) for _, size, trains in whole if trains), default=2)
-    buckets = zero.buckets(held, layout, width, _hidden(dims))
+    buckets = zero.buckets(held, layout, width)
     rows = tuple((size, 1, False) for size in zero.weights(held, layout))
     owned = tuple((n, zero.MASTER) for n in zero.master(held, layout))
     kept = [Held(n * size, "optimizer") for n, size in owned if layout.scheme != "zero3" or width != zero.MASTER]
@@ -172,11 +174,7 @@ def _hidden(dims: Mapping[str, int]) -> int | None:
 _LAWS: OrderedDict[tuple[object, ...], tuple[Laws, Laws]] = OrderedDict()
 
 
-def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int], resolved: Resolved) -> Laws:
-    return _remembered(laws, layout, dims, _hidden(resolved.all_dims))
-
-
-def _remembered(laws: Laws, layout: Layout, dims: Mapping[str, int], hidden: int | None) -> Laws:
+def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int]) -> Laws:
     """The derived laws, kept while the same job is looked at with other batches and lengths."""
     fixed = tuple(sorted((name, value) for name, value in dims.items() if name not in LENGTHS))
     key = (id(laws.made), repr(layout), fixed)
@@ -184,7 +182,7 @@ def _remembered(laws: Laws, layout: Layout, dims: Mapping[str, int], hidden: int
     if found is not None and found[0] is laws:
         _LAWS.move_to_end(key)
         return found[1]
-    tape = _tape(laws.made, layout, dims, hidden)
+    tape = _tape(laws.made, layout, dims)
     made = laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
     _LAWS[key] = (laws, made)
     while len(_LAWS) > REMEMBERED:
@@ -192,14 +190,14 @@ def _remembered(laws: Laws, layout: Layout, dims: Mapping[str, int], hidden: int
     return made
 
 
-def _tape(whole: Made, layout: Layout, dims: Mapping[str, int], hidden: int | None) -> Tape:
+def _tape(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
     made = pipeline.stage(whole, layout)
     here = units(made, dims)
     if layout.scheme.startswith("fsdp"):
         tape = fsdp.rank_tape(made, here, layout)
     elif layout.scheme.startswith("zero"):
         width = max((int(size) for unit in here.all for _, size, trains in unit.params if trains), default=2)
-        tape = zero.rank_tape(made, here, layout, zero.buckets(here, layout, width, hidden))
+        tape = zero.rank_tape(made, here, layout, zero.buckets(here, layout, width))
     else:
         tape = ddp.rank_tape(made, layout)
     tape = tensor.rank_tape(Made(tape, made.parameters), layout)

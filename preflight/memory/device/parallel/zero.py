@@ -39,6 +39,17 @@ class Buckets:
     step: tuple[int, ...]
 
 
+def count(layout: Layout, name: str) -> int:
+    """An option's elements; "auto" stands for what Hugging Face's integration makes of the model's width (transformers,
+    integrations/deepspeed.py, trainer_config_finalize)."""
+    width = layout.hidden
+    if layout.options.automatic(name) and width:
+        if name == "stage3_param_persistence_threshold":
+            return 10 * width
+        return width * width * 9 // 10 if name == "stage3_prefetch_bucket_size" else width * width
+    return layout.options.count(name) or 0
+
+
 def partition(unit: Unit, ranks: int) -> int:
     """Elements of this rank's part of all trainable parameters, flattened together (stages 1 and 2)."""
     total = sum(n for n, _, trains in unit.params if trains)
@@ -52,12 +63,11 @@ def gathered(units: Units, layout: Layout) -> int:
     A parameter is released after its forward unless it is used again within stage3_max_reuse_distance elements: on the
     way back those of the last half of that distance are. Then come the layer at work and the prefetched ones.
     """
-    o = layout.options
     everything = [n for unit in units.all for n, _, _ in unit.params if not _persists(n, layout)]
     width = max((int(size) for unit in units.all for _, size, _ in unit.params), default=0)
     layer = max((unit.elements for unit in (*units.layer.values(), *units.first.values())), default=0)
-    reuse, ahead = o.count("stage3_max_reuse_distance") or 0, o.count("stage3_prefetch_bucket_size") or 0
-    live = max(o.count("stage3_max_live_parameters") or 0, layer)
+    reuse, ahead = count(layout, "stage3_max_reuse_distance"), count(layout, "stage3_prefetch_bucket_size")
+    live = max(count(layout, "stage3_max_live_parameters"), layer)
     return min(sum(everything), reuse // 2 + layer + min(ahead, live)) * width
 
 
@@ -77,29 +87,27 @@ def weights(units: Units, layout: Layout) -> list[int]:
 
 
 def _persists(elements: int, layout: Layout) -> bool:
-    return elements <= (layout.options.count("stage3_param_persistence_threshold") or 0)
+    return elements <= count(layout, "stage3_param_persistence_threshold")
 
 
 def _kept(elements: int, layout: Layout) -> int:
     """A parameter's elements on this rank: whole below the threshold; never fewer than a smaller one's."""
-    threshold = layout.options.count("stage3_param_persistence_threshold") or 0
+    threshold = count(layout, "stage3_param_persistence_threshold")
     return max(shard(elements, layout.shards), min(elements, threshold))
 
 
-def buckets(units: Units, layout: Layout, width: int, hidden: int | None) -> Buckets:
-    """`width`: bytes per element of gradients. `hidden`: the model's width, whose square "auto" stands for."""
+def buckets(units: Units, layout: Layout, width: int) -> Buckets:
+    """`width`: bytes per element of gradients."""
     o, host = layout.options, layout.offload != "none"
     everything = Unit(tuple(p for unit in units.all for p in unit.params))
     trainable = sum(n for n, _, trains in everything.params if trains)
     stage3 = layout.scheme == "zero3"
     own = everything.sharded(layout.shards, trainable=True) if stage3 else partition(everything, layout.shards)
-    elements = o.count("reduce_bucket_size") or 0
-    if o.automatic("reduce_bucket_size") and hidden:
-        elements = hidden * hidden
+    elements = count(layout, "reduce_bucket_size")
     overlap = o.flag("overlap_comm")
-    count = OVERLAPPING if overlap and not stage3 else 1
+    double = OVERLAPPING if overlap and not stage3 else 1
     contiguous = bool(o.flag("contiguous_gradients")) or (host and not stage3)
-    bucket = count * elements * width if contiguous else min(elements, trainable) * width
+    bucket = double * elements * width if contiguous else min(elements, trainable) * width
     step: tuple[int, ...] = ()
     if not host:
         group = min(own, o.count("sub_group_size") or own) if stage3 else own
