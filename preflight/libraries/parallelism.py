@@ -19,8 +19,8 @@ _ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_
               "reshard_after_forward", "forward_prefetch", "limit_all_gathers")  # fmt: skip
 """Arguments of the wrappers that decide what they hold: keys of parallel.options."""
 _DEEPSPEED = ("reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size",
-              "stage3_max_live_parameters", "stage3_max_reuse_distance", "stage3_param_persistence_threshold", "sub_group_size",
-              "contiguous_gradients", "overlap_comm")  # fmt: skip
+              "stage3_max_live_parameters", "stage3_max_reuse_distance", "stage3_param_persistence_threshold",
+              "sub_group_size", "contiguous_gradients", "overlap_comm")  # fmt: skip
 """The same of DeepSpeed's zero_optimization."""
 STAGES: Mapping[int, str] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
