@@ -1,4 +1,4 @@
-"""Make the shipped laws of image models: `python scripts/make_target_laws.py [timm-NAME ...] [--missing] [--jobs N]`.
+"""Make the shipped laws of image models: `python scripts/make_target_laws.py [timm-NAME ...] [--jobs N]`.
 
 Needs torch, timm and torchvision. A law is a function of the batch at the size that the model was made for; it is
 fitted at two batches and proved, event by event, at a third (preflight.memory.device.make). Each model is a file of its
@@ -16,15 +16,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 from preflight.memory.device.images import usual_size
-from preflight.memory.device.make import CannotMake, Made, make_at
+from preflight.memory.device.make import CannotMake, Made
+from preflight.memory.device.single import make_at
 from preflight.memory.device.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.tracing import TraceError
 
-PRECISIONS = (("fp32", None), ("fp32", "bf16"))
+PRECISIONS = {"fp32": ("fp32", None), "mixed": ("fp32", "bf16")}
 TARGETS: Mapping[str, str] = {
     "timm": """
         resnet10t resnet18 resnet18d resnet26 resnet26d resnet34 resnet34d resnet50 resnet50d resnet101 resnet101d
@@ -83,18 +85,22 @@ def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
 
 
-def laws_of(family: str) -> dict[str, Made]:
-    """Every law of a model by its key. Raises CannotMake, TraceError, NotRegular."""
+def laws_of(family: str, precisions: Sequence[str]) -> dict[str, Made]:
+    """Every law of a model by its key; those that are there are kept. Raises CannotMake, TraceError, NotRegular."""
     target = family.replace("-", ":", 1)
     image = usual_size(target)
     model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
     made = {}
-    for weights, autocast in PRECISIONS:
+    for name, (weights, autocast) in PRECISIONS.items():
         setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
                  "autocast": autocast}  # fmt: skip
         for kind in ("train", "eval"):
             key = key_text("image-classification", kind, setup, {}, f"image={image}")
-            made[key] = make_at(model, "image-classification", kind, setup, {"b": 1, "i": image}, run)
+            there = load(LawKey(family, key))
+            if there is not None:
+                made[key] = there
+            elif name in precisions:
+                made[key] = make_at(model, kind, setup, {"b": 1, "i": image}, run)
     return made
 
 
@@ -122,11 +128,13 @@ def versions() -> dict[str, str]:
             "tracer": TRACER_VERSION}  # fmt: skip
 
 
-def make_one(family: str) -> str:
+def make_one(family: str, precisions: Sequence[str] = tuple(PRECISIONS), again: bool = False) -> str:
     """Make and write the laws of one model; what came of it, in words."""
     start = time.perf_counter()
+    if again:
+        image_path(family).unlink(missing_ok=True)
     try:
-        made = laws_of(family)
+        made = laws_of(family, precisions)
     except (CannotMake, TraceError, NotRegular) as error:
         return f"{family}: not made: {str(error)[:200]}"
     twin = family.replace("torchvision-", "timm-")
@@ -155,13 +163,14 @@ def write(data: Mapping[str, Any]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--missing", action="store_true", help="make only what is not there yet")
+    parser.add_argument("--again", action="store_true", help="make what is there as well")
+    parser.add_argument("--precisions", nargs="+", choices=tuple(PRECISIONS), default=list(PRECISIONS))
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
-    wanted = [n for n in options.names or names() if not (options.missing and image_path(n).is_file())]
+    make = partial(make_one, precisions=options.precisions, again=options.again)
     with ProcessPoolExecutor(options.jobs) as pool:
         for home in TARGETS:  # timm first: torchvision's point to it
-            for said in pool.map(make_one, [n for n in wanted if n.startswith(home)]):
+            for said in pool.map(make, [n for n in options.names or names() if n.startswith(home)]):
                 print(said, file=sys.stderr if "not made" in said else sys.stdout, flush=True)
     total = sum(path.stat().st_size for path in (LAWS / "images").glob("*.json.gz"))
     print(f"{total:,} bytes in all")

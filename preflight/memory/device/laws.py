@@ -10,8 +10,9 @@ from typing import Any
 from preflight.memory.device import store
 from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
-from preflight.memory.device.make import CannotMake, Made, make, make_at
+from preflight.memory.device.make import CannotMake, Made, make
 from preflight.memory.device.resolve import Resolved
+from preflight.memory.device.single import make_at
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.tracing import TraceError, has_torch, request_traces
 from preflight.values import Unknown
@@ -106,4 +107,4 @@ def _trace(resolved: Resolved, kind: str) -> Made:
 
     if resolved.family is not None:
         return make(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run)
-    return make_at(resolved.model, resolved.task, kind, resolved.setup, resolved.lengths, run)
+    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run)

@@ -144,7 +144,7 @@ def make(
     while True:
         try:
             made = fold(family.depths, Reader(basis, [point for point, _ in probes]), traces)
-            _verify(made, check, checked[1])
+            verify(made, check, checked[1])
         except CannotMake:
             if len(probes) == MOST_PROBES:
                 raise
@@ -152,56 +152,6 @@ def make(
             traces += run([_request(family, task, kind, setup, structure, probes[-1][1])])
         else:
             return made
-
-
-def make_at(model: Mapping[str, Any], task: str, kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int],
-            run: Runner) -> Made:  # fmt: skip
-    """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
-
-    Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth.
-    Where layers turn out to differ, the model is traced at its full depth instead.
-    """
-    depth = depth_key(model)
-    if depth is not None:
-        try:
-            return _make_at(model, kind, setup, lengths, run, depth)
-        except CannotMake:
-            pass  # layers of several kinds: the whole model is traced
-    return _make_at(model, kind, setup, lengths, run, None)
-
-
-DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-
-
-def depth_key(model: Mapping[str, Any]) -> str | None:
-    """The config key that counts a model's layers, where it has more of them than a probe."""
-    config = model.get("config") or {}
-    return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
-
-
-def _make_at(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int], run: Runner,
-             depth: str | None) -> Made:  # fmt: skip
-    from preflight.memory.device.polynomial import PolynomialReader, points
-
-    free = [name for name in ("b", "s", "t") if name in lengths]
-    at = points(free)
-    setup = {**setup, "peft": {**setup["peft"], "r": 8}} if setup.get("peft") else dict(setup)
-    fixed = {k: v for k, v in lengths.items() if k not in free}
-    requests = []
-    for number, point in enumerate(at):
-        traced = dict(model)
-        if depth is not None:
-            deep = CHECK_LAYERS if number == len(at) - 1 else PROBE_LAYERS
-            whole = model["config"]
-            each = {k: v[:deep] for k, v in whole.items() if isinstance(v, list) and len(v) == whole[depth]}
-            traced["config"] = {**whole, **each, depth: deep}
-        # A model of transformers makes nothing for the first time in its second step; others may.
-        requests.append({"model": traced, "setup": setup, "point": {**fixed, **point}, "kind": kind,
-                         "warm_up": "target" in model})  # fmt: skip
-    *fitted, check = run(requests)
-    made = fold({"*": "L"} if depth is not None else {}, PolynomialReader(free, at[:-1]), fitted)
-    _verify(made, check, {**at[-1], "L": CHECK_LAYERS})
-    return made
 
 
 def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any],
@@ -310,7 +260,7 @@ def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], rea
     return Parameters(tuple(outside), layer, first)
 
 
-def _verify(made: Made, trace: Mapping[str, Any], dims: Mapping[str, int]) -> None:
+def verify(made: Made, trace: Mapping[str, Any], dims: Mapping[str, int]) -> None:
     """The tape, extended to the check's depth and dimensions, must be the check's own, event by event."""
     sizes = made.tape.values(dims)
     events = [e for e in expand(made.tape, dims) if e[0] != "+"]

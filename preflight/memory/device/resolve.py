@@ -15,7 +15,8 @@ from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue
 from preflight.memory.device.families import FAMILIES, Family
 from preflight.memory.device.images import VALUES_ONLY, usual_size
-from preflight.memory.device.make import GROUPED, depth_key
+from preflight.memory.device.make import GROUPED
+from preflight.memory.device.single import depth_key
 from preflight.values import Unknown
 
 # Other names that configs and hand-written programs give to a family's keys.
