@@ -122,6 +122,8 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         outer, words = submission.exported(_last(request, "export")), submission.positional()
     axes = frozenset({ARRAY_INDEX} if axis is not None else ()) | {name for e in outer.values() for name in names(e)}
     shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
+    if call is None and submission is not None:
+        shell.directory = submission.directory
     shell.exported |= {name for name in variables if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
     shell.follow(document)
     links, external = links_of(shell, project, request)

@@ -48,6 +48,8 @@ class Submission:
     environment: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     """The script's name and the words that are passed to it."""
+    directory: str = "."
+    """Where the job starts, with a leading `/` that stands for the project's root; ".": not known."""
 
     def texts(self) -> dict[str, str]:
         """The command line and the environment as texts that origins point into, by the names above."""

@@ -48,8 +48,19 @@ def asked(question: Question, text: str) -> Asked | None:
     name = batch.named[0]
     project.overlay[name] = text
     words = () if question.line.script is None else (question.line.script, *question.line.arguments)
-    project.submit(name, Submission(question.line.options, environment, words))
+    start = _directory(question, text, cwd, project.root)
+    project.submit(name, Submission(question.line.options, environment, words, start))
     return Asked(project, ask, name, text)
+
+
+def _directory(question: Question, text: str, cwd: Path, root: Path) -> str:
+    """Where the job starts: where sbatch is called, or at --chdir; see Submission.directory."""
+    from preflight.documents.directives import read_directives
+
+    written = [one.value for one in read_directives(text)[0] if one.name == "chdir" and one.value]
+    stated = question.line.values.get("chdir") or (written[-1] if written else "")
+    place = Path(os.path.normpath(cwd.resolve() / stated))
+    return f"/{place.relative_to(root).as_posix()}" if place.is_relative_to(root) else "."
 
 
 def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str | None:
