@@ -57,15 +57,22 @@ class Incident:
 
 
 _LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-_LITGPT: Fields = {"train.attention": "flash", "train.outputs_kept": "loop", "train.loss": "chunked",
-                   "train.peft.dropout": 0.05, "train.peft.dtype": "bf16", "train.peft.r": 8, "train.sequences": "exact"}  # fmt: skip
+_LITGPT: Fields = {
+    "train.attention": "flash",
+    "train.outputs_kept": "loop",
+    "train.loss": "chunked",
+    "train.peft.dropout": 0.05,
+    "train.peft.dtype": "bf16",
+    "train.peft.r": 8,
+    "train.sequences": "exact",
+}
 """finetune/lora.py at 8641822; see sources/litgpt.py."""
 _ALPACA_LORA: Fields = {
     # alpaca-lora's finetune.py: load_in_8bit, torch_dtype=float16, prepare_model_for_int8_training (which turns
     # gradient checkpointing on), fp16=True, optim adamw_torch, LoRA on q_proj and v_proj with dropout 0.05.
     "train.precision": "fp16-mixed", "train.weights_dtype": "fp16", "train.gradient_checkpointing": True,
     "train.quantization.type": "int8", "train.optimizer": "adamw", "train.peft.targets": ["q_proj", "v_proj"],
-    "train.peft.dropout": 0.05,
+    "train.peft.dropout": 0.05, "train.attention": "eager", "software": {"transformers": "4.30.1"},  # requirements.txt
 }  # fmt: skip
 _AXOLOTL: Fields = {
     # examples/mistral/qlora.yml: bf16, load_in_4bit, sample_packing, flash_attention, lora_target_linear, dropout 0.05;
@@ -83,8 +90,16 @@ _AXOLOTL: Fields = {
     "train.peft.targets": _LLAMA,
     "train.peft.dropout": 0.05,
 }
+_EAGER: Fields = {"train.attention": "eager"}
+"""Reports older than the first fused attention of transformers (BERT, GPT-2 and Llama: 4.36 and later)."""
 FACTS: Mapping[str, Fields | Inexpressible] = {
-    "aitextgen71-gpt2m": {"train.precision": "fp32"},
+    "aitextgen71-gpt2m": {"train.precision": "fp32", **_EAGER},
+    "berttoxic6-large-256-16": _EAGER,
+    "berttoxic6-large-128-16": _EAGER,
+    "berttoxic6-base-256-16": _EAGER,
+    "qlora184-30b-1x3090": _EAGER,
+    "platypus10-70b-ddp": _EAGER,
+    "platypus10-70b-ddp-r8": _EAGER,
     "llamacookbook413-7b-1xa100": {"train.precision": "fp32", "train.sequences": "packed"},
     "torchtune527-llama2-7b-paged": {
         "train.precision": "bf16",

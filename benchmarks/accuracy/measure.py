@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,9 +70,10 @@ def _preflight(run: Run, ours: Preflight, found: Measured) -> Iterable[Score]:
 
 
 def _asked(peer: Peer, fields: Fields) -> Answer | Refused:
-    """A tool that fails has refused."""
+    """A tool that fails has refused; what it prints is not ours to show."""
     try:
-        return peer.estimate(job_of(fields))
+        with contextlib.redirect_stdout(io.StringIO()):
+            return peer.estimate(job_of(fields))
     except Exception as error:
         return Refused(f"crashed: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:80]}")
 

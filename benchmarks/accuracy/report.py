@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -58,8 +59,10 @@ def comparison(scores: Sequence[Score]) -> Iterator[str]:
     """Where preflight is first on the rows that it shares with a tool, and where it is not."""
     found = duels(scores, NAME)
     behind = [duel for duel in found if not duel.first]
-    yield f"On rows that both answer, preflight's median error is the smaller in {len(found) - len(behind)} of "
-    yield f"{len(found)} pairs of a tool and a family within a tier." + (" It is not in:\n" if behind else "\n")
+    yield (
+        f"On rows that both answer, preflight's median error is the smaller in {len(found) - len(behind)} of "
+        f"{len(found)} pairs of a tool and a family within a tier.{' It is not in:' if behind else ''}\n"
+    )
     yield from table(("tier", "family", "tool", "rows", "preflight", "the tool"), map(_duel, behind))
     yield "<details><summary>All pairs</summary>\n"
     yield from table(("tier", "family", "tool", "rows", "preflight", "the tool"), map(_duel, found))
@@ -99,7 +102,7 @@ def fitted(judged: Sequence[Judged], found: Confusion) -> Iterator[str]:
         ("judged wrongly", "outcome", "verdict"),
         [(o.incident.id + hard[o.incident.hard], "died" if o.incident.died else "worked", o.verdict) for o in wrong],
     )
-    reasons = Counter(one.why for one in judged if one.verdict == "unknown")
+    reasons = Counter(_general(one.why) for one in judged if one.verdict == "unknown")
     yield "<details><summary>Why verdicts are unknown</summary>\n"
     yield from table(("reports", "reason"), [(str(n), why) for why, n in reasons.most_common()])
     yield "</details>\n"
@@ -132,8 +135,14 @@ def intervals(scores: Sequence[Score]) -> Iterator[str]:
 
 def refusals(scores: Sequence[Score]) -> Iterator[str]:
     """preflight's own refusals, by reason."""
-    reasons = Counter((s.run.source, s.why) for s in scores if s.tool == NAME and s.estimate is None)
+    reasons = Counter((s.run.source, _general(s.why)) for s in scores if s.tool == NAME and s.estimate is None)
     yield from table(("figures", "source", "reason"), [(str(n), *why) for why, n in reasons.most_common()])
+
+
+def _general(why: str) -> str:
+    """A reason without what differs from model to model of a kind."""
+    why = re.sub(r" \(near: .*?\)", "", why)
+    return re.sub(r"(detectron2|mmdet|timm):\S+", r"\1's models", why)
 
 
 def unscored(runs: Sequence[Run]) -> Iterator[str]:
