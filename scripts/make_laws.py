@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.make import GROUPED, CannotMake, Made, Runner, make
+from preflight.memory.device.families import FAMILIES, GROUPED, Family
+from preflight.memory.device.make import CannotMake, Made, Runner, make
 from preflight.memory.device.resolve import SAME_CODE
 from preflight.memory.device.store import FORMAT, LAWS, LawKey, key_text, keys, load, made_by, pack
 from preflight.memory.device.tracing import TraceError
@@ -38,7 +38,7 @@ def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, 
     for task in family.tasks:
         first = task == family.tasks[0]
         for turn, changed in enumerate(VARIANTS.get(family.name, ({},)) if first else ({},)):
-            structure = {**family.structure, **({GROUPED: True} if "k" in family.named else {}), **changed}
+            structure = {**family.usual, **changed}
             for attention, mask in _attentions(family, first and turn == 0):
                 base = {"attention": attention, "mask": mask, "checkpointing": False, "peft": None}
                 for weights, autocast in _precisions(PRECISIONS, attention):
@@ -69,7 +69,7 @@ def quantised_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], 
     """Adapters beside layers in 4 bits, prepared for k-bit training or not, and beside whole layers."""
     for targets in QUANTISED.get(family.name, ()):
         for changed in VARIANTS[family.name]:
-            structure = {**family.structure, GROUPED: True, **changed}
+            structure = {**family.usual, **changed}
             for rest in (None, True, False):
                 for autocast, checkpointing, mask in product((None, "bf16"), (True, False), (True, False)):
                     setup = {"attention": "sdpa", "mask": mask, "checkpointing": checkpointing, "weights": "bf16",

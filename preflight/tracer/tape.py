@@ -84,7 +84,7 @@ class Tape(TorchDispatchMode):
         else:
             scratch = kernel_scratch(func, args)
             tree_map_(self._record, scratch)
-            out = func(*args, **kwargs)
+            out = _grouped(func, args, kwargs) if func is torch.ops.aten._grouped_mm.default else func(*args, **kwargs)
             tree_map_(self._record, out)
             del scratch
             if self.convolutions and self.recording:
@@ -98,6 +98,14 @@ class Tape(TorchDispatchMode):
         if space is not None:
             self._record(space)
             self.workspaces.append(self.birth_of[space.untyped_storage()._cdata])
+
+
+def _grouped(func: Any, args: Any, kwargs: Any) -> Any:
+    """A grouped matrix product in any dtype: CUDA takes fp32 and fp16 too (GroupedBlas.cpp), the meta kernel bf16."""
+    if args[0].dtype is torch.bfloat16:
+        return func(*args, **kwargs)
+    first, second, *rest = args
+    return func(first.bfloat16(), second.bfloat16(), *rest, **kwargs).to(first.dtype)
 
 
 def kernel_scratch(func: Any, args: Any) -> list[torch.Tensor]:

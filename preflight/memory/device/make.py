@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from preflight.memory.device import layers
-from preflight.memory.device.families import PATCH_SIDES, Family
+from preflight.memory.device.families import Family, patch_sides
 from preflight.memory.device.primes import PRIMES, Basis, Point, Reader
 from preflight.memory.device.sizes import Size, evaluate
 from preflight.memory.device.tape import NotRegular, Tape, build, expand
@@ -29,6 +29,7 @@ _GIVEN = {
     "t": (37, 73, 103, 139, 167),
     "e": (11, 13, 17, 19, 23),
     "E": (29, 31, 23, 11, 13),
+    "R": (29, 41, 47, 43, 59),  # twice these are less than any head at the same probe
 }
 # The smallest prime of other base variables: positions lie above lengths, vocabulary and feed-forward apart.
 _LOWEST = {"P": 211, "V": 257, "f": 307, "F": 401, "D": 503, "B": 191, "M": 191, "u": 251}
@@ -36,9 +37,6 @@ _LOWEST = {"P": 211, "V": 257, "f": 307, "F": 401, "D": 503, "B": 191, "M": 191,
 
 LOSS_PIECES = 8
 """Pieces of a chunked loss (tracer/losses.py): probes have that many rows to share out."""
-GROUPED = "grouped"
-"""Part of a law's structure beside config keys: whether there are fewer key-value heads than heads, because code that
-repeats them does nothing where there are as many."""
 
 
 class SizeReader(Protocol):
@@ -87,42 +85,39 @@ class Made:
     parameters: Parameters
 
 
-def basis_of(family: Family, extra: Sequence[str], grouped: bool, pieces: int = 1) -> Basis:
-    """What sizes are read in: a family's dimensions and `extra` ones. Ungrouped: every head has its keys and values.
-    `pieces`: what a batch must be a multiple of."""
-    named = {**family.named, **{name: (1, {name: 1}) for name in extra}}
-    if pieces > 1:
-        named["b"] = (pieces, {"b": 1})
-    if not grouped:
-        one = {name: (c, {v: e for v, e in powers.items() if v != "g"}) for name, (c, powers) in named.items()}
-        named = {name: how for name, how in one.items() if name != "k"}
-    return Basis(named, family.lengths)
-
-
 def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
-          grouped: bool = True, pieces: int = 1) -> tuple[Point, dict[str, int]]:  # fmt: skip
+          pieces: int = 1) -> tuple[Point, dict[str, int]]:  # fmt: skip
     """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
     variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
     primes: dict[str, int] = {}
     # No prime is used twice, at one probe or at several: equal products would pass for constants.
-    taken = {prime for values in _GIVEN.values() for prime in values} | set(PATCH_SIDES) | set(PATCH_SIDES.values())
+    taken = {prime for values in _GIVEN.values() for prime in values}
+    sides = patch_sides(family.tokens) if "q" in variables else {}
+    taken |= {*sides, *sides.values()}
     for number in range(turn + 1):
-        primes = _primes(variables, number, taken)
+        primes = _primes(variables, number, taken, sides)
         taken |= set(primes.values())
-    point = basis_of(family, extra, grouped, pieces).point(primes)
+    point = basis_of(family, extra, pieces).point(primes)
     depth_names = sorted(set(family.depths.values()))
-    dims = {"k": point.dims["a"]} if not grouped else {}
-    dims |= dict(point.dims) | {name: depth + i for i, name in enumerate(depth_names)}
+    dims = dict(point.dims) | {name: depth + i for i, name in enumerate(depth_names)}
     if "q" in primes:
         dims["i"] = primes["q"] * dims["p"]
     return point, dims
 
 
-def _primes(variables: Sequence[str], turn: int, taken: set[int]) -> dict[str, int]:
+def basis_of(family: Family, extra: Sequence[str], pieces: int = 1) -> Basis:
+    """What sizes are read in: a family's dimensions and `extra` ones. `pieces`: what batches are multiples of."""
+    named = {**family.named, **{name: (1, {name: 1}) for name in extra}}
+    if pieces > 1:
+        named["b"] = (pieces, {"b": 1})
+    return Basis(named, family.lengths)
+
+
+def _primes(variables: Sequence[str], turn: int, taken: set[int], sides: Mapping[int, int]) -> dict[str, int]:
     primes = {name: values[turn] for name, values in _GIVEN.items() if name in variables}
     if "q" in variables:
-        side = list(PATCH_SIDES)[turn]
-        primes |= {"q": side, "m": PATCH_SIDES[side]}
+        side = list(sides)[turn]
+        primes |= {"q": side, **({"m": sides[side]} if "m" in variables else {})}
     for variable in variables:
         if variable not in primes:
             lowest = _LOWEST.get(variable, PRIMES[0])
@@ -135,11 +130,11 @@ def make(
 ) -> Made:
     """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.get("peft") else ()
-    grouped = bool(structure.get(GROUPED, True))
+    family = family.at(structure)
     pieces = LOSS_PIECES if setup.get("loss") == "chunked" else 1
-    basis = basis_of(family, extra, grouped, pieces)
-    checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra, grouped, pieces)
-    probes = [probe(family, turn, PROBE_LAYERS, extra, grouped, pieces) for turn in range(FEWEST_PROBES)]
+    basis = basis_of(family, extra, pieces)
+    checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra, pieces)
+    probes = [probe(family, turn, PROBE_LAYERS, extra, pieces) for turn in range(FEWEST_PROBES)]
     *traces, check = run([_request(family, task, kind, setup, structure, dims) for _, dims in [*probes, checked]])
     while True:
         try:
@@ -148,7 +143,7 @@ def make(
         except CannotMake:
             if len(probes) == MOST_PROBES:
                 raise
-            probes.append(probe(family, len(probes), PROBE_LAYERS, extra, grouped, pieces))
+            probes.append(probe(family, len(probes), PROBE_LAYERS, extra, pieces))
             traces += run([_request(family, task, kind, setup, structure, probes[-1][1])])
         else:
             return made
@@ -159,18 +154,16 @@ def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], str
     setup = dict(setup)
     if setup.get("peft"):
         setup["peft"] = {**setup["peft"], "r": dims["r"]}
-    config = family.config(dims)
-    for key, value in structure.items():
-        if key == GROUPED:
-            continue
+    config = family.at(structure).config(dims)
+    for key, value in family.switches(structure).items():
         head, _, tail = key.partition(".")
         if tail:
             config.setdefault(head, {})[tail] = value
         else:
             config[key] = value
     point = {key: dims[key] for key in ("b", "s", "t", "i") if key in dims}
-    return {"model": {"architecture": family.name, "task": task, "config": config}, "setup": setup, "point": point,
-            "kind": kind, "warm_up": False}  # fmt: skip
+    model = {"architecture": family.model_type, "task": task, "config": config}
+    return {"model": model, "setup": setup, "point": point, "kind": kind, "warm_up": False}
 
 
 def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping[str, Any]]) -> Made:

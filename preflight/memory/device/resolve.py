@@ -13,9 +13,8 @@ from typing import Any
 from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue
-from preflight.memory.device.families import FAMILIES, Family
+from preflight.memory.device.families import Family, family_of
 from preflight.memory.device.images import VALUES_ONLY, usual_size
-from preflight.memory.device.make import GROUPED
 from preflight.memory.device.single import depth_key
 from preflight.values import Unknown
 
@@ -85,7 +84,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     if target is not None:
         return _of_target(job, name, target, config)
     architecture = SAME_CODE.get(architecture, architecture)
-    family = FAMILIES.get(architecture)
+    family = family_of(architecture, config)
     if job.train.vocab_size is not None:
         config = {**config, "vocab_size": job.train.vocab_size}
         if architecture == "clip":
@@ -119,8 +118,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     if setup.get("peft"):
         dims = {**dims, "r": job.train.peft.r or 8}
     structure = {key: config.get(key, default) for key, default in family.structure.items()}
-    if "k" in dims:
-        structure[GROUPED] = dims["k"] < dims["a"]
+    structure |= family.coinciding(dims)
     fixed = {key: value for key, value in dims.items() if key not in lengths}
     return Resolved(family, task, fixed, lengths, structure, setup, model, name)
 
@@ -273,7 +271,7 @@ def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str
     if "n" in needed:
         image = train.image_size or dims.get("i", 224)
         side = image // dims.get("p", 16)
-        lengths |= {"n": side * side, "m": side * side + 1, "i": image}
+        lengths |= {"n": side * side, "m": side * side + (family.tokens if family is not None else 1), "i": image}
     if "s" in needed and task != "speech-seq2seq":
         if train.seq_len is None:
             return Unknown("train.seq_len is not known")

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from preflight.memory.device import store
-from preflight.memory.device.families import FAMILIES, Family
+from preflight.memory.device.families import FAMILIES, GROUPED, Family
 from preflight.memory.device.law import Law
-from preflight.memory.device.make import GROUPED
 from preflight.memory.device.resolve import SAME_CODE
 
 pytest.importorskip("torch")

@@ -1,0 +1,30 @@
+"""Architecture families: which dimensions their models vary in, and how those stand in a Hugging Face config.
+
+The names of dimensions, here and in laws: b batch, s length (t: target or text length), L layers, h width, a attention
+heads, k key-value heads, d head size, R the part of it that is rotated, f feed-forward width, V vocabulary, P
+positions, E embedding width, X experts, K experts per token, F the width of a shared expert, n image patches, m image
+tokens (patches and class token), p patch size, D projection width, r LoRA rank; a second stack has its own (Lt, ht, ... for
+CLIP's text side, Ld, F ... for decoders).
+"""
+
+from __future__ import annotations
+
+from preflight.memory.device.families.decoders import DECODERS
+from preflight.memory.device.families.encoders import ENCODERS
+from preflight.memory.device.families.experts import EXPERTS
+from preflight.memory.device.families.family import GROUPED, Coincidence, Config, Dims, Family
+from preflight.memory.device.families.older import OLDER
+from preflight.memory.device.families.seq2seq import SEQ2SEQ
+from preflight.memory.device.families.vision import VISION, patch_sides
+
+FAMILIES: dict[str, Family] = {f.name: f for f in (*DECODERS, *OLDER, *EXPERTS, *ENCODERS, *SEQ2SEQ, *VISION)}
+
+
+def family_of(architecture: str, config: Config) -> Family | None:
+    """The family of a model: by its `model_type`, and by the config where a type has several."""
+    if architecture == "falcon" and config.get("new_decoder_architecture"):
+        return FAMILIES["falcon-grouped"]
+    return FAMILIES.get(architecture)
+
+
+__all__ = ["FAMILIES", "GROUPED", "Coincidence", "Config", "Dims", "Family", "family_of", "patch_sides"]

@@ -1,0 +1,123 @@
+"""What a family of models is: dimensions, and how those stand in a Hugging Face config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from preflight.memory.device.primes import Basis
+
+Config: TypeAlias = "Mapping[str, Any]"
+Dims: TypeAlias = "dict[str, int]"
+Named: TypeAlias = "Mapping[str, tuple[int, Mapping[str, int]]]"
+
+
+@dataclass(frozen=True)
+class Coincidence:
+    """Dimensions that are equal, or one, where the model's code then takes another way: a law of its own.
+
+    It is a part of a law's key, `name`=`value` or `name`=`otherwise`. `holds` says so of dimensions. `drops` gives the
+    dimensions that are no longer free, from the others; `named` replaces what is made of base variables in another way.
+    """
+
+    name: str
+    value: object
+    holds: Callable[[Mapping[str, int]], bool]
+    drops: Mapping[str, Callable[[Mapping[str, int]], int]]
+    named: Named = field(default_factory=dict)
+    otherwise: object = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """One `model_type` of transformers, or a part of it.
+
+    `named`: see `primes.Basis`. `config`: dimensions -> config keys. `dims`: a model's config -> dimensions (lengths
+    excluded). `depths`: the list of layers in the module tree (its last component) -> the dimension that counts it.
+    `structure`: config keys that change the tape itself, with their default: part of a law's key.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    named: Named
+    config: Callable[[Mapping[str, int]], dict[str, Any]]
+    dims: Callable[[Config], Dims]
+    depths: Mapping[str, str]
+    structure: Mapping[str, object]
+    lengths: tuple[str, ...] = ("s",)
+    padded: bool = True
+    """Whether batches may carry a padding mask."""
+    attentions: tuple[str, ...] = ("sdpa", "eager")
+    lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
+    """Where peft puts adapters when nothing is said (peft.utils.constants), or what its users say for this family."""
+    architecture: str = ""
+    """The `model_type`, where the family's own name is another."""
+    coincidences: tuple[Coincidence, ...] = ()
+    tokens: int = 1
+    """Tokens beside an image's patches (class, distillation, registers)."""
+
+    @property
+    def basis(self) -> Basis:
+        return Basis(self.named, self.lengths)
+
+    @property
+    def model_type(self) -> str:
+        return self.architecture or self.name
+
+    @property
+    def usual(self) -> dict[str, object]:
+        """Structure of a model with the defaults of its config, where no dimensions coincide."""
+        return {**self.structure, **{one.name: one.otherwise for one in self.coincidences}}
+
+    def coinciding(self, dims: Mapping[str, int]) -> dict[str, object]:
+        """What a law's key says of coincidences at dimensions."""
+        holding = {one.name: one.value for one in self.coincidences if one.holds(dims)}
+        return {**{one.name: one.otherwise for one in self.coincidences}, **holding}
+
+    def at(self, structure: Mapping[str, object]) -> Family:
+        """The family with the dimensions that are left free where the coincidences of `structure` hold."""
+        found = self
+        for one in self.coincidences:
+            if structure.get(one.name) == one.value:
+                found = found._where(one)
+        return found
+
+    def _where(self, one: Coincidence) -> Family:
+        whole = self.config
+
+        def config(dims: Mapping[str, int]) -> dict[str, Any]:
+            filled = dict(dims)
+            for name, value in one.drops.items():
+                filled[name] = value(filled)
+            return whole(filled)
+
+        again = {name: made for name, made in one.named.items() if name in self.named}
+        named = {name: made for name, made in {**self.named, **again}.items() if name not in one.drops}
+        return replace(self, named=named, config=config)
+
+    def switches(self, structure: Mapping[str, object]) -> dict[str, object]:
+        """The part of `structure` that is written into a config."""
+        names = {one.name for one in self.coincidences}
+        return {key: value for key, value in structure.items() if key not in names}
+
+
+def var(name: str, constant: int = 1, **more: int) -> tuple[int, dict[str, int]]:
+    """A dimension made of base variables: constant x name x more."""
+    return constant, {name: 1, **more}
+
+
+B_S = {"b": var("b"), "s": var("s")}
+"""Batch and length."""
+HEAD = var("e", 8)
+"""Head size: whole multiples of 8 (kernels pad other sizes)."""
+GROUPED = "grouped"
+"""Whether several heads share keys and values (the name in a law's key)."""
+ALL_HEADS = Coincidence(
+    GROUPED, False, lambda x: x["k"] == x["a"], {"k": lambda x: x["a"]}, {"a": var("g"), "h": var("u", g=1)}, True
+)
+"""As many key-value heads as heads: nothing is repeated for groups of them."""
+ONE_HEAD = Coincidence(
+    GROUPED, "one", lambda x: x["k"] == 1 < x["a"], {"k": lambda x: 1}, {"a": var("g"), "h": var("u", g=1)}, True
+)
+"""One key-value head for all: what would be copied per head is a view."""
