@@ -200,6 +200,23 @@ class Request:
     array: Value = None
     cpus_per_gpu: Value = None
     tasks_per_gpu: Value = None
+    gpus_per_socket: Value = None
+    min_nodes: Value = None
+    max_nodes: Value = None
+    """Both for a range of nodes (`nodes` is unknown then)."""
+    cpus_per_node: Value = None
+    """--mincpus"""
+    tasks_per_socket: Value = None
+    tasks_per_core: Value = None
+    sockets_per_node: Value = None
+    cores_per_socket: Value = None
+    threads_per_core: Value = None
+    node_list: Value = None
+    exclude: Value = None
+    time_min_minutes: Value = None
+    overcommit: bool = False
+    gres: tuple[tuple[str, str], ...] = ()
+    """Everything that is asked of generic resources, GPUs too: (job, node, socket or task; "gpu:a100:2,nvme:1")."""
     origins: Mapping[str, Origin] = field(default_factory=dict)
     insert_at: Origin | None = None
     """An empty span where a new `#SBATCH` line may go (after the last directive)."""

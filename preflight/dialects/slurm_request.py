@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,10 @@ _REQUEST = {
     "cpus-per-task": "cpus_per_task", "cpus-per-gpu": "cpus_per_gpu", "mem": "memory", "mem-per-cpu": "memory_per_cpu",
     "mem-per-gpu": "memory_per_gpu", "gres": "gpus_per_node", "gpus": "gpus", "gpus-per-node": "gpus_per_node",
     "gpus-per-task": "gpus_per_task", "partition": "partition", "constraint": "constraint", "time": "time_minutes",
-    "array": "array",
+    "array": "array", "gpus-per-socket": "gpus_per_socket", "time-min": "time_min_minutes", "mincpus": "cpus_per_node",
+    "ntasks-per-socket": "tasks_per_socket", "ntasks-per-core": "tasks_per_core",
+    "sockets-per-node": "sockets_per_node", "cores-per-socket": "cores_per_socket",
+    "threads-per-core": "threads_per_core", "nodelist": "node_list", "exclude": "exclude",
 }  # fmt: skip
 """Long option -> field of Request."""
 
@@ -51,11 +55,12 @@ class _Said:
 
 @dataclass(frozen=True)
 class _Given:
-    """The options that count: the last of each name, with the earlier ones."""
+    """The options that count for one part of a job: the last of each name, with the earlier ones."""
 
-    path: str
     last: Mapping[str, _Said]
     all: tuple[_Said, ...]
+    from_environment: frozenset[str]
+    """Options that sbatch takes for the environment's: those of its own command line too, until it reads their part."""
 
     def origin(self, name: str) -> Origin:
         return self.last[name].origin
@@ -63,24 +68,48 @@ class _Given:
     def value(self, name: str) -> str:
         return self.last[name].option.value or ""
 
-
-def _given(path: str, component: int, script: tuple[Directive, ...], submission: Submission | None) -> _Given:
-    """Script, environment, command line; the command line's last component speaks for those that it has none for."""
-    said = [_Said(path, one) for one in script if one.component == component]
-    if submission is not None:
-        said += [_Said(ENVIRONMENT, one) for one in submission.environment_directives()]
-        command = submission.command_directives()[0]
-        mine = min(component, submission.components - 1)
-        said += [_Said(COMMAND_LINE, one) for one in command if one.component == mine]
-    last = {one.option.name: one for one in said}
-    return _Given(path, _one_memory(last), tuple(said))
+    def stated(self, name: str) -> bool:
+        """Said by the script or the command line."""
+        return name in self.last and name not in self.from_environment
 
 
-def _one_memory(last: dict[str, _Said]) -> dict[str, _Said]:
-    """A memory option of the script or the command line sets aside those of the environment."""
-    memory = [name for name in MEMORY_OPTIONS if name in last]
-    stated = [name for name in memory if last[name].path != ENVIRONMENT]
-    return {name: one for name, one in last.items() if name not in memory or not stated or name in stated}
+_KEPT = frozenset(
+    re.findall(
+        r"\S+",
+        "account array begin comment deadline dependency error exclude export hold input job-name mem no-kill "
+        "no-requeue open-mode output prefer profile qos requeue reservation signal time time-min wait wckey",
+    )
+)
+"""Options that a later part of a heterogeneous job inherits: the other ones are reset (reset_each_pass in
+src/common/slurm_opt.c)."""
+
+
+def _parts(path: str, script: tuple[Directive, ...], submission: Submission | None) -> Iterator[_Given]:
+    """Script, environment, command line, for each part of the job; the command line's last part speaks for the rest.
+
+    sbatch reads the whole command line once before (process_options_first_pass) and keeps what it then does not reset.
+    """
+    command = submission.command_directives()[0] if submission is not None else ()
+    environment = submission.environment_directives() if submission is not None else ()
+    count = max((one.component for one in script), default=0) + 1
+    segments = submission.components if submission is not None else 1
+    kept = {one.name: _Said(COMMAND_LINE, one) for one in command if one.name in _KEPT}
+    marked = {one.name for one in command}
+    for component in range(max(count, segments)):
+        said = [_Said(path, one) for one in script if one.component == component]
+        marked -= {one.option.name for one in said}
+        marked |= {one.name for one in environment}
+        said += [_Said(ENVIRONMENT, one) for one in environment]
+        mine = [one for one in command if one.component == min(component, segments - 1)]
+        marked -= {one.name for one in mine}
+        said += [_Said(COMMAND_LINE, one) for one in mine]
+        last = {**kept, **{one.option.name: one for one in said}}
+        stated = [name for name in MEMORY_OPTIONS if name in last and name not in marked]
+        if len(stated) == 1:  # it sets aside those of the environment
+            last = {name: one for name, one in last.items() if name not in MEMORY_OPTIONS or name in stated}
+            marked -= set(MEMORY_OPTIONS)
+        yield _Given(last, tuple(said), frozenset(marked))
+        kept = {name: one for name, one in last.items() if name in _KEPT}
 
 
 def _origin(path: str, directive: Directive) -> Origin:
@@ -98,25 +127,27 @@ def read_request(
 
     Problems are values that sbatch refuses or that contradict each other.
     """
-    count = max((one.component for one in directives), default=0) + 1
-    count = max(count, submission.components if submission is not None else 1)
-    first, *others = (_component(source, directives, submission, index) for index in range(count))
+    first, *others = (
+        _component(source, directives, given, index)
+        for index, given in enumerate(_parts(source.path, directives, submission))
+    )
     problems = tuple(dict.fromkeys(problem for _, found in (first, *others) for problem in found))
     return replace(first[0], components=tuple(request for request, _ in others)), problems
 
 
 def _component(
-    source: Source, directives: tuple[Directive, ...], submission: Submission | None, component: int
+    source: Source, directives: tuple[Directive, ...], given: _Given, component: int
 ) -> tuple[Request, tuple[Problem, ...]]:
     first = tuple(one for one in directives if one.component == component)
-    given = _given(source.path, component, directives, submission)
     values, problems = _validated(given)
     fields: dict[str, Value] = {}
     origins: dict[str, Origin] = {}
     for name, value in values.items():
-        field = _REQUEST[name]
-        if name == "gres" and value is None:
-            continue  # other resources than GPUs
+        field = _REQUEST.get(name)
+        if field is None or value is None:
+            continue  # none of the counts; other resources than GPUs
+        if isinstance(value, Count):
+            fields["min_nodes"], fields["max_nodes"] = value.low, max(value.high, 0)
         fields[field] = _plain(value)
         origins[field] = given.origin(name)
         if isinstance(value, Gpus) and value.type is not None:
@@ -126,7 +157,9 @@ def _component(
     at = _insert_at(source, first or directives)
     request = Request(
         **fields,
-        exclusive="exclusive" in given.last and not given.value("exclusive"),  # =user, =mcs share with some
+        exclusive=values.get("exclusive") in ("", "exclusive"),  # =user, =mcs share with some
+        overcommit="overcommit" in given.last,
+        gres=_gres_texts(given),
         origins=origins,
         insert_at=Origin(source.path, Span(at, at)),
         directives=tuple((one.option.name, one.option.value, one.origin) for one in given.all),
@@ -139,6 +172,23 @@ def _plain(value: object) -> Value:
     if isinstance(value, Count):
         return value.low if value.low == value.high else Unknown(f"{value.low} to {value.high} nodes")
     return value.number if isinstance(value, Gpus) else value  # type: ignore[return-value]
+
+
+_SCOPES = (("gpus", "job"), ("gpus-per-node", "node"), ("gres", "node"), ("gpus-per-socket", "socket"),
+           ("gpus-per-task", "task"))  # fmt: skip
+
+
+def _gres_texts(given: _Given) -> tuple[tuple[str, str], ...]:
+    """What is asked of generic resources, as SLURM is told: `--gpus=a100:2` is `gpu:a100:2` of the job."""
+    found = []
+    for name, scope in _SCOPES:
+        text = given.value(name) if name in given.last else ""
+        if name == "gres" and name in given.last:
+            if text.lower() != "none":
+                found.append((scope, text))
+        elif text:
+            found.append((scope, ",".join(f"gpu:{part}" for part in text.split(",") if part)))
+    return tuple(found)
 
 
 def _insert_at(source: Source, directives: tuple[Directive, ...]) -> int:
@@ -158,11 +208,13 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
         wrong = {str(item["loc"][0]): str(item["msg"]) for item in error.errors(include_url=False)}
         read = Directives.model_validate({name: text for name, text in texts.items() if name not in wrong})
     values: dict[str, object] = {}
-    problems = []
+    problems = [
+        problem for said in given.all if said is not given.last.get(said.option.name) for problem in _earlier(said)
+    ]
     for name, text in texts.items():
         if name in wrong:
             values[name] = Unknown(f"sbatch refuses --{name}={text}")
-            problems.append(_refused(given, name, text, wrong[name]))
+            problems.append(_refused(given.origin(name), name, text, wrong[name]))
             continue
         values[name] = getattr(read, FIELDS[name])
         if name == "mem" and text.isdigit() and 0 < int(text) < SMALL_MIB:
@@ -171,31 +223,56 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
     return values, problems
 
 
-def _refused(given: _Given, name: str, text: str, why: str) -> Problem:
+def _earlier(said: _Said) -> Iterator[Problem]:
+    """sbatch reads every occurrence of an option, also where a later one wins: a wrong value ends it."""
+    name, text = said.option.name, said.option.value or ""
+    if name not in FIELDS:
+        return
+    try:
+        Directives.model_validate({name: text})
+    except ValidationError as error:
+        yield _refused(said.origin, name, text, str(error.errors(include_url=False)[0]["msg"]))
+
+
+def _refused(origin: Origin, name: str, text: str, why: str) -> Problem:
     if name in MEMORY_OPTIONS:
         meant = memory_meant(text)
         message = f"sbatch refuses --{name}={text} (error: Invalid --{name} specification): {why}"
-        return Problem("slurm-memory-invalid", message, given.origin(name), "error", meant, meant is not None)
-    return Problem("invalid-config", f"sbatch refuses --{name}={text}: {why}", given.origin(name))
+        return Problem("slurm-memory-invalid", message, origin, "error", meant, meant is not None)
+    return Problem("invalid-config", f"sbatch refuses --{name}={text}: {why}", origin)
 
 
 def _contradictions(given: _Given) -> Iterator[Problem]:
-    """Options that exclude each other, also from separate directives."""
-    memory = [name for name in MEMORY_OPTIONS if name in given.last]
+    """Options that exclude each other, also from separate directives (_validate_memory_options)."""
+    memory = [name for name in MEMORY_OPTIONS if given.stated(name)]
+    where = ""
+    if not memory:
+        memory = [name for name in MEMORY_OPTIONS if name in given.from_environment and name in given.last]
+        where = " by the environment"
     if len(memory) > 1:
-        memory.sort(key=lambda name: given.all.index(given.last[name]))
+        at = {name: index for index, said in enumerate(given.all) for name in memory if said is given.last[name]}
+        memory.sort(key=lambda name: at.get(name, -1))
         others = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1])
         message = (
-            f"{' and '.join(f'--{name}' for name in memory)} are both given: sbatch refuses the job "
+            f"{' and '.join(f'--{name}' for name in memory)} are both given{where}: sbatch refuses the job "
             "(fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.)"
         )
         yield Problem("slurm-memory-invalid", message, given.origin(memory[-1]), related=others)
-    if "gres" in given.last and "gpus-per-node" in given.last and "gpu" in given.value("gres"):
-        message = (
-            "--gres=gpu and --gpus-per-node are both given: sbatch refuses the job (fatal: they exclude each other)"
-        )
-        related = ((given.origin("gres"), "--gres is given here"),)
-        yield Problem("slurm-request-impossible", message, given.origin("gpus-per-node"), related=related)
+    yield from _tasks_per_gpu(given)
+
+
+def _tasks_per_gpu(given: _Given) -> Iterator[Problem]:
+    """_validate_ntasks_per_gpu"""
+    if "ntasks-per-gpu" not in given.last and "ntasks-per-gpu" not in given.from_environment:
+        return
+    for name in ("gpus-per-task", "gpus-per-socket", "ntasks-per-node"):
+        if given.stated(name) or name in given.from_environment:
+            first = "ntasks-per-gpu" if "ntasks-per-gpu" in given.last else name
+            if first in given.last:
+                message = f"--ntasks-per-gpu and --{name} exclude each other: sbatch refuses the job"
+                related = ((given.origin(name), f"--{name} is given here"),) if name in given.last else ()
+                yield Problem("slurm-request-impossible", message, given.origin(first), related=related)
+            return
 
 
 def _unknown_options(given: _Given) -> Iterator[Problem]:
@@ -205,7 +282,7 @@ def _unknown_options(given: _Given) -> Iterator[Problem]:
     for said in given.all:
         one = said.option
         if one.known:
-            if one.value is None and one.name in FIELDS:
+            if one.value is None and one.name in FIELDS and one.name != "exclusive":
                 yield Problem("invalid-config", f"--{one.name} needs a value", Origin(said.path, one.span))
             continue
         if one.name.startswith(PLUGIN_PREFIXES):

@@ -8,12 +8,14 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from preflight.machines.sizes import slurm_minutes
+from preflight.machines.sizes import UNLIMITED, slurm_minutes
 
 MIB = 2**20
 _SCALE = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_MEMORY = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
-_COUNT = re.compile(r"(\d+)([km]?)", re.IGNORECASE)
+_MEMORY = re.compile(r"\s*\+?(\d+)([kmgt]?)b?", re.IGNORECASE)
+_COUNT = re.compile(r"\s*(-?)\+?(\d+)([km]?)\s*", re.IGNORECASE)
+_WHOLE = re.compile(r"\s*\+?(\d+)")
+_UNITED = re.compile(r"(\d+)([a-z]*)", re.IGNORECASE)
 _ALMOST = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt])i?b?\s*", re.IGNORECASE)
 
 
@@ -86,56 +88,87 @@ def _memory(text: object) -> int:
 
 
 def _count(text: object) -> Count:
+    """A node count or a range of them (verify_node_count, src/common/proc_args.c): 0 is one, `k` and `m` multiply."""
     low, dash, high = str(text).partition("-")
-    numbers = [_COUNT.fullmatch(part) for part in ((low, high) if dash else (low,))]
-    values = [int(n[1]) * {"": 1, "k": 1024, "m": 1024**2}[n[2].lower()] for n in numbers if n is not None]
-    if len(values) != len(numbers) or values[0] < 1 or values[-1] < values[0]:
-        raise _fail("count", _variable(str(text), "sbatch takes a positive count here"))
+    numbers = [_nodes(part) for part in ((low, high) if dash else (low,))]
+    values = [number for number in numbers if number is not None]
+    if dash and len(values) == 2:
+        values[0] = max(values[0], 1) if values[0] < 0 else values[0]
+    wrong = len(values) != len(numbers) or (not dash and values[0] < 0) or (values[-1] and values[-1] < values[0])
+    if wrong:
+        raise _fail("count", _variable(str(text), "sbatch takes a count or a range of them here"))
     return Count(values[0], values[-1])
 
 
+def _nodes(text: str) -> int | None:
+    """None: not a number; an empty text is -1."""
+    if not text.strip():
+        return -1
+    found = _COUNT.fullmatch(text)
+    if found is None:
+        return None
+    number = int(found[2]) * {"": 1, "k": 1024, "m": 1024**2}[found[3].lower()]
+    return -number if found[1] else number
+
+
 def _one(text: object) -> int:
-    count = _count(text)
-    if count.low != count.high:
-        raise _fail("count", "sbatch takes one number here, not a range")
-    return count.low
+    """A count above 0 (parse_int, src/common/proc_args.c)."""
+    found = _WHOLE.fullmatch(str(text))
+    if found is None or not 0 < int(found[1]) < 2**31:
+        raise _fail("count", _variable(str(text), "sbatch takes one number above 0 here"))
+    return int(found[1])
 
 
-def _gpus(text: object) -> Gpus:
+def _tally(text: str) -> int | None:
+    """A count of resources with an optional suffix; None: it is none."""
+    from preflight.scheduler.gres import number
+
+    return number(text) if _UNITED.fullmatch(text) else None
+
+
+def _gpus(text: object) -> Gpus | None:
+    """The GPUs in `[type:]count,...`; what SLURM cannot read in it is the scheduler's to say."""
     total, kind = 0, None
-    for part in str(text).split(","):
+    for part in filter(None, str(text).split(",")):
         name, colon, count = part.rpartition(":")
-        if not colon and not _COUNT.fullmatch(part):
-            name, count = part, "1"
-        total += _one(count)
+        number = _tally(count)
+        if not colon and number is None:
+            name, number = part, 1
+        total += number or 0
         kind = kind or name or None
-    return Gpus(total, kind)
+    if "$" in str(text):
+        raise _fail("gpus", _variable(str(text), ""))
+    return Gpus(total, kind) if total else None
 
 
 def _gres(text: object) -> Gpus | None:
     """The GPUs in `--gres=gpu[:type][:count],...`; None where only other resources or shares of a GPU are asked for."""
     total, kind = 0, None
     for part in str(text).split(","):
-        name, *rest = (
-            re.sub(r"\(.*\)$", "", part).removeprefix("gres/").removeprefix("gres:").replace("=", ":").split(":")
-        )
+        name, *rest = part.removeprefix("gres:").removeprefix("gres/").split(":")
         if name != "gpu":
             continue
-        count = rest.pop() if rest and _COUNT.fullmatch(rest[-1]) else "1"
-        total += _one(count) if count != "0" else 0
+        number = _tally(rest[-1]) if rest else 1
+        if rest and number is not None:
+            rest.pop()
+        total += 1 if number is None else number
         kind = kind or (rest[0] if rest else None)
         if "$" in part:
             raise _fail("gres", _variable(part, ""))
     return Gpus(total, kind) if total else None
 
 
-def _time(text: object) -> int | None:
-    if str(text).upper() in ("UNLIMITED", "INFINITE", "-1"):
-        return None
+def _exclusive(text: object) -> str:
+    if str(text).lower() not in ("", "exclusive", "oversubscribe", "user", "mcs"):
+        raise _fail("exclusive", _variable(str(text), "sbatch takes user or mcs here, or nothing"))
+    return str(text).lower()
+
+
+def _time(text: object) -> int:
     found = slurm_minutes(str(text))
     if found is None:
         raise _fail("time", _variable(str(text), "sbatch takes minutes, H:M:S or D-H:M:S"))
-    return found
+    return found or UNLIMITED
 
 
 def _name(text: object) -> str:
@@ -145,8 +178,8 @@ def _name(text: object) -> str:
 
 
 def _array(text: object) -> str:
-    if array_indices(str(text)) is None and not re.fullmatch(r"[\d,:%-]+", str(text)):
-        raise _fail("array", _variable(str(text), "sbatch takes indices like 0-15, 1,3,7 or 0-99%4"))
+    if "$" in str(text):
+        raise _fail("array", _variable(str(text), ""))
     return str(text)
 
 
@@ -169,12 +202,23 @@ class Directives(BaseModel):
     mem_per_cpu: Annotated[Memory | None, Field(alias="mem-per-cpu")] = None
     mem_per_gpu: Annotated[Memory | None, Field(alias="mem-per-gpu")] = None
     gres: Annotated[Gpus | None, BeforeValidator(_gres)] = None
+    gpus_per_socket: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-socket")] = None
     gpus: Annotated[Gpus | None, BeforeValidator(_gpus)] = None
     gpus_per_node: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-node")] = None
     gpus_per_task: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-task")] = None
     partition: Name | None = None
     constraint: Name | None = None
     time: Annotated[int | None, BeforeValidator(_time)] = None
+    time_min: Annotated[int | None, BeforeValidator(_time), Field(alias="time-min")] = None
+    mincpus: Number | None = None
+    ntasks_per_socket: Annotated[Number | None, Field(alias="ntasks-per-socket")] = None
+    ntasks_per_core: Annotated[Number | None, Field(alias="ntasks-per-core")] = None
+    sockets_per_node: Annotated[Number | None, Field(alias="sockets-per-node")] = None
+    cores_per_socket: Annotated[Number | None, Field(alias="cores-per-socket")] = None
+    threads_per_core: Annotated[Number | None, Field(alias="threads-per-core")] = None
+    nodelist: Name | None = None
+    exclude: Name | None = None
+    exclusive: Annotated[str | None, BeforeValidator(_exclusive)] = None
     array: Annotated[str | None, BeforeValidator(_array)] = None
 
 

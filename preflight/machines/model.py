@@ -37,6 +37,15 @@ class Node:
     shm: int | None = None
     count: int = 1
     features: tuple[str, ...] = ()
+    sockets: int | None = None
+    cores_per_socket: int | None = None
+    threads_per_core: int | None = None
+    gres: tuple[str, ...] = ()
+    """Generic resources as SLURM writes them ("gpu:a100:2", "nvme:1"), where `gpus` and `gpu_type` do not say all."""
+    memory_reserved: int | None = None
+    """What the system keeps for itself (MemSpecLimit)."""
+    hosts: str | None = None
+    """The names of the nodes, as a host list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,23 @@ class Partition:
     default_memory_per_gpu: int | None = None
     max_memory_per_cpu: int | None = None
     max_memory_per_node: int | None = None
+    default_minutes: int | None = None
+    default_cpus_per_gpu: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    max_cpus_per_node: int | None = None
+    exclusive: bool = False
+    """Nodes are given whole (OverSubscribe=EXCLUSIVE)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """What the cluster holds jobs to (cgroup.conf); None: nobody said."""
+
+    constrain_memory: bool | None = None
+    constrain_swap: bool | None = None
+    allowed_swap_percent: float | None = None
+    """Swap that a job may use beside its memory, per cent of its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +93,13 @@ class Cluster:
     path: str | None = None
     """The file it was read from."""
     defaults: dict[str, int] = field(default_factory=dict)
+    """What the whole cluster gives: memory_per_node, memory_per_cpu, memory_per_gpu (bytes), cpus_per_gpu."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """What the whole cluster allows: memory_per_node, memory_per_cpu (bytes)."""
+    gres_types: tuple[str, ...] | None = None
+    """Generic resources that the cluster knows (GresTypes); None: nobody said."""
+    select_type: str | None = None
+    """cons_tres, cons_res or linear; None: nobody said, taken for cons_tres."""
+    select_parameters: tuple[str, ...] = ()
+    max_array_size: int | None = None
+    cgroup: Cgroup = field(default_factory=Cgroup)

@@ -34,13 +34,27 @@ def format_gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
+UNLIMITED = 2**32 - 1
+"""Minutes of a time without end: what SLURM compares limits with (INFINITE, slurm.h)."""
+
+
 def slurm_minutes(text: str) -> int | None:
-    """Minutes of a time as sbatch reads it, rounded up: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None: no such time."""
-    days, dash, clock = text.rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()) or len(parts) > 3:
+    """Minutes of a time as sbatch reads it, rounded up: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; UNLIMITED. None: no time.
+
+    time_str2secs in src/common/parse_time.c: what is left empty is 0 ("5-" is five days).
+    """
+    if text.upper() in ("-1", "INFINITE", "UNLIMITED"):
+        return UNLIMITED
+    days, dash, clock = text.partition("-")
+    if not re.fullmatch(r"[\d:-]+", text) or "-" in clock or ":" in days * bool(dash):
         return None
-    numbers = [int(part) for part in parts]
+    days, clock = (days, clock) if dash else ("", text)
+    parts = clock.split(":")
+    given = sum(bool(part) for part in (*parts, *([days] if dash else [])))
+    colons = len(parts) - 1
+    if not given or colons > 2 or (colons and given < colons + 1 + bool(dash)):
+        return None
+    numbers = [int(part or 0) for part in parts]
     if dash:
         hours, mins, seconds = (*numbers, 0, 0)[:3]
     elif len(numbers) == 3:

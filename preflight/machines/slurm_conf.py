@@ -1,143 +1,224 @@
-"""slurm.conf as a Cluster: `preflight machine import slurm`. Only NodeName, PartitionName and a few globals matter."""
+"""slurm.conf with gres.conf and cgroup.conf, or what scontrol says, as a Cluster: one node after the other."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-from preflight.machines.clusters import MachineError
-from preflight.machines.model import Cluster, Node, Partition
-from preflight.machines.sizes import slurm_minutes
+from preflight.machines.errors import MachineError
+from preflight.machines.hostlist import expand
+from preflight.machines.model import Cgroup, Cluster, Node, Partition
+from preflight.machines.sizes import UNLIMITED, slurm_minutes
+from preflight.machines.slurm_lines import Line, read_lines
 
 MIB = 2**20
-_UNLIMITED = ("UNLIMITED", "INFINITE", "0")
+NO_LIMIT = ("UNLIMITED", "INFINITE", "NONE", "0", "")
+DEFAULT_ARRAY = 1001
+"""MaxArraySize of slurm.conf(5)"""
 
-_SPELLED = {"cputot": "cpus", "availablefeatures": "features", "feature": "features"}
-"""What `scontrol show node` calls things, and what slurm.conf does."""
+__all__ = ["expand", "read_slurm_conf"]
 
 
-def read_slurm_conf(text: str, path: str = "slurm.conf") -> Cluster:
-    """The cluster that a slurm.conf describes. Raises MachineError with the line of what cannot be read.
+def read_slurm_conf(
+    text: str, path: str = "slurm.conf", folder: Path | None = None, gres: str = "", cgroup: str = ""
+) -> Cluster:
+    """The cluster that a slurm.conf describes, every node on its own. Raises MachineError with the line at fault.
 
-    `NodeName=DEFAULT` and `PartitionName=DEFAULT` lines set what later lines leave out. Include files are not followed.
+    `NodeName=DEFAULT` and `PartitionName=DEFAULT` lines set what later lines leave out. Include lines are followed
+    from `folder`. `gres` and `cgroup` are the texts of gres.conf and cgroup.conf.
     """
-    nodes: list[Node] = []
-    partitions: list[tuple[int, dict[str, str]]] = []
-    defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     globals_: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for number, values in _lines(text):
-        kind = next(iter(values))
+    nodes: dict[str, Node] = {}
+    partitions: list[Line] = []
+    sets: dict[str, Line] = {}
+    defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+    for line in read_lines(text, path, folder):
+        kind = line.kind
+        if kind == "nodeset":
+            sets[line.values[kind]] = line
         if kind not in defaults:
-            globals_.update(values)
+            for key, value in line.values.items():
+                globals_.setdefault(key, value)
             continue
-        if values[kind].upper() == "DEFAULT":
-            defaults[kind].update(values)
+        if line.values[kind].upper() == "DEFAULT":
+            defaults[kind].update(line.values)
             continue
-        merged = {**defaults[kind], **values}
+        merged = Line(line.path, line.number, {**defaults[kind], **line.values})
         if kind == "partitionname":
-            partitions.append((number, merged))
-            continue
-        try:
-            nodes.append(_node(merged))
-        except ValueError as error:
-            raise MachineError(f"{path}:{number}: {error}") from error
-        names.update(dict.fromkeys(expand(merged["nodename"]), nodes[-1].name))
+            partitions.append(merged)
+        else:
+            nodes.update((node.name, node) for node in _nodes(merged))
     if not nodes:
         raise MachineError(f"{path}: no NodeName line")
+    _name_gpus(nodes, read_lines(gres, "gres.conf"))
     return Cluster(
         name=globals_.get("clustername", "slurm"),
-        nodes=tuple(nodes),
-        partitions=tuple(_partition(values, names, path, number) for number, values in partitions),
+        nodes=tuple(nodes.values()),
+        partitions=tuple(_partition(line, nodes, sets) for line in partitions),
         enforce_part_limits=globals_.get("enforcepartlimits", "NO").upper().replace("YES", "ALL"),
         slurm_version=_version(globals_.get("slurm_version")),
         path=path,
-        defaults=_memory_defaults(globals_),
+        defaults=_defaults(globals_),
+        limits=_per_unit(globals_, "maxmemper", ("cpu", "node")),
+        gres_types=_gres_types(globals_.get("grestypes"), nodes.values()),
+        select_type=globals_.get("selecttype", "").lower().removeprefix("select/") or None,
+        select_parameters=_parameters(globals_.get("selecttypeparameters", "")),
+        max_array_size=_count(globals_.get("maxarraysize")) or DEFAULT_ARRAY,
+        cgroup=_cgroup(
+            {**globals_, **{k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}}
+        ),
     )
 
 
-def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    number, whole = 1, ""
-    for at, raw in enumerate(text.splitlines(), 1):
-        number = number if whole else at
-        line = re.sub(r"(?<!\\)#.*", "", raw).rstrip()
-        if line.endswith("\\"):
-            whole += line[:-1] + " "
+def _gres_types(text: str | None, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """GresTypes; a part of a slurm.conf that lacks it is taken to know what its nodes have."""
+    if text is not None:
+        return tuple(sorted(filter(None, text.split(","))))
+    own = {one.split(":")[0] for node in nodes for one in node.gres} | {"gpu" for node in nodes if node.gpus}
+    return tuple(sorted(own))
+
+
+def _parameters(text: str) -> tuple[str, ...]:
+    found = [part.upper() for part in text.split(",") if part and part.upper() != "NONE"]
+    return tuple(sorted(found))
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+_NUMBERS = ("cpus", "realmemory", "sockets", "socketsperboard", "boards", "corespersocket", "threadspercore",
+            "memspeclimit")  # fmt: skip
+
+
+def _nodes(line: Line) -> list[Node]:
+    values = line.values
+    numbers: dict[str, int] = {}
+    for key in _NUMBERS:
+        if key in values:
+            if not values[key].isdigit():
+                raise line.error(f"{key}={values[key]} is no number")
+            numbers[key] = int(values[key])
+    names = expand(values["nodename"])
+    if not names:
+        raise line.error(f"NodeName={values['nodename']} names no node")
+    sockets, cores, threads, cpus = _layout(numbers)
+    kind, gpus, others = _gres(values.get("gres", ""))
+    features = tuple(feature for feature in values.get("features", "").split(",") if feature)
+    memory = numbers.get("realmemory", 0)
+    reserved = numbers.get("memspeclimit", 0)
+    return [
+        Node(
+            name=name,
+            memory=memory * MIB if memory > 1 else None,  # 1 is what SLURM takes where nothing is stated
+            cpus=cpus,
+            gpus=gpus,
+            gpu=kind,
+            gpu_type=kind,
+            features=features,
+            sockets=sockets,
+            cores_per_socket=cores,
+            threads_per_core=threads,
+            gres=others,
+            memory_reserved=reserved * MIB if reserved else None,
+            hosts=name,
+        )
+        for name in names
+    ]
+
+
+def _layout(numbers: Mapping[str, int]) -> tuple[int | None, int | None, int | None, int | None]:
+    """Sockets, cores per socket, threads per core (None where they say no more than the CPUs do), CPUs."""
+    cores, threads = numbers.get("corespersocket", 1), numbers.get("threadspercore", 1)
+    sockets = numbers.get("sockets")
+    if sockets is None and "socketsperboard" in numbers:
+        sockets = numbers["socketsperboard"] * numbers.get("boards", 1)
+    cpus = numbers.get("cpus")
+    if sockets is None:
+        sockets = max(1, (cpus or 1) // (cores * threads)) if cpus is not None or cores * threads > 1 else None
+    if cpus is None and sockets is not None:
+        cpus = sockets * cores * threads
+    plain = cores == 1 and threads == 1
+    return (None, None, None, cpus) if plain else (sockets, cores, threads, cpus)
+
+
+def _gres(text: str) -> tuple[str | None, int, tuple[str, ...]]:
+    """The GPUs' type and number, and every resource as written where that does not say it all."""
+    gpus: list[tuple[str | None, int]] = []
+    parts = [re.sub(r"\([^)]*\)", "", part) for part in re.split(r",(?![^(]*\))", text) if part]
+    for part in parts:
+        name, *rest = part.split(":")
+        if name != "gpu":
             continue
-        pairs = re.findall(r'([\w:]+)\s*=\s*("[^"]*"|\S+)', whole + line)
-        values = {_SPELLED.get(key.lower(), key.lower()): value.strip('"') for key, value in pairs if value != "(null)"}
-        whole = ""
-        if values:
-            yield number, values
+        count = int(rest.pop()) if rest and rest[-1].isdigit() else 1
+        gpus.append((rest[0] if rest and rest[0] != "no_consume" else None, count))
+    number = sum(count for _, count in gpus)
+    kind = gpus[0][0] if gpus else None
+    simple = len(gpus) == len(parts) <= 1
+    return kind, number, () if simple else tuple(sorted(parts))
 
 
-def expand(pattern: str) -> list[str]:
-    """The names in a hostlist: "gpu[1-3,7],cpu1" -> gpu1 gpu2 gpu3 gpu7 cpu1 (at most 100,000)."""
-    names: list[str] = []
-    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,\[]*)?", pattern):
-        found = re.fullmatch(r"([^\[]*)\[([^\]]*)\]([^\[]*)", part)
-        if found is None:
-            names.append(part)
+def _name_gpus(nodes: dict[str, Node], lines: Iterable[Line]) -> None:
+    """Types that only gres.conf knows (`NodeName=gpu[1-4] Name=gpu Type=a100 File=...`)."""
+    from preflight.records import replace
+
+    for line in lines:
+        values = line.values
+        kind = values.get("type")
+        if values.get("name") != "gpu" or kind is None:
             continue
-        for piece in found[2].split(","):
-            low, _, high = piece.partition("-")
-            if not low.isdigit() or (high and not high.isdigit()):
-                continue
-            last = min(int(high or low), int(low) + 100_000)
-            names += [f"{found[1]}{n:0{len(low)}d}{found[3]}" for n in range(int(low), last + 1)]
-    return names
+        names = expand(values["nodename"]) if "nodename" in values else list(nodes)
+        for name in names:
+            node = nodes.get(name)
+            if node is not None and node.gpus and node.gpu_type is None:
+                nodes[name] = replace(node, gpu=kind, gpu_type=kind)
 
 
-def _node(values: dict[str, str]) -> Node:
-    name = values["nodename"]
-    wanted = ("cpus", "realmemory", "sockets", "corespersocket", "threadspercore")
-    numbers = {key: values[key] for key in wanted if key in values}
-    for key, value in numbers.items():
-        if not value.isdigit():
-            raise ValueError(f"{key}={value} is no number")
-    cpus = int(numbers["cpus"]) if "cpus" in numbers else None
-    if cpus is None and "sockets" in numbers:
-        cpus = int(numbers["sockets"]) * int(numbers.get("corespersocket", 1)) * int(numbers.get("threadspercore", 1))
-    kind, gpus = _gres(values.get("gres", ""))
-    features = values.get("features", "")
-    return Node(
-        name=name,
-        memory=int(numbers["realmemory"]) * MIB if "realmemory" in numbers else None,
-        cpus=cpus,
-        gpus=gpus,
-        gpu=kind,
-        gpu_type=kind,
-        count=max(1, len(expand(name))),
-        features=tuple(feature for feature in features.split(",") if feature),
-    )
+# --- partitions -----------------------------------------------------------------------------------------------------
 
 
-def _gres(text: str) -> tuple[str | None, int]:
-    for part in text.split(","):
-        name, *rest = re.sub(r"\(.*\)$", "", part).split(":")
-        if name == "gpu":
-            count = int(rest.pop()) if rest and rest[-1].isdigit() else 1
-            return (rest[0] if rest and rest[0] != "no_consume" else None), count
-    return None, 0
-
-
-def _partition(values: dict[str, str], names: dict[str, str], path: str, number: int) -> Partition:
-    wanted = values.get("nodes", "")
-    found = list(names.values()) if wanted.upper() == "ALL" else [names.get(name, "") for name in expand(wanted)]
-    if "" in found:
-        raise MachineError(f"{path}:{number}: partition {values['partitionname']}: Nodes={wanted} names unknown nodes")
-    sizes = _memory_defaults(values)
+def _partition(line: Line, nodes: Mapping[str, Node], sets: Mapping[str, Line]) -> Partition:
+    values = line.values
+    sizes = _per_unit(values, "defmemper", ("cpu", "node", "gpu"))
+    jobs = _job_defaults(values.get("jobdefaults", ""))
+    most = _per_unit(values, "maxmemper", ("cpu", "node"))
+    default_time = _minutes(values.get("defaulttime"))
     return Partition(
         name=values["partitionname"],
-        nodes=tuple(dict.fromkeys(found)),
+        nodes=tuple(_members(values.get("nodes", ""), line, nodes, sets)),
         default=values.get("default", "NO").upper() == "YES",
         max_minutes=_minutes(values.get("maxtime")),
         default_memory_per_cpu=sizes.get("memory_per_cpu"),
         default_memory_per_node=sizes.get("memory_per_node"),
-        default_memory_per_gpu=sizes.get("memory_per_gpu"),
-        max_memory_per_cpu=_mib(values.get("maxmempercpu")),
-        max_memory_per_node=_mib(values.get("maxmempernode")),
+        default_memory_per_gpu=sizes.get("memory_per_gpu", jobs.get("memory_per_gpu")),
+        max_memory_per_cpu=most.get("memory_per_cpu"),
+        max_memory_per_node=most.get("memory_per_node"),
+        default_minutes=default_time,
+        default_cpus_per_gpu=_count(values.get("defcpupergpu")) or jobs.get("cpus_per_gpu"),
+        min_nodes=_count(values.get("minnodes")),
+        max_nodes=_count(values.get("maxnodes")),
+        max_cpus_per_node=_count(values.get("maxcpuspernode")),
+        exclusive=values.get("oversubscribe", "").upper() == "EXCLUSIVE",
     )
+
+
+def _members(text: str, line: Line, nodes: Mapping[str, Node], sets: Mapping[str, Line]) -> list[str]:
+    if text.upper() == "ALL":
+        return list(nodes)
+    found: list[str] = []
+    for name in expand(text):
+        if name in nodes:
+            found.append(name)
+        elif name in sets:
+            one = sets[name].values
+            wanted = set(one.get("features", "").split(","))
+            found += expand(one.get("nodes", "")) if one.get("nodes", "").upper() != "ALL" else list(nodes)
+            found += [node.name for node in nodes.values() if wanted & set(node.features)]
+        else:
+            raise line.error(f"partition {line.values['partitionname']}: Nodes={text} names unknown node {name}")
+    return [name for name in dict.fromkeys(found) if name in nodes]
+
+
+# --- globals --------------------------------------------------------------------------------------------------------
 
 
 def _version(text: str | None) -> tuple[int, int] | None:
@@ -145,14 +226,47 @@ def _version(text: str | None) -> tuple[int, int] | None:
     return None if found is None else (int(found[1]), int(found[2]))
 
 
-def _memory_defaults(values: dict[str, str]) -> dict[str, int]:
-    found = {f"memory_per_{unit}": _mib(values.get(f"defmemper{unit}")) for unit in ("cpu", "node", "gpu")}
+def _per_unit(values: Mapping[str, str], prefix: str, units: Sequence[str]) -> dict[str, int]:
+    found = {f"memory_per_{unit}": _mib(values.get(f"{prefix}{unit}")) for unit in units}
     return {name: size for name, size in found.items() if size is not None}
 
 
+def _defaults(values: Mapping[str, str]) -> dict[str, int]:
+    jobs = _job_defaults(values.get("jobdefaults", ""))
+    cpus = _count(values.get("defcpupergpu"))
+    own = {"cpus_per_gpu": cpus} if cpus is not None else {}
+    return {**jobs, **own, **_per_unit(values, "defmemper", ("cpu", "node", "gpu"))}
+
+
+def _job_defaults(text: str) -> dict[str, int]:
+    """`JobDefaults=DefCpuPerGPU=4,DefMemPerGPU=16000`"""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key.lower() == "defcpupergpu" and value.isdigit():
+            found["cpus_per_gpu"] = int(value)
+        elif key.lower() == "defmempergpu" and value.isdigit():
+            found["memory_per_gpu"] = int(value) * MIB
+    return found
+
+
+def _cgroup(values: Mapping[str, str]) -> Cgroup:
+    def flag(name: str) -> bool | None:
+        text = values.get(name)
+        return None if text is None else text.lower() in ("yes", "true", "1")
+
+    percent = re.match(r"(\d+(?:\.\d+)?)", values.get("allowedswapspace", ""))
+    return Cgroup(flag("constrainramspace"), flag("constrainswapspace"), float(percent[1]) if percent else None)
+
+
 def _mib(text: str | None) -> int | None:
-    return None if text is None or text.upper() in _UNLIMITED or not text.isdigit() else int(text) * MIB
+    return None if text is None or text.upper() in NO_LIMIT or not text.isdigit() else int(text) * MIB
+
+
+def _count(text: str | None) -> int | None:
+    return None if text is None or text.upper() in NO_LIMIT or not text.isdigit() else int(text)
 
 
 def _minutes(text: str | None) -> int | None:
-    return None if text is None or text.upper() in _UNLIMITED else slurm_minutes(text)
+    found = None if text is None or text.upper() in NO_LIMIT else slurm_minutes(text)
+    return None if found == UNLIMITED else found

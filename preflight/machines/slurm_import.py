@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
-from preflight.machines.clusters import MachineError
+from preflight.machines.errors import MachineError
 from preflight.machines.gpus import find_gpu
+from preflight.machines.hostlist import expand, fold, natural
 from preflight.machines.model import Cluster, Node
 from preflight.machines.slurm_conf import read_slurm_conf
+from preflight.machines.slurm_lines import read_text
 from preflight.records import replace
 
 SECONDS = 30
@@ -16,16 +19,23 @@ SECONDS = 30
 
 
 def import_slurm(conf: Path | None = None) -> Cluster:
-    """The cluster, with equal nodes counted as one type. Raises MachineError."""
+    """The cluster, with equal nodes counted as one type. Raises MachineError.
+
+    gres.conf and cgroup.conf are read where they stand beside slurm.conf.
+    """
     if conf is None:
-        text, path = "\n".join(_ask(what) for what in ("config", "node", "partition")), "scontrol"
-    else:
-        path = str(conf)
-        try:
-            text = conf.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise MachineError(f"{conf}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return by_type(read_slurm_conf(text, path))
+        text = "\n".join(_ask(what) for what in ("config", "node", "partition"))
+        return by_type(read_slurm_conf(text, "scontrol"))
+    gres, cgroup = (conf.parent / name for name in ("gres.conf", "cgroup.conf"))
+    return by_type(
+        read_slurm_conf(
+            read_text(conf),
+            str(conf),
+            conf.parent,
+            read_text(gres) if gres.is_file() else "",
+            read_text(cgroup) if cgroup.is_file() else "",
+        )
+    )
 
 
 def _ask(what: str) -> str:
@@ -37,25 +47,41 @@ def _ask(what: str) -> str:
     except subprocess.TimeoutExpired:
         raise MachineError(f"{' '.join(command)} did not answer within {SECONDS} s") from None
     if found.returncode:
-        raise MachineError(f"{' '.join(command)} failed: {found.stderr.strip()}")
+        said = (found.stderr.strip() or found.stdout.strip()).splitlines()
+        raise MachineError(f"{' '.join(command)} failed: {said[-1] if said else f'exit status {found.returncode}'}")
     return found.stdout
 
 
 def by_type(cluster: Cluster) -> Cluster:
-    """The cluster with nodes that do not differ merged, named after the first of them; GPUs by their known names."""
-    types: dict[Node, str] = {}
-    counts: dict[str, int] = {}
-    names: dict[str, str] = {}
-    for node in cluster.nodes:
-        key = replace(node, name="", count=1)
-        name = types.setdefault(key, node.name)
-        names[node.name] = name
-        counts[name] = counts.get(name, 0) + node.count
-    merged = tuple(replace(key, name=name, count=counts[name], gpu=_gpu(key.gpu)) for key, name in types.items())
+    """The cluster with nodes merged that are alike and stand in the same partitions; GPUs by their known names."""
+    member: dict[str, tuple[str, ...]] = {node.name: () for node in cluster.nodes}
+    for partition in cluster.partitions:
+        for name in partition.nodes:
+            member[name] = (*member[name], partition.name)
+    groups: dict[tuple[Node, tuple[str, ...]], list[Node]] = {}
+    for node in sorted(cluster.nodes, key=lambda node: natural(node.name)):
+        groups.setdefault((replace(node, name="", count=1, hosts=None), member[node.name]), []).append(node)
+    nodes: list[Node] = []
+    of: dict[str, str] = {}
+    for ((key, _), alike), name in zip(groups.items(), _type_names(groups.values()), strict=True):
+        hosts = [host for node in alike for host in expand(node.hosts or node.name)]
+        nodes.append(replace(key, name=name, count=len(hosts), hosts=fold(hosts), gpu=_gpu(key.gpu)))
+        of.update((node.name, name) for node in alike)
     partitions = tuple(
-        replace(one, nodes=tuple(dict.fromkeys(names[node] for node in one.nodes))) for one in cluster.partitions
+        replace(one, nodes=tuple(dict.fromkeys(sorted(of[node] for node in one.nodes)))) for one in cluster.partitions
     )
-    return replace(cluster, nodes=merged, partitions=partitions)
+    return replace(cluster, nodes=tuple(nodes), partitions=partitions)
+
+
+def _type_names(groups: Iterable[list[Node]]) -> list[str]:
+    """A name for each type: what its nodes' names have in common, else the first node's name."""
+    found: list[str] = []
+    for nodes in groups:
+        stem = nodes[0].name.rstrip("0123456789").rstrip("-_.") or nodes[0].name
+        alike = all(node.name.startswith(stem) for node in nodes)
+        name = stem if alike and stem not in found else nodes[0].name
+        found.append(name)
+    return found
 
 
 def _gpu(kind: str | None) -> str | None:

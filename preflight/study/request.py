@@ -1,19 +1,24 @@
 """What a SLURM request gets per node: tasks, CPUs, GPUs, memory, and which nodes of the cluster can give it.
 
-The arithmetic is sbatch's (man page of 22.05; checked against the verdicts of a real controller in the tests): memory
-is per node, per allocated CPU or per allocated GPU; one task and one CPU per task unless asked otherwise; `--exclusive`
-gives all CPUs and GPUs of a node but only the memory that was asked for.
+The verdict and the counts are the scheduler's (preflight.scheduler). Where a value or the cluster is not known, the
+arithmetic below goes as far as it can: memory is per node, per allocated CPU or per allocated GPU; one task and one CPU
+per task unless asked otherwise; `--exclusive` gives all CPUs and GPUs of a node but only the memory that was asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from preflight.dialects.reading import Request
 from preflight.machines.model import Cluster, Gpu, Node, Partition
 from preflight.records import dataclass, replace
 from preflight.study.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
 from preflight.values import Unknown, Value
+
+if TYPE_CHECKING:
+    from preflight.scheduler.share import Share
+    from preflight.scheduler.verdict import Verdict
 
 MIB = 2**20
 
@@ -38,6 +43,8 @@ class Allocation:
     partition: Partition | None = None
     unknown: tuple[tuple[str, str], ...] = ()
     impossible: str | None = None
+    answer: str = ""
+    """What the controller says when it refuses, in its own words; empty where sbatch does not ask it."""
     settings: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -58,36 +65,63 @@ class _Need:
 def resolve(request: Request, cluster: Cluster | None) -> Allocation:
     """The allocation that the request leads to; on the first node type of its partitions that can give it."""
     unknown = tuple((name, value.reason) for name, value in _values(request) if isinstance(value, Unknown))
-    refused = _refused(request)
-    if refused is not None:
-        return Allocation(unknown=unknown, impossible=refused[0], settings=refused[1])
     if cluster is None:
-        need = _need(request, None, None, None)
-        gpu, notes = named_gpu(request)
-        return _allocation(need, None, gpu, None, unknown, notes)
+        return _anywhere(request, unknown)
+    from preflight.scheduler.verdict import judge
+
+    verdict = judge(request, cluster)
     partitions = partitions_of(request, cluster)
-    if isinstance(partitions, str):
-        return Allocation(unknown=unknown, impossible=partitions, settings=("request.partition",))
-    candidates = [(partition, node) for partition in partitions for node in nodes_of(partition, cluster)]
-    fitting, reasons = [], []
-    for partition, node in candidates:
-        need = _need(request, node, partition, cluster)
-        reason = _short(request, need, node, cluster)
-        if reason is None:
-            fitting.append((partition, node, need))
-        else:
-            reasons.append(reason)
-    if not fitting:
-        return _none_fits(request, cluster, candidates, reasons, unknown)
-    partition, node, need = fitting[0]
-    others = tuple(dict.fromkeys(other.name for _, other, _ in fitting[1:] if _differs(other, node)))
+    if verdict.answer is not None or isinstance(partitions, str):
+        return _refusal(request, cluster, verdict, unknown)
+    placed = [(verdict.partition, node, share) for node, share in _types(request, cluster, verdict)]
+    partition, node, share = placed[0]
+    need = _need(request, node, partition, cluster)
+    if not unknown:
+        need = _given(request, share, node, partition, cluster)
+    others = tuple(dict.fromkeys(other.name for _, other, _ in placed[1:] if _differs(other, node)))
     notes = (f"nodes of type {', '.join(others)} would do as well; {node.name} is assumed",) if others else ()
     gpu, said = gpu_of(request, node, need.gpus)
-    warnings = tuple(_limits(request, need, partition, cluster))
-    if warnings and cluster.enforce_part_limits in ("ALL", "ANY"):
-        return Allocation(unknown=unknown, impossible=warnings[0], settings=_limit_setting(warnings[0]))
     found = _allocation(need, node, gpu, partition, unknown, (*notes, *said))
-    return replace(found, warnings=warnings)
+    return replace(found, warnings=verdict.over)
+
+
+def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocation:
+    """Without a cluster: what sbatch itself refuses, and the arithmetic."""
+    from preflight.scheduler.answers import Refused
+    from preflight.scheduler.job import describe
+
+    try:
+        describe(request, None)
+    except Refused as refused:
+        return Allocation(unknown=unknown, impossible=refused.words, settings=refused.settings)
+    gpu, notes = named_gpu(request)
+    return _allocation(_need(request, None, None, None), None, gpu, None, unknown, notes)
+
+
+def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[Node, tuple[Share, ...]]]:
+    """The node types that can give it all, in the partition's order; else what the job gets on types together."""
+    from preflight.scheduler.verdict import on_one_type
+
+    assert verdict.partition is not None
+    found = []
+    for node in nodes_of(verdict.partition, cluster):
+        shares = on_one_type(request, cluster, verdict.partition, node)
+        if shares is not None:
+            found.append((node, shares))
+    if found:
+        return found
+    least = min(verdict.shares, key=lambda share: share.memory if share.memory is not None else -1)
+    return [(least.host.node, verdict.shares)]
+
+
+def _given(
+    request: Request, shares: tuple[Share, ...], node: Node, partition: Partition | None, cluster: Cluster
+) -> _Need:
+    """What the scheduler gives the node with the most tasks (of equal ones the least memory)."""
+    busiest = min(shares, key=lambda one: (-one.tasks, -one.gpus, one.memory if one.memory is not None else 0))
+    cpus = busiest.cpus if node.cpus is not None else _need(request, node, partition, cluster).cpus
+    said = _memory(request, node, partition, cluster, cpus, busiest.gpus)[1]
+    return _Need(len(shares), busiest.tasks, cpus, busiest.gpus, busiest.memory, said)
 
 
 def _allocation(
@@ -114,25 +148,6 @@ def _values(request: Request) -> Iterator[tuple[str, Value]]:
 
 def _int(value: Value) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-# --- what sbatch itself refuses, on any cluster ---------------------------------------------------------------------
-
-
-def _refused(request: Request) -> tuple[str, tuple[str, ...]] | None:
-    gpus = [request.gpus_per_node, request.gpus, request.gpus_per_task, request.tasks_per_gpu]
-    if request.memory_per_gpu is not None and all(one is None for one in gpus):
-        return "--mem-per-gpu is given but no GPU is requested", ("request.memory_per_gpu",)
-    tasks = [request.tasks, request.tasks_per_node, request.gpus, request.tasks_per_gpu]
-    if request.gpus_per_task is not None and all(one is None for one in tasks):
-        return "--gpus-per-task needs --ntasks, --ntasks-per-node or --gpus", ("request.gpus_per_task",)
-    if request.cpus_per_gpu is not None and request.cpus_per_task is not None:
-        return "--cpus-per-gpu and --cpus-per-task exclude each other", ("request.cpus_per_gpu",)
-    if request.tasks_per_gpu is not None and request.tasks_per_node is not None:
-        return "--ntasks-per-gpu and --ntasks-per-node exclude each other", ("request.tasks_per_gpu",)
-    if request.cpus_per_gpu is not None and all(one is None for one in gpus):
-        return "--cpus-per-gpu is given but no GPU is requested", ("request.cpus_per_gpu",)
-    return None
 
 
 # --- per node -------------------------------------------------------------------------------------------------------
@@ -265,26 +280,37 @@ def _why(value: Value) -> str:
 # --- which nodes ----------------------------------------------------------------------------------------------------
 
 
-def _none_fits(
-    request: Request,
-    cluster: Cluster,
-    candidates: list[tuple[Partition, Node]],
-    reasons: list[tuple[str, str]],
-    unknown: tuple[tuple[str, str], ...],
-) -> Allocation:
-    """Why no node can give it; with the best candidate's limits, so that a rule can say what would fit."""
-    if not reasons:
-        return Allocation(unknown=unknown, impossible="its partition has no nodes", settings=("request.partition",))
-    order = ("constraint", "gpu_type", "gpus_per_node", "memory", "cpus_per_task", "nodes")
+def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tuple[tuple[str, str], ...]) -> Allocation:
+    """Why it is refused; with the best candidate's limits, so that a rule can say what would fit."""
+    from preflight.scheduler.answers import CLIENT, NODE_CONFIG
+
+    said = "" if verdict.answer in (None, CLIENT) else str(verdict.answer)
+    plain = Allocation(unknown=unknown, impossible=verdict.words, answer=said, settings=verdict.settings)
+    partitions = partitions_of(request, cluster)
+    if isinstance(partitions, str):
+        return plain
+    candidates = [(partition, node) for partition in partitions for node in nodes_of(partition, cluster)]
+    if not candidates:
+        return replace(plain, impossible="its partition has no nodes", settings=("request.partition",))
+    reasons = [
+        (_short(request, _need(request, node, one, cluster), node, cluster), (one, node)) for one, node in candidates
+    ]
+    order = ("together", "constraint", "gpu_type", "gpus_per_node", "memory", "cpus_per_task", "nodes")
     ranked = sorted(
-        zip(reasons, candidates, strict=True),
-        key=lambda pair: (-order.index(pair[0][0]), -pair[1][1].gpus, -(pair[1][1].memory or 0)),
+        ((reason or _TOGETHER, pair) for reason, pair in reasons),
+        key=lambda item: (-order.index(item[0][0]), -item[1][1].gpus, -(item[1][1].memory or 0)),
     )
     (name, text), (partition, node) = ranked[0]
     need = _need(request, node, partition, cluster)
     gpu, _ = gpu_of(request, node, need.gpus)
     found = _allocation(need, node, gpu, partition, unknown, ())
-    return replace(found, impossible=text, settings=(f"request.{_setting(request, name)}",))
+    if verdict.answer != NODE_CONFIG:
+        return replace(found, impossible=verdict.words, answer=said, settings=verdict.settings)
+    setting = _setting(request, name)
+    return replace(found, impossible=text, answer=said, settings=(f"request.{setting}",) if setting else ())
+
+
+_TOGETHER = ("together", "no nodes have together what is asked for: nodes, tasks, CPUs, memory and GPUs")
 
 
 def _setting(request: Request, name: str) -> str:
@@ -295,6 +321,10 @@ def _setting(request: Request, name: str) -> str:
         "cpus_per_task": ("cpus_per_task", "cpus_per_gpu", "tasks_per_node", "tasks"),
         "nodes": ("nodes", "tasks", "gpus"),
     }
+    if name == "together":
+        return next(
+            (one for one in ("nodes", "gpus", "gpus_per_node", "tasks") if getattr(request, one) is not None), ""
+        )
     return next((one for one in options.get(name, ()) if getattr(request, one) is not None), name)
 
 
@@ -329,17 +359,3 @@ def _count(number: int, what: str) -> str:
 
 def _differs(one: Node, other: Node) -> bool:
     return (one.memory, one.cpus, one.gpus, one.gpu) != (other.memory, other.cpus, other.gpus, other.gpu)
-
-
-def _limits(request: Request, need: _Need, partition: Partition, cluster: Cluster) -> Iterator[str]:
-    """What is over a partition's limits: refused under EnforcePartLimits, otherwise accepted and never started."""
-    most = partition.max_memory_per_node
-    if most is not None and need.memory is not None and need.memory > most:
-        yield f"{need.memory // MIB} MiB per node is more than {partition.name}'s MaxMemPerNode of {most // MIB} MiB"
-    time = _int(request.time_minutes)
-    if partition.max_minutes is not None and time is not None and time > partition.max_minutes:
-        yield f"--time of {time} minutes is more than {partition.name}'s MaxTime of {partition.max_minutes}"
-
-
-def _limit_setting(text: str) -> tuple[str, ...]:
-    return ("request.time_minutes",) if text.startswith("--time") else ("request.memory",)

@@ -20,14 +20,13 @@ from preflight.values import Unknown
 MIB = 2**20
 CONF = """\
 ClusterName=pf
+GresTypes=gpu
 NodeName=gpu[1-4] CPUs=64 RealMemory=256000 Gres=gpu:a100:4 State=CLOUD
 NodeName=cpu[1-2] CPUs=32 RealMemory=128000 State=CLOUD
 PartitionName=gpu Nodes=gpu[1-4] Default=YES MaxTime=24:00:00
 PartitionName=cpu Nodes=cpu[1-2] MaxTime=4:00:00
 """
 VERDICTS = (Path(__file__).parent / "slurm_verdicts.txt").read_text(encoding="utf-8").splitlines()
-BEYOND = {"--gres=fpga:1"}
-"""Refused for a reason that no cluster file states (which generic resources there are)."""
 
 
 def read(*options: str) -> tuple[Request, tuple[Problem, ...]]:
@@ -41,7 +40,7 @@ def test_verdicts_of_a_real_controller(line: str) -> None:
     request, problems = read(options)
     allocation = resolve(request, read_slurm_conf(CONF))
     accepted = not [one for one in problems if one.severity == "error"] and allocation.impossible is None
-    assert accepted == (code == "rc=0" or options in BEYOND), (answer, problems, allocation.impossible)
+    assert accepted == (code == "rc=0"), (answer, problems, allocation.impossible)
     if "Invalid --mem specification" in answer:
         assert [one.rule for one in problems] == ["slurm-memory-invalid"]
         assert "Invalid --mem specification" in problems[0].message

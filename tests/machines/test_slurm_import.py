@@ -3,9 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from preflight.machines.clusters import MachineError, dump_machine, parse_machine
-from preflight.machines.slurm_conf import expand, read_slurm_conf
+from preflight.machines.hostlist import expand, fold
+from preflight.machines.model import Cgroup
+from preflight.machines.slurm_conf import read_slurm_conf
 from preflight.machines.slurm_import import by_type, import_slurm
 
 CONF = """\
@@ -31,9 +35,10 @@ PartitionName=l40s Default=YES MaxTime=UNLIMITED Nodes=gpu[1-2] DefMemPerNode=UN
 
 
 def test_slurm_conf() -> None:
-    cluster = read_slurm_conf(CONF)
+    cluster = by_type(read_slurm_conf(CONF))
     gpu, old = cluster.nodes
-    assert (gpu.count, gpu.cpus, gpu.memory, gpu.gpus, gpu.gpu_type) == (3, 64, 256000 * 2**20, 4, "a100")
+    assert (gpu.name, gpu.hosts, gpu.count) == ("gpu", "gpu[01-03]", 3)
+    assert (gpu.cpus, gpu.memory, gpu.gpus, gpu.gpu_type) == (64, 256000 * 2**20, 4, "a100")
     assert gpu.features == ("ib", "big")
     assert (old.count, old.cpus, old.gpus, old.gpu_type) == (1, 16, 2, None)
     partition, everything = cluster.partitions
@@ -42,22 +47,73 @@ def test_slurm_conf() -> None:
     assert (everything.max_minutes, everything.nodes) == (None, (gpu.name, old.name))
     assert cluster.enforce_part_limits == "ALL"
     assert cluster.defaults == {"memory_per_cpu": 4096 * 2**20}
+    assert cluster.gres_types == ("gpu",)
 
 
 def test_equal_nodes_are_one_type_and_the_file_reads_back() -> None:
     cluster = by_type(read_slurm_conf(SCONTROL, "scontrol"))
-    assert [(node.name, node.count, node.gpu) for node in cluster.nodes] == [("gpu1", 2, "L40S"), ("cpu1", 1, None)]
-    assert cluster.partitions[0].nodes == ("gpu1",)
+    assert [(node.name, node.count, node.gpu) for node in cluster.nodes] == [("cpu", 1, None), ("gpu", 2, "L40S")]
+    assert cluster.partitions[0].nodes == ("gpu",)
     assert cluster.partitions[0].max_memory_per_node is None
     assert cluster.slurm_version == (22, 5)
     again = parse_machine(dump_machine(cluster), "scontrol", "x")
     assert again == cluster
 
 
+SOCKETS = """\
+NodeName=DEFAULT Sockets=2 CoresPerSocket=16 ThreadsPerCore=2
+NodeName=a[1-2] RealMemory=500000 MemSpecLimit=4000 Gres=gpu:a100:2,gpu:v100:2,nvme:1
+NodeName=b1 CPUs=32 RealMemory=500000
+NodeSet=fast Feature=none Nodes=a[1-2]
+PartitionName=DEFAULT MaxTime=60 DefMemPerGPU=32000
+PartitionName=p Nodes=fast,b1 MinNodes=2 MaxNodes=3 MaxCPUsPerNode=8 OverSubscribe=EXCLUSIVE DefaultTime=30
+PartitionName=q Nodes=a1 JobDefaults=DefCpuPerGPU=4,DefMemPerGPU=16000 MaxTime=UNLIMITED
+"""
+
+
+def test_what_a_node_and_a_partition_can_say() -> None:
+    cluster = by_type(read_slurm_conf(SOCKETS))
+    by_name = {node.name: node for node in cluster.nodes}
+    assert {node.hosts for node in cluster.nodes} == {"a1", "a2", "b1"}  # q has a1 alone, so it is a type of its own
+    a1 = by_name["a"]
+    assert (a1.cpus, a1.sockets, a1.cores_per_socket, a1.threads_per_core) == (64, 2, 16, 2)
+    assert a1.gres == ("gpu:a100:2", "gpu:v100:2", "nvme:1")
+    assert a1.memory_reserved == 4000 * 2**20
+    assert by_name["b"].cpus == 32  # SLURM counts cores there, not threads
+    p, q = cluster.partitions
+    assert (p.min_nodes, p.max_nodes, p.max_cpus_per_node, p.exclusive, p.default_minutes) == (2, 3, 8, True, 30)
+    assert (p.max_minutes, p.default_memory_per_gpu) == (60, 32000 * 2**20)
+    assert (q.max_minutes, q.default_cpus_per_gpu, q.default_memory_per_gpu) == (None, 4, 32000 * 2**20)
+    assert parse_machine(dump_machine(cluster), cluster.path or "", "x") == cluster
+
+
+def test_files_beside_slurm_conf(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=x\nGresTypes=gpu\nInclude nodes.conf\nTaskPlugin=task/cgroup\n")
+    (tmp_path / "nodes.conf").write_text("NodeName=g[1-2] CPUs=8 RealMemory=1000 Gres=gpu:2\nInclude parts.conf\n")
+    (tmp_path / "parts.conf").write_text("PartitionName=p Nodes=ALL\n")
+    (tmp_path / "gres.conf").write_text("AutoDetect=off\nNodeName=g[1-2] Name=gpu Type=h100 File=/dev/nvidia[0-1]\n")
+    (tmp_path / "cgroup.conf").write_text("ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nAllowedSwapSpace=10\n")
+    cluster = import_slurm(tmp_path / "slurm.conf")
+    assert [(node.gpu_type, node.gpu) for node in cluster.nodes] == [("h100", "H100 80GB")]
+    assert cluster.cgroup == Cgroup(True, True, 10.0)
+    assert cluster.partitions[0].nodes == ("g",)
+    assert parse_machine(dump_machine(cluster), cluster.path or "", "x") == cluster
+    (tmp_path / "parts.conf").unlink()
+    with pytest.raises(MachineError, match=r"nodes.conf:2: .*parts.conf: cannot be read"):
+        import_slurm(tmp_path / "slurm.conf")
+
+
 def test_host_lists() -> None:
     assert expand("gpu[1-3,07],cpu1") == ["gpu1", "gpu2", "gpu3", "gpu07", "cpu1"]
     assert expand("n[08-10]-ib") == ["n08-ib", "n09-ib", "n10-ib"]
     assert len(expand("x[0-999999999]")) <= 100_001
+    assert expand("r[1-2]n[1-2]") == ["r1n1", "r2n1", "r1n2", "r2n2"] or len(set(expand("r[1-2]n[1-2]"))) == 4
+    assert fold(["gpu2", "gpu1", "gpu03", "login", "gpu3"]) == "gpu[1-3],gpu03,login"
+
+
+@given(st.lists(st.from_regex(r"[a-c]-?(0?[0-9]{1,3})?", fullmatch=True), unique=True, min_size=1, max_size=12))
+def test_a_folded_list_has_the_same_names(names: list[str]) -> None:
+    assert sorted(expand(fold(names))) == sorted(names)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ CLUSTER = Cluster(
         (Request(memory=0), 128 * GIB, "--mem=0: the whole node"),
         (Request(memory_per_cpu=GIB, cpus_per_task=4, tasks_per_node=2), 8 * GIB, "--mem-per-cpu x 8 CPUs"),
         (Request(memory_per_gpu=32 * GIB, gpus_per_node=2), 64 * GIB, "--mem-per-gpu x 2 GPUs"),
-        (Request(memory_per_gpu=32 * GIB, gpus=8, nodes=2), 128 * GIB, "--mem-per-gpu x 4 GPUs"),
+        (Request(memory_per_gpu=32 * GIB, gpus=8, nodes=2), 224 * GIB, "--mem-per-gpu x 7 GPUs"),
         (Request(memory_per_gpu=16 * GIB, gpus_per_task=1, tasks_per_node=4), 64 * GIB, "--mem-per-gpu x 4 GPUs"),
         (Request(cpus_per_task=8), 16 * GIB, "the default per cpu"),
         (Request(exclusive=True, memory_per_cpu=GIB), 32 * GIB, "--mem-per-cpu x 32 CPUs"),
@@ -57,9 +57,9 @@ def test_without_a_cluster_the_default_is_unknown_and_the_rest_is_arithmetic() -
 @pytest.mark.parametrize(
     ("request_", "shape"),
     [
-        (Request(tasks=16, nodes=4), (4, 4, 4, 0)),
+        (Request(tasks=16, nodes=4), (4, 13, 13, 0)),  # SLURM fills the first node and leaves one task to the others
         (Request(tasks=16, tasks_per_node=8), (2, 8, 8, 0)),
-        (Request(tasks=6, nodes=4), (4, 2, 2, 0)),
+        (Request(tasks=6, nodes=4), (4, 3, 3, 0)),
         (Request(gpus=16), (2, 1, 1, 8)),
         (Request(gpus=16, gpus_per_task=1), (2, 8, 8, 8)),
         (Request(gpus_per_node=4, tasks_per_gpu=2), (1, 8, 8, 4)),

@@ -1,0 +1,46 @@
+"""`preflight machine import slurm` from a live controller and from its slurm.conf."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from slurm.clusters import CLUSTERS
+from slurm.controller import find, started
+
+from preflight.commands.import_slurm import run
+from preflight.commands.machine import command
+from preflight.errors import UsageError
+from preflight.machines.clusters import load_machine, save_machine
+from preflight.machines.slurm_import import import_slurm
+from preflight.records import replace
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_the_controller_and_its_slurm_conf_say_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(CLUSTERS[name], tmp_path) as controller:
+        monkeypatch.setenv("SLURM_CONF", str(controller.conf))
+        monkeypatch.setenv("PATH", f"{Path(find('scontrol') or '').parent}:{os.environ['PATH']}")
+        live = import_slurm()
+        written = import_slurm(controller.conf)
+    assert live.slurm_version is not None
+    assert replace(live, slurm_version=None, path=None) == replace(written, path=None)
+    save_machine(live, tmp_path / "cluster.toml")
+    assert replace(load_machine(tmp_path / "cluster.toml"), path=None) == replace(live, path=None)
+    shown = CliRunner().invoke(command, ["show", str(tmp_path / "cluster.toml")])
+    assert shown.exit_code == 0
+    assert all(node.name in shown.output for node in live.nodes)
+
+
+@pytest.mark.slow
+def test_a_controller_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with started(CLUSTERS["even"], tmp_path) as controller:
+        conf = controller.conf
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    monkeypatch.setenv("PATH", f"{Path(find('scontrol') or '').parent}:{os.environ['PATH']}")
+    with pytest.raises(UsageError, match=r"scontrol show config -o failed: .*Unable to contact slurm controller"):
+        run(None, None)
