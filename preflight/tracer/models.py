@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import losses, quantized
+from . import adapters, losses, quantized
 
 AUTO_CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
@@ -43,7 +43,7 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
         if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
             parameter.requires_grad_(False)
     if setup.get("peft"):
-        built = _adapt(built, setup["peft"])
+        built = adapters.adapt(built, setup["peft"], model.get("task", ""))
         quantized.adapt_forwards(built, bool(setup.get("autocast")))
     return built
 
@@ -83,20 +83,6 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
             return made
     module, _, attribute = model["target"].rpartition(".")
     return getattr(importlib.import_module(module), attribute)(**kwargs)
-
-
-def _adapt(model: torch.nn.Module, options: dict[str, Any]) -> torch.nn.Module:
-    import peft
-
-    config = peft.LoraConfig(
-        r=options.get("r", 8),
-        lora_alpha=2 * options.get("r", 8),
-        lora_dropout=options.get("dropout", 0.0),
-        target_modules=options.get("targets"),
-        modules_to_save=options.get("modules_to_save"),
-    )
-    with torch.device("meta"):
-        return peft.get_peft_model(model, config)
 
 
 def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:

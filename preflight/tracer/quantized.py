@@ -20,11 +20,13 @@ BLOCK = 64
 
 
 class _MatMul4Bit(torch.autograd.Function):
-    """Nothing is saved but the packed weight; it is dequantised to its loaded dtype in both directions."""
+    """The packed weight is dequantised to its loaded dtype in both directions. Nothing else is saved, but releases
+    before 0.43.1 kept the input as well, which nothing used."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, layer: Linear4bit) -> torch.Tensor:
         ctx.layer = layer
+        ctx.kept = x if layer.keeps_input else None
         return torch.nn.functional.linear(x, layer.dequantised(x.dtype), layer.bias_for(x))
 
     @staticmethod
@@ -75,8 +77,9 @@ class _Quantised(nn.Linear):
 class Linear4bit(_Quantised):
     """nf4 or fp4: half a byte an element, and its scales."""
 
-    def __init__(self, original: nn.Linear, compute: torch.dtype | None) -> None:
+    def __init__(self, original: nn.Linear, compute: torch.dtype | None, keeps_input: bool) -> None:
         super().__init__(original, 0.5)
+        self.keeps_input = keeps_input
         self.compute = compute
         shape = original.weight.shape
         # A scale belongs to a block of elements; the shape is the weight's so that its size is known in its dimensions.
@@ -111,16 +114,18 @@ class Linear8bit(_Quantised):
 def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.dtype]) -> None:
     """Replace every linear layer but the head, then cast the rest as k-bit preparation does where asked for.
 
-    `options`: {"type": "4bit" or "int8", "compute" ("fp32", "bf16", "fp16" or None), "upcast_rest"}.
+    `options`: {"type": "4bit" or "int8", "compute" ("fp32", "bf16", "fp16" or None), "upcast_rest", "head" (quantise it
+    as well), "keeps_input"}.
     """
-    kept = _kept_whole(model)
+    kept = set() if options.get("head") else _kept_whole(model)
+    keeps = bool(options.get("keeps_input"))
     compute = dtypes.get(options.get("compute") or "")
     for name, module in list(model.named_modules()):
         for child, layer in list(module.named_children()):
             path = f"{name}.{child}" if name else child
             if type(layer) is not nn.Linear or path in kept:
                 continue
-            made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute)
+            made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps)
             setattr(module, child, made)
     for parameter in model.parameters():
         parameter.requires_grad_(False)

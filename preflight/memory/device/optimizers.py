@@ -53,7 +53,12 @@ _PLAIN: dict[str, tuple[int, int, int, int]] = {
     "adagrad": (1, 2, 1, 1),  # foreach: the scaled gradients and the roots
 }
 # Bytes of state per element where it is quantised.
-_QUANTISED = {"adamw-8bit": 2, "paged-adamw-8bit": 2, "lion-8bit": 1, "adamw-4bit": 1, "adamw-fp8": 2}
+_QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-4bit": 1, "adamw-fp8": 2}
+# Paged states lie in unified memory, outside of PyTorch's allocator: bytes of state per element of the tensors that are
+# too small for it, which stay on the GPU.
+_PAGED = {"paged-adamw": 8, "paged-adamw-32bit": 8, "paged-adamw-8bit": 8, "paged-lion": 4, "paged-lion-8bit": 4}
+MIN_PAGED_ELEMENTS = 100_000
+"""bitsandbytes, optim/optimizer.py, get_state_buffer: smaller tensors are not paged."""
 
 
 def step(name: str, implementation: str, params: Params) -> Step | None:
@@ -74,6 +79,11 @@ def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -
         sizes = [n * size for n, size in params]
         waves = zip(sizes, [0, *sizes], strict=False)
         return Step(states, tuple((size,) * loop + (before,) * bound for size, before in waves) if loop else ())
+    if name in _PAGED:
+        small = [n for n, _ in params if n < MIN_PAGED_ELEMENTS]
+        if "8bit" in name:
+            return Step(tuple(s for n in small for s in _quantised(n, _PAGED[name] // 4)), ())
+        return Step(tuple(4 * n for n in small for _ in range(_PAGED[name] // 4)), ())
     if name == "adafactor":
         return _adafactor(params)
     if name in _QUANTISED:
@@ -96,4 +106,4 @@ def _adafactor(params: Params) -> Step:
 
 def known() -> tuple[str, ...]:
     """Names of the optimizers that have a law."""
-    return (*_PLAIN, "adafactor", *_QUANTISED)
+    return (*_PLAIN, "adafactor", *_QUANTISED, *_PAGED)

@@ -41,6 +41,8 @@ _TASKS = {
 
 
 NEWEST = (99, 0)
+RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
+"""Methods of peft whose adapters stand beside linear layers."""
 FLASH_FROM = (8, 0)
 """Compute capability from which PyTorch has flash attention (sdp_utils.cpp, check_flash_attention_hardware_support)."""
 
@@ -85,6 +87,8 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
         return _of_target(job, name, target, config)
     architecture = SAME_CODE.get(architecture, architecture)
     family = family_of(architecture, config)
+    if job.train.peft.method not in (None, "none", "lora", "rslora"):
+        family = None  # other adapters have dimensions of their own: such a model is traced as it is
     if job.train.vocab_size is not None:
         config = {**config, "vocab_size": job.train.vocab_size}
         if architecture == "clip":
@@ -225,12 +229,13 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
     if train.frozen:
         setup["frozen"] = list(train.frozen)
     if train.peft.method not in (None, "none"):
-        if train.peft.method != "lora":
-            return Unknown(f"train.peft.method {train.peft.method}: only LoRA has a law")
         targets = train.peft.targets
-        if targets is None:
+        if targets is None and train.peft.method in RANKED:
             targets = list(family.lora_targets) if family is not None else None
-        setup["peft"] = {"method": "lora", "targets": targets, "dropout": bool(train.peft.dropout)}
+        method = "lora" if train.peft.method == "rslora" else train.peft.method
+        setup["peft"] = {"method": method, "targets": targets, "dropout": bool(train.peft.dropout)}
+        if family is None:
+            setup["peft"] |= {"r": train.peft.r or 8, "options": dict(train.peft.options)}
     return setup
 
 
@@ -242,11 +247,15 @@ def loss_of(asked: str | None, transformers: str | None) -> str | None:
     """
     if asked in ("chunked", "fused"):
         return asked
-    numbers = re.match(r"(\d+)\.(\d+)", transformers or "")
-    release = (int(numbers[1]), int(numbers[2])) if numbers else NEWEST
+    release = _release(transformers, NEWEST)
     if release >= (4, 49):
         return None
     return "shifted" if release >= (4, 46) else "shifted-out"
+
+
+def _release(version: str | None, unknown: tuple[int, ...]) -> tuple[int, ...]:
+    numbers = re.findall(r"\d+", (version or "").partition("+")[0])[:3]
+    return tuple(int(n) for n in numbers) or unknown
 
 
 def _quantization(job: Job, alike: bool) -> dict[str, Any]:
@@ -255,7 +264,14 @@ def _quantization(job: Job, alike: bool) -> dict[str, Any]:
     options = job.train.quantization
     four = options.type in ("nf4", "fp4")
     compute = options.compute_dtype or "fp32"
+    software = job.software
+    more = {}
+    if four and _release(software.get("bitsandbytes"), NEWEST) < (0, 43, 1):
+        more["keeps_input"] = True
+    if "litgpt" in software or "lightning-fabric" in software:
+        more["head"] = True  # lightning/fabric/plugins/precision/bitsandbytes.py replaces every linear layer
     return {
+        **more,
         "type": "4bit" if four else "int8",
         "compute": ("bf16" if alike and compute == "fp16" else compute) if four else None,
         "upcast_rest": bool(options.upcast_rest),

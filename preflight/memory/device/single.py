@@ -43,7 +43,6 @@ def _make(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths
     """`warm`: every trace is of a second step; else the check alone is, and only for targets."""
     free = [name for name in ("b", "s", "t") if name in lengths]
     at = points(free)
-    setup = {**setup, "peft": {**setup["peft"], "r": 8}} if setup.get("peft") else dict(setup)
     fixed = {k: v for k, v in lengths.items() if k not in free}
     requests = []
     for number, point in enumerate(at):

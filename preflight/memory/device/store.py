@@ -83,7 +83,7 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
         *(["offloaded"] if setup.get("offload") and train else []),
         *_quantized(setup.get("quantization")),
         *([f"frozen:{','.join(setup['frozen'])}"] if setup.get("frozen") else []),
-        f"lora:{targets}{':dropout' if peft.get('dropout') and train else ''}" if peft else "full",
+        f"{peft['method']}:{targets}{':dropout' if peft.get('dropout') and train else ''}" if peft else "full",
         *switches,
         *([extra] if extra else []),
     ]
@@ -94,7 +94,9 @@ def _quantized(options: Mapping[str, Any] | None) -> list[str]:
     if not options:
         return []
     rest = ":rest32" if options["upcast_rest"] else ""
-    return [f"{options['type']}:{options['compute'] or 'input'}{rest}"]
+    head = ":head" if options.get("head") else ""
+    keeps = ":keeps" if options.get("keeps_input") else ""
+    return [f"{options['type']}:{options['compute'] or 'input'}{rest}{head}{keeps}"]
 
 
 def _switch(value: object) -> str:
