@@ -31,6 +31,10 @@ class Accelerators:
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
 
+    @property
+    def awake(self) -> bool:
+        return False
+
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line says."""
         text = line.text

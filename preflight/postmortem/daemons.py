@@ -12,7 +12,7 @@ from preflight.postmortem.units import slurm
 _REASON = re.compile(
     r"""(?:["']?[Rr]eason["']?:\s*["']?OOMKilled\b|["']?OOMKilled["']?:\s*true\b|\bOOMKilled\b\s+\d+)"""
 )
-_MEMORY = re.compile(r"""^\s*["']?memory["']?:\s*["']?(\d+(?:\.\d+)?)([KMGT]i?)?["']?,?\s*$""")
+_MEMORY = re.compile(r"""^\s*["']?memory["']?:\s*["']?(\d{1,18}(?:\.\d{1,9})?)([KMGT]i?)?["']?,?\s*$""")
 _SECTION = re.compile(r"""^\s*["']?(limits|requests|Limits|Requests)["']?:""")
 _OOMD = re.compile(r"systemd-oomd(?:\[\d+\])?:? [Kk]illed (\S+) due to|systemd-oomd killed (\d+) process")
 _UNIT = re.compile(r"(\S+): (?:A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill')")
@@ -33,6 +33,10 @@ class Daemons:
         self._section = ""
         self._limit: int | None = None
         self._killed: ContainerKilled | None = None
+
+    @property
+    def awake(self) -> bool:
+        return self._killed is not None or self._section == "limits"
 
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line says. `kubectl describe` lists a container's limits after its last state."""

@@ -65,7 +65,7 @@ def _grouped(messages: Sequence[GpuOom]) -> list[Group]:
     groups: dict[object, Group] = {}
     for identity, one in told.items():
         at = moment(one.frames)
-        where = (one.library, one.place.path if not one.frames else "", at.phase, at.beneath, at.frame)
+        where = (one.library, limit_of(one), "" if one.frames else one.place.path, at.phase, at.beneath, at.frame)
         found = groups.get(where)
         if found is None:
             groups[where] = Group(one, [one.place], again[identity], {one.stream} - {""}, _devices(one))
@@ -124,7 +124,10 @@ def _title(one: GpuOom, limit: Limit) -> str:
     whole = gib(one.capacity) if one.capacity is not None else ""
     room = f" of {whole}" if whole else ""
     if limit == "gpu-shared":
-        return f"{gpu} was shared: other processes held {gib(elsewhere(one) or 0)}{room}; {asked}"
+        held = gib(elsewhere(one) or 0)
+        if one.own is None and not one.others:  # an old message: nothing in it names processes
+            return f"{gpu}: {held}{room} were held outside PyTorch, most likely by other processes; {asked}"
+        return f"{gpu} was shared: other processes held {held}{room}; {asked}"
     if limit == "gpu-fraction":
         return f"{gpu}: {asked} beyond the {gib(one.allowed or 0)} that the program allows itself{room}"
     if limit == "gpu-fragmented":
@@ -184,7 +187,7 @@ def _help(one: GpuOom, limit: Limit) -> Iterator[str]:
     if limit == "gpu-fraction":
         yield "raise torch.cuda.set_per_process_memory_fraction, or leave it out"
     if one.library in ("cublas", "cudnn", "nccl", "cuda"):
-        yield "this is reported where memory ran out, not where it went; the estimate below says what fills it"
+        yield "this is where memory ran out, not where it went: an estimate of the configuration says what fills it"
 
 
 def trial_of(places: Sequence[Place], found: Found) -> Trial | None:

@@ -39,10 +39,10 @@ def elsewhere(one: GpuOom) -> int | None:
     largest context known is taken off.
     """
     used, mine = in_use(one), own(one)
+    if one.others and mine is not None:
+        return max(0, sum(size for _, size in one.others) - (mine if one.own is None else 0))
     if mine is not None:
-        listed = sum(size for _, size in one.others) - (mine if one.own is None else 0)
-        rest = used - mine if used is not None else listed
-        return max(0, listed, rest - ROUNDING if one.others or one.own else 0)
+        return max(0, used - mine - ROUNDING) if used is not None else None
     if used is None or one.reserved is None or one.others:
         return None
     return max(0, used - one.reserved - largest_context())
@@ -65,6 +65,6 @@ def limit_of(one: GpuOom) -> Limit:
         return "gpu-shared"  # with less, they hold contexts and do nothing
     if one.reserved is not None and one.allocated is not None:
         loose = one.reserved - one.allocated
-        if loose >= tried and loose > LOOSE * (one.capacity or one.reserved):
+        if loose + (one.free or 0) >= tried and loose > LOOSE * (one.capacity or one.reserved):
             return "gpu-fragmented"
     return "gpu"

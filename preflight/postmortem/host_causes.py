@@ -31,7 +31,7 @@ def memory(found: Found) -> Cause | None:
     kill = _kill(found)
     steps, containers, daemons = of(StepKilled, found), of(ContainerKilled, found), of(DaemonKill, found)
     exceeded = of(MemoryExceeded, found)
-    rows = [row for row in of(Accounting, found) if row.state == "OUT_OF_MEMORY"]
+    rows = _out_of_memory(found)
     told: list[Evidence] = [*([kill] if kill else []), *steps, *rows, *exceeded, *containers, *daemons]
     if not told:
         return None
@@ -59,6 +59,10 @@ def memory(found: Found) -> Cause | None:
         seen=_seen(found, kill),
         trial=trial_of(places, found),
     )
+
+
+def _out_of_memory(found: Found) -> list[Accounting]:
+    return [row for row in of(Accounting, found) if row.state == "OUT_OF_MEMORY"]
 
 
 def _kill(found: Found) -> KernelKill | None:
@@ -142,7 +146,7 @@ def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKil
             yield f"of {gib(kill.swap_total)} swap {gib(kill.swap_free or 0)} were free"
         if kill.victim.startswith("pt_data_worker") or kill.victim.startswith("pt_data_pin"):
             yield "the killed process is a worker of a DataLoader"
-        if kill.scope == "node" and (steps or any(row.state == "OUT_OF_MEMORY" for row in of(Accounting, found))):
+        if kill.scope == "node" and (steps or _out_of_memory(found)):
             yield "SLURM counts this kill as the job's own, but the node was full: another job may have filled it"
     deaths = of(WorkerDied, found)
     if any(one.signal.startswith("Killed") for one in deaths):
@@ -154,7 +158,7 @@ def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKil
 
 
 def _memory_help(found: Found, kill: KernelKill | None) -> Iterator[str]:
-    if kill is None and (bool(of(StepKilled, found)) or bool(of(Accounting, found))):
+    if kill is None and not of(MemoryExceeded, found) and (of(StepKilled, found) or _out_of_memory(found)):
         yield (
             "that it was the job's limit and not the node's memory is likely, not said here: dmesg on the node shows "
             "constraint=CONSTRAINT_MEMCG for the limit, CONSTRAINT_NONE for the node"
@@ -170,7 +174,7 @@ def misleading(found: Found) -> Iterator[Misleading]:
     rows = [row for row in of(Accounting, found) if row.largest_task]
     row = max(rows, key=lambda row: row.largest_task or 0, default=None)
     killed = kill is not None or bool(of(StepKilled, found))
-    if row is not None and (killed or any(one.state == "OUT_OF_MEMORY" for one in of(Accounting, found))):
+    if row is not None and (killed or _out_of_memory(found)):
         yield Misleading(row.place, f"MaxRSS {gib(row.largest_task or 0)}", _max_rss(row, limit))
 
 

@@ -18,7 +18,7 @@ from preflight.records import replace
 MOST_TASKS = 4096
 """Rows of a task table that are kept."""
 
-_INVOKED = re.compile(r"(?:\]|:|^)\s*(\S.*?) invoked oom-killer")
+_INVOKED = re.compile(r"^(?:.*\]\s|.*\bkernel:\s)?\s*(\S.*?) invoked oom-killer")
 _USAGE = re.compile(r"\bmemory: usage (\d+)kB, limit (\d+)kB")
 _STATISTIC = re.compile(r"(?:^|\s)(anon|shmem) (\d+)\s*$")
 _STATISTICS_V1 = re.compile(r"Memory cgroup stats.*?\brss:(\d+)KB\b")
@@ -43,6 +43,7 @@ class Kernel:
     def __init__(self) -> None:
         self._clear()
         self._open: KernelKill | None = None
+        self._told: tuple[int | None, ...] | None = None
 
     def _clear(self) -> None:
         self._asked, self._constraint, self._memcg = "", "", ""
@@ -51,6 +52,10 @@ class Kernel:
         self._swap: dict[str, int] = {}
         self._tasks: list[Task] = []
         self._ram_pages: int | None = None
+
+    @property
+    def awake(self) -> bool:
+        return bool(self._asked) or self._open is not None
 
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line completes."""
@@ -138,7 +143,11 @@ class Kernel:
     def end(self) -> Iterator[Evidence]:
         """What the end of the log completes. An `oom_kill` block may kill several: what is known stays."""
         if self._open is not None:
-            yield self._open
+            told = (self._open.pid, self._open.total_vm, self._open.anon_rss)
+            self._asked = ""
+            if told != self._told:  # node-problem-detector repeats the kernel's line
+                yield self._open
+            self._told = told
             self._open = None
 
 

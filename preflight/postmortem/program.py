@@ -30,7 +30,8 @@ _CPU = re.compile(
 )
 _NUMPY = re.compile(rf"Unable to allocate {SIZE} for an array")
 _ERRNO = re.compile(
-    r"(?:\[Errno 12\]|errno=12|Error code 12).*Cannot allocate memory|^\S*MemoryError\b(?!.*GPU)|std::bad_alloc"
+    r"(?:\[Errno 12\]|errno=12|Error code 12).*Cannot allocate memory"
+    r"|(?:^|\s)(?:numpy\S*\.)?_?(?:Array)?MemoryError\b|std::bad_alloc"
 )
 _PINNED = re.compile(r"cudaHostAlloc|cudaErrorMemoryAllocation.*host|CachingHostAllocator", re.IGNORECASE)
 _THREADS = re.compile(
@@ -52,6 +53,10 @@ class Program:
 
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
+
+    @property
+    def awake(self) -> bool:
+        return False
 
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line says."""

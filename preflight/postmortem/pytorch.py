@@ -1,9 +1,11 @@
 """PyTorch's out-of-memory messages of every generation since 1.0, whatever is put around them or between their parts.
 
 1.x     Tried to allocate A (GPU 0; T total capacity; X already allocated; F free; R reserved in total by PyTorch)
-        (until 1.4 "C cached" in place of the last)
+        (before 1.5 "C cached" in place of the last, at first without what is allocated)
 2.1     A. GPU 0 has a total capacty of T of which F is free. [...] Of the allocated memory X is allocated by PyTorch,
         and R is reserved by PyTorch but unallocated.        ("capacity" from 2.2 on)
+async   Allocation on device 0 would exceed allowed memory. (out of memory), then lines "Currently allocated : X",
+        "Requested : A", "Device limit : T", "Free (according to CUDA): F"      (the cudaMallocAsync backend)
 between "Process N has B memory in use." for other processes, "Including non-PyTorch memory, this process has B memory
         in use."; in a container this process can be a "Process N" too. "B allowed;" with a fraction set.
 
@@ -23,20 +25,21 @@ from preflight.postmortem.units import SIZE, size
 MOST_LINES = 8
 """Lines that a message may be broken into."""
 
-_START = re.compile(
-    rf"(?:CUDA|HIP|XPU|MPS backend)? ?out of memory\.? ?(?:Tried to allocate|\()|Tried to allocate {SIZE}",
-    re.IGNORECASE,
-)
+_START = re.compile(rf"(?<!you )Tried to allocate {SIZE}|out of memory\.? ?\(GPU \d|would exceed allowed memory")
 _BARE = re.compile(
     r"CUDA out of memory|HIP out of memory|CUDA error: out of memory|cuda runtime error \(2\)", re.IGNORECASE
 )
 _LITERAL = re.compile(r"""["'][^"']*out of memory[^"']*["']\s*(?:in|not in|==|,\s*$)|except\b|\bdef\b|\braise\b""")
-_DEVICE = re.compile(r"\bGPU (\d{1,3})\b")
+_DEVICE = re.compile(r"\b(?:GPU|Allocation on device) (\d{1,3})\b")
 _FIGURES = {
-    "tried": re.compile(rf"Tried to allocate {SIZE}", re.IGNORECASE),
-    "capacity": re.compile(rf"total capaci?ty of {SIZE}|{SIZE} total capacity|\bhas {SIZE} total", re.IGNORECASE),
-    "free": re.compile(rf"{SIZE} (?:is )?free\b", re.IGNORECASE),
-    "allocated": re.compile(rf"{SIZE} (?:is )?(?:already )?allocated\b(?! in private)", re.IGNORECASE),
+    "tried": re.compile(rf"Tried to allocate {SIZE}|\bRequested\s*: {SIZE}", re.IGNORECASE),
+    "capacity": re.compile(
+        rf"total capaci?ty of {SIZE}|{SIZE} total capacity|\bhas {SIZE} total|Device limit\s*: {SIZE}", re.IGNORECASE
+    ),
+    "free": re.compile(rf"{SIZE} (?:is )?(?-i:free)\b|Free \(according to CUDA\)\s*: {SIZE}", re.IGNORECASE),
+    "allocated": re.compile(
+        rf"{SIZE} (?:is )?(?:already )?allocated\b(?! in private)|Currently allocated\s*: {SIZE}", re.IGNORECASE
+    ),
     "reserved": re.compile(rf"{SIZE} (?:reserved in total|cached)", re.IGNORECASE),
     "unallocated": re.compile(rf"{SIZE} is reserved by PyTorch but unallocated", re.IGNORECASE),
     "allowed": re.compile(rf"{SIZE} allowed;", re.IGNORECASE),
@@ -54,11 +57,15 @@ class PyTorch:
         self._traces = traces
         self._pending: dict[str, list[Line]] = {}
 
+    @property
+    def awake(self) -> bool:
+        return bool(self._pending)
+
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line completes: a message ends where a line of its stream has none of its words."""
         started = self._pending.get(line.stream)
         text = line.text
-        if "llocate" in text and _START.search(text):
+        if ("llocate" in text or "exceed allowed" in text) and _START.search(text):
             yield from self._done(line.stream)
             self._pending[line.stream] = [line]
             if "unallocated" in text or "reserved in total" in text or "cached)" in text:
@@ -94,6 +101,8 @@ def read(lines: list[Line], traces: Traces) -> GpuOom:
             others.append((int(pid[-9:]), bytes_))
     allocated, unallocated, own = found["allocated"], found["unallocated"], found["own"]
     reserved = found["reserved"]
+    if reserved is not None and allocated is not None and reserved < allocated:
+        reserved += allocated  # "cached" of the first generation
     if reserved is None and allocated is not None and unallocated is not None:
         reserved = allocated + unallocated
     if not own or (capacity is not None and own > 2 * capacity):  # "0 bytes" and WSL's 2^64: the driver does not know

@@ -8,16 +8,23 @@ import io
 import lzma
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
 from preflight.errors import UsageError
 from preflight.postmortem.evidence import Place
-from preflight.records import dataclass
+from preflight.records import dataclass, replace
 
-CHUNK = 1 << 16
-"""Bytes read at once; a line is cut there. The longest message known here is a tenth of it."""
+BLOCK = 1 << 18
+"""Bytes read at once; a line is cut at the next as many. The longest message known here is a tenth of it."""
+
+TAIL = 1 << 15
+"""Bytes of a block in which nothing is wrong that are still looked at: how far the run was, before the next block."""
+
+LONGEST = 1 << 14
+"""Characters of a line that are read as one: patterns may take the square of it. A message takes some hundreds."""
 
 SHOWN = 400
 """Characters of a line that are kept to be shown."""
@@ -60,6 +67,32 @@ class Line:
         return Place(self.path, self.number, text.strip()[:SHOWN])
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some whole lines, as bytes: most of a log is never looked at closer. `edge`: the first or the last of a log."""
+
+    path: str
+    number: int
+    data: bytes
+    edge: bool = False
+
+    def lines(self, data: bytes | None = None, number: int | None = None) -> Iterator[Line]:
+        """The lines that are not empty; a progress bar's states are lines of one number."""
+        texts = (self.data if data is None else data).decode("utf-8", "replace").split("\n")
+        for at, text in enumerate(texts, self.number if number is None else number):
+            for part in text.split("\r"):
+                part = _clean(part)
+                for start in range(0, len(part), LONGEST):
+                    piece = part[start : start + LONGEST]
+                    if not piece.isspace():
+                        yield Line(self.path, at, piece, _stream(piece))
+
+    def tail(self) -> Iterator[Line]:
+        """The last lines."""
+        start = self.data.find(b"\n", len(self.data) - TAIL) + 1 if len(self.data) > TAIL else 0
+        return self.lines(self.data[start:], self.number + self.data.count(b"\n", 0, start))
+
+
 def logs(names: Iterable[str]) -> list[str]:
     """The files of a command: named ones, and those of named directories that look like logs. Raises UsageError."""
     found: list[str] = []
@@ -75,60 +108,62 @@ def logs(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def lines(name: str) -> Iterator[Line]:
-    """The lines of a log, `-` for standard input. Raises UsageError where it cannot be read as text."""
+def blocks(name: str) -> Iterator[Block]:
+    """A log in blocks of whole lines, `-` for standard input. Raises UsageError where it cannot be read as text."""
     try:
         if name == "-":
-            yield from _lines("<stdin>", sys.stdin.buffer)
+            yield from _blocks("<stdin>", sys.stdin.buffer)
             return
         path = Path(name)
         if path.exists() and not path.is_file() and not path.is_fifo():
             raise UsageError(f"{name}: not a regular file")
         with path.open("rb") as file:
-            yield from _lines(name, file)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+            yield from _blocks(name, file)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UsageError(f"{name}: cannot be read: {reason}") from error
 
 
-def lines_of(name: str, text: str) -> Iterator[Line]:
-    """The lines of a text that is here already."""
-    return _lines(name, io.BytesIO(text.encode("utf-8", "replace")))
+def blocks_of(name: str, text: str) -> Iterator[Block]:
+    """The blocks of a text that is here already."""
+    return _blocks(name, io.BytesIO(text.encode("utf-8", "replace")))
 
 
-def _lines(name: str, file: IO[bytes]) -> Iterator[Line]:
-    reader = io.BufferedReader(file, CHUNK) if isinstance(file, io.RawIOBase) else file
+def _blocks(name: str, file: IO[bytes]) -> Iterator[Block]:
+    """Blocks with one read ahead: the last one is an edge too."""
+    number, held, first = 1, None, True
+    for data in _texts(name, file):
+        if held is not None:
+            yield held
+        held = Block(name, number, data, first)
+        number, first = number + data.count(b"\n"), False
+    if held is not None:
+        yield replace(held, edge=True)
+
+
+def _texts(name: str, file: IO[bytes]) -> Iterator[bytes]:
+    """UTF-8 text, packed logs unpacked, in pieces that end with a line (or are as long as a line may get)."""
+    reader = file
     start = _peek(reader)
     for magic, unpack in _PACKED:
         if start.startswith(magic):
-            reader = cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", unpack(reader, "rb")), CHUNK))
+            reader = cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", unpack(reader, "rb")), BLOCK))
             start = _peek(reader)
             break
-    encoding = _encoding(name, start)
-    if encoding != "utf-8":
-        text: Iterable[str] = io.TextIOWrapper(reader, encoding, errors="replace")
-        pieces: Iterator[tuple[int, str]] = enumerate(text, 1)
-    else:
-        pieces = _pieces(reader)
-    for number, piece in pieces:
-        for part in piece.split("\r"):  # progress bars draw over themselves
-            part = _clean(part)
-            if part.strip():
-                yield Line(name, number, part, _stream(part))
+    if _encoding(name, start) != "utf-8":
+        wide = io.TextIOWrapper(reader, "utf-16", errors="replace")
+        while text := wide.read(BLOCK):
+            yield (text + wide.readline(BLOCK)).encode("utf-8", "replace")
+        return
+    while data := reader.read(BLOCK):
+        yield data if data.endswith(b"\n") else data + reader.readline(BLOCK)
 
 
 def _peek(reader: IO[bytes]) -> bytes:
+    if isinstance(reader, io.BytesIO):
+        return reader.getvalue()[:SAMPLE]
     peek = getattr(reader, "peek", None)
     return bytes(peek(SAMPLE)[:SAMPLE]) if peek is not None else b""
-
-
-def _pieces(reader: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """Line numbers and texts; of a line longer than CHUNK several, all with its number."""
-    number, whole = 1, True
-    while data := reader.readline(CHUNK):
-        whole = data.endswith(b"\n")
-        yield number, data.decode("utf-8", "replace")
-        number += whole
 
 
 def _encoding(name: str, start: bytes) -> str:
@@ -138,13 +173,15 @@ def _encoding(name: str, start: bytes) -> str:
     if start.startswith(b"LPKSHHRH"):
         raise UsageError(f"{name}: a binary journal; write it out with journalctl --file {name} and give that")
     rest = start.lstrip(b"\0")  # a log that was cut off while open begins with a hole
-    if b"\0" in rest:
+    if rest.count(b"\0") * 100 > len(rest):  # a crash leaves a few in a text, a program's file is full of them
         raise UsageError(f"{name}: a binary file, not a log")
     return "utf-8"
 
 
 def _clean(text: str) -> str:
-    return _ESCAPES.sub("", text).replace("\0", "").rstrip("\n")
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return text.replace("\0", "")
 
 
 def _stream(text: str) -> str:

@@ -40,10 +40,14 @@ class Sacct:
         self._spans: list[tuple[int, int | None]] | None = None
         self._header = ""
         self._json: list[str] = []
-        self._json_size = 0
+        self._json_size = self._json_line = 0
         self._json_place: Place | None = None
         self._seff: dict[str, str] = {}
         self._seff_place: Place | None = None
+
+    @property
+    def awake(self) -> bool:
+        return bool(self._names) or bool(self._seff) or self._json_place is not None
 
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line says."""
@@ -52,7 +56,8 @@ class Sacct:
         if self._json_place is not None:
             self._json_size += len(line.text)
             if self._json_size <= LARGEST_JSON:
-                self._json.append(line.text)
+                self._json.append(("" if line.number == self._json_line else "\n") + line.text)
+                self._json_line = line.number
             return
         if ":" in line.text and (found := _SEFF.match(line.text)):
             if found[1] == "Job ID":
@@ -104,7 +109,7 @@ class Sacct:
         if self._json_place is not None and self._json:
             place, self._json_place = self._json_place, None
             try:
-                data = json.loads("\n".join(self._json))
+                data = json.loads("".join(self._json))
             except (ValueError, RecursionError):
                 return
             if isinstance(data, dict) and isinstance(data.get("jobs"), list):

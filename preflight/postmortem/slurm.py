@@ -18,12 +18,11 @@ _EXCEEDED = re.compile(
 _PLAIN = re.compile(r"[Ee]xceeded (?:job|step) memory limit")
 _ENDED = re.compile(
     r"\*\*\* (?:JOB|STEP|StepId=)\s?(\d+)?\S*(?: ON (\S+))? CANCELLED(?: AT (\S+))?"
-    r"(?: DUE TO ([A-Z ]+?))?(?: \*\*\*|$|;)"
+    r"(?: DUE TO ([A-Z ]+?))?(?: \*\*\*|$|[;,])"
 )
 _NODE = re.compile(r"(?:srun|salloc): error: Node failure on (\S+)|Job (\d+) cancelled from node failure")
-_SCRIPT = re.compile(r"slurm_script: line \d+:\s*(\d+) Killed\b")
 _SUBMITTED = re.compile(r"(?:^|[\s$>+])sbatch\s+((?:-\S+\s+)*)(\S+\.(?:sh|slurm|sbatch|job|bash))\b")
-_PYTHON = re.compile(r"\b(?:python[\d.]*|torchrun|accelerate launch|deepspeed)\s+(?:-\S+(?:=\S+)?\s+)*(\S+\.py)\b")
+_PYTHON = re.compile(r"\b(?:python[\d.]*|torchrun|accelerate launch|deepspeed)\s+(?:-\S+\s+)*(\S+\.py)\b")
 _REASONS = {
     "TIME LIMIT": "time",
     "NODE FAILURE": "node-failure",
@@ -38,6 +37,10 @@ LARGEST_KIB = 1 << 26
 
 class Slurm:
     """Reads one log."""
+
+    @property
+    def awake(self) -> bool:
+        return False
 
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line says."""
@@ -56,8 +59,6 @@ class Slurm:
                 yield StepKilled(line.place, None)
         elif "ode failure" in text and (found := _NODE.search(text)):
             yield JobEnded(line.place, found[2], "node-failure", found[1] or "")
-        elif "slurm_script" in text and (found := _SCRIPT.search(text)):
-            yield Killed(line.place, int(found[1][:9]))
         elif "sbatch" in text and (found := _SUBMITTED.search(text)):
             yield Named(line.place, found[2])
         if ".py" in text and (found := _PYTHON.search(text)):

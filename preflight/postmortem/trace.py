@@ -11,6 +11,9 @@ from preflight.records import dataclass
 MOST_FRAMES = 200
 MOST_STREAMS = 4096
 
+FAR = 100
+"""Lines after the last frame: ranks of a log take turns, a traceback does not pause for longer."""
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d{1,9}), in (\S+)')
 _IPYTHON = re.compile(r"^\s*(?:File )?(/\S+\.py|<ipython-input-\S+>|Cell \S+)(?::\d+)? in (\w+)\(")
 _LIBRARY = re.compile(r"(?:site|dist)-packages/|/lib/python3|^<(?:frozen|string)|/torch/|/transformers/|/lightning")
@@ -21,17 +24,26 @@ class Traces:
 
     def __init__(self) -> None:
         self._frames: dict[str, list[Frame]] = {}
+        self._since = FAR
+
+    @property
+    def awake(self) -> bool:
+        """Whether a traceback may be going on."""
+        return self._since < FAR
 
     def feed(self, line: Line) -> None:
         """Follows a line."""
         text = line.text
+        self._since += 1
         if "Traceback (most recent call last)" in text:
             if len(self._frames) < MOST_STREAMS or line.stream in self._frames:
                 self._frames[line.stream] = []
+                self._since = 0
         elif ("File " in text or " in " in text) and (found := _FRAME.search(text)):
             frames = self._frames.get(line.stream)
             if frames is not None and len(frames) < MOST_FRAMES:
                 frames.append(Frame(found[1], int(found[2]), found[3]))
+                self._since = 0
         elif found := _IPYTHON.match(text):
             frames = self._frames.get(line.stream)
             if frames is not None and len(frames) < MOST_FRAMES:

@@ -47,6 +47,10 @@ class Trials:
         self._name = ""
         self._values: dict[str, object] = {}
 
+    @property
+    def awake(self) -> bool:
+        return self._place is not None
+
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line says; a W&B run's parameters follow on lines of their own."""
         text = line.text

@@ -8,10 +8,10 @@ from typing import Literal
 from preflight.reports.style import gib
 
 _SCALE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
-SIZE = r"(\d+(?:\.\d+)?)\s*(bytes|[KMGTP]i?B)"
+SIZE = r"(\d{1,15}(?:\.\d{1,15})?)\s*(bytes|[KMGTP]i?B)"
 """What c10's format_size writes (GiB = 2^30), and what people make of it when they quote it."""
 _SIZE = re.compile(SIZE, re.IGNORECASE)
-_SLURM = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)([nc]?)", re.IGNORECASE)
+_SLURM = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.IGNORECASE)
 
 LARGEST = 1 << 50
 """A petabyte: nothing here is that large. WSL reports memory in use of 2^64 bytes."""

@@ -1,0 +1,126 @@
+"""The command as a user runs it: exit status, errors, what is printed, and what is taken from the logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import PROGRAM, SWEEP, fake_engine, preflight
+from conftest import Write
+
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.56 GiB "
+    "of which 3.00 GiB is free. Including non-PyTorch memory, this process has 20.50 GiB memory in use. Of the "
+    "allocated memory 20.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+TRACE = 'Traceback (most recent call last):\n  File "/home/u/project/train.py", line 9, in <module>\n    main()\n'
+
+
+def test_a_cause_is_exit_status_1(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    project({"job.err": OOM})
+    run = preflight(capsys, "postmortem", "job.err")
+    assert run.status == 1
+    assert run.out.startswith("cause[gpu]: GPU 0 ran out of memory: 4 GiB were asked for, 3 GiB of 23.56 GiB were free")
+    assert "--config FILE" in run.out
+
+
+def test_a_log_without_one_is_exit_status_0(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    project({"job.err": "all is well\n"})
+    run = preflight(capsys, "postmortem", "job.err")
+    assert run.status == 0
+    assert run.out.startswith("nothing found: 1 line in 1 log read")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["none.log"], "none.log: cannot be read"),
+        (["job.err", "--config", "none.yaml"], "none.yaml: there is no such file"),
+        (["job.err", "--config", "notes.txt"], "notes.txt is not recognised"),
+        (["job.err", "--config", "train.py", "--gpu", "RTX 9999"], "no GPU is known"),
+        (["job.err", "--set", "train.batch=1"], "train.batch is not a Job field"),
+        (["--job-id", "7; rm -rf x"], "not the number of a SLURM job"),
+    ],
+)
+def test_what_cannot_be_read_is_exit_status_2(
+    project: Write, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    project({"job.err": OOM, "notes.txt": "x", "train.py": PROGRAM})
+    run = preflight(capsys, "postmortem", *arguments)
+    assert run.status == 2
+    assert words in run.err
+    assert run.err.count("\n") == 1
+
+
+def test_the_estimate_of_the_configuration_stands_beside_it(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in engine needs 1 GiB + batch x length MiB: 33 GiB for 64 x 512."""
+    fake_engine(monkeypatch)
+    project({"job.err": OOM, "sweep.yaml": SWEEP, "train.py": PROGRAM})
+    run = preflight(capsys, "postmortem", "job.err", "--config", "sweep.yaml")
+    assert run.status == 1
+    table = [line.split() for line in run.out.splitlines() if line.startswith("  allocated")]
+    assert table == [["allocated", "20.00", "24.00", "33.00", "(33.00", "to", "33.00)"]]
+    assert "of 23.56 GiB: it had to fail" in run.out
+    assert "the files name no GPU: its memory is what the log says" in run.out
+    assert "What check says of sweep.yaml" in run.out
+
+
+def test_json_holds_the_same(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    project({"job.err": TRACE + OOM, "train.py": PROGRAM})
+    run = preflight(capsys, "postmortem", "job.err", "--set", "train.batch_size=8", "-f", "json")
+    data = json.loads(run.out)
+    assert (data["version"], data["configuration"]) == (1, ["train.py"])  # the traceback names it
+    assert data["causes"][0]["gpu"]["tried"] == 4 * 2**30
+    assert data["causes"][0]["places"] == [{"path": "job.err", "line": 4}]
+    assert data["estimates"][0]["job"]["train"]["batch_size"] == 8
+    assert {row["tier"] for row in data["estimates"][0]["tiers"]} == {"allocated", "reserved", "process"}
+    assert {"findings", "studies", "summary"} <= data["check"].keys()
+
+
+def test_another_gpu_than_the_files_name_is_said(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    project({"job.err": OOM, "sweep.yaml": SWEEP, "train.py": PROGRAM})
+    run = preflight(capsys, "postmortem", "job.err", "--config", "sweep.yaml", "--gpu", "A100 80GB")
+    assert "it is not the one that the configuration names" in run.out.replace("\n    ", " ")
+
+
+def test_files_outside_the_current_directory_are_not_followed(
+    project: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = project({"inner/job.err": TRACE + OOM, "train.py": PROGRAM})
+    monkeypatch.chdir(root / "inner")
+    run = preflight(capsys, "postmortem", "job.err", "-f", "json")
+    assert json.loads(run.out)["configuration"] == []
+
+
+def test_accounting_is_asked_where_no_logs_are_given(
+    project: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project({})
+    fake = tmp_path / "bin" / "sacct"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'JobID|State|ExitCode|ReqMem|NNodes'\necho '7|OUT_OF_MEMORY|0:125|64G|1'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
+    run = preflight(capsys, "postmortem", "--job-id", "7")
+    assert run.status == 1
+    assert "memory limit of 64 GiB per node" in run.out.replace("\n  ", " ")
+
+
+def test_help_and_check_import_nothing_of_it() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from preflight.cli import run; run(['check', '--help']); "
+        "sys.exit(any(name.startswith('preflight.postmortem') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
