@@ -108,7 +108,11 @@ def _verdict(candidate: Candidate, cause: Cause, device: DeviceEstimate, one: Gp
     others = elsewhere(one) or 0
     if verdict == "exceeds":
         also = ", with or without other processes" if cause.limit == "gpu-shared" else ""
-        return f"{peak}, of {gib(capacity)}: it had to fail{also}"
+        return f"{peak}, of {gib(capacity)}: {_sure(need, capacity)}{also}"
+    if device.lower_bound:
+        return (
+            f"{peak}, of {gib(capacity)}: of the states alone, as no law is known for this model, so it tells nothing"
+        )
     if need.expected + others > capacity:
         return f"{peak} would fit {gib(capacity)} alone: with {gib(others)} held by other processes it does not"
     if verdict == "at-risk":
@@ -117,6 +121,11 @@ def _verdict(candidate: Candidate, cause: Cause, device: DeviceEstimate, one: Gp
     if one.allocated is not None and seen > device.allocated.high + ROUNDING:
         return f"{peak} fits {gib(capacity)}, and the run had already more: the estimate is too low for this job"
     return f"{peak} fits {gib(capacity)}: what filled it is not in the estimate, or the files are not those of the run"
+
+
+def _sure(need: Interval, capacity: int) -> str:
+    """Words for an estimate above the capacity, by its low end."""
+    return "it had to fail" if need.low > capacity else "it was likely to fail"
 
 
 def _request(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
@@ -176,7 +185,7 @@ def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
     text = f"the estimate: {gib(need.expected)} per node ({gib(need.low)} to {gib(need.high)}) at {host.peak}"
     if limit is not None:
         words = {
-            "exceeds": "it had to fail",
+            "exceeds": _sure(need, limit),
             "at-risk": "at risk, as the interval's end is above",
             "fits": "it fits, so what filled the memory is not in the estimate, or not this job's",
         }

@@ -8,7 +8,7 @@ from preflight.findings import Confidence
 from preflight.postmortem.cause import Cause, Limit, Misleading, When
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import GpuOom, Place, Trial
-from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, limit_of, own
+from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
 from preflight.postmortem.trace import moment
 from preflight.postmortem.units import shown
 from preflight.records import dataclass, replace
@@ -149,6 +149,9 @@ def _notes(one: GpuOom, limit: Limit) -> Iterator[str]:
         yield held + (f"; the process as the driver counts it {gib(mine)}" if mine is not None else "")
     elif used is not None:
         yield f"{gib(used)} were in use, by this process and any other"
+    if mine is not None and one.reserved is not None and mine - one.reserved > largest_context():
+        outside = gib(mine - one.reserved)
+        yield f"{outside} of the process lie outside PyTorch: another library in it (JAX, TensorFlow, a renderer)"
     if others and limit != "gpu-shared" and others > ROUNDING * 20:
         who = "other processes" if one.others else "other processes, a display or the driver"
         yield f"{gib(others)} more were in use by {who}"

@@ -160,8 +160,8 @@ def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKil
 def _memory_help(found: Found, kill: KernelKill | None) -> Iterator[str]:
     if kill is None and not of(MemoryExceeded, found) and (of(StepKilled, found) or _out_of_memory(found)):
         yield (
-            "that it was the job's limit and not the node's memory is likely, not said here: dmesg on the node shows "
-            "constraint=CONSTRAINT_MEMCG for the limit, CONSTRAINT_NONE for the node"
+            "SLURM counts a kill of either kind here: dmesg on the node tells the job's limit (CONSTRAINT_MEMCG) from "
+            "a node that was full (CONSTRAINT_NONE)"
         )
 
 

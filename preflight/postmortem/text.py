@@ -101,18 +101,18 @@ def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
 
 def _when(cause: Cause) -> str:
     when = cause.when
-    words = []
-    if when.phase:
-        words.append(f"in {when.phase}" if when.phase != "load" else "while loading or building the model")
+    phase = {"": "", "load": "while loading or building the model"}.get(when.phase, f"in {when.phase}")
+    frames = []
     if when.frame is not None:
-        words.append(f"{when.frame.function} ({when.frame.path}:{when.frame.line})")
+        frames.append(f"{when.frame.function} at {when.frame.path}:{when.frame.line}")
     if when.beneath is not None and when.beneath != when.frame:
-        words.append(f"beneath it {when.beneath.function} ({when.beneath.path.rpartition('site-packages/')[2]})")
+        frames.append(f"beneath it {when.beneath.function} of {when.beneath.path.rpartition('site-packages/')[2]}")
+    words = [": ".join(filter(None, (phase, ", ".join(frames))))]
     if when.last is not None:
         text = " ".join(when.last.text.split())
         text = text if len(text) <= 70 else text[:67] + "..."
         words.append(f'the last progress shown: "{text}" ({when.last.path}:{when.last.line})')
-    return "; ".join(words)
+    return "; ".join(filter(None, words))
 
 
 def _note(kind: str, text: str, look: Look) -> str:

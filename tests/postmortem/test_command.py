@@ -124,3 +124,44 @@ def test_help_and_check_import_nothing_of_it() -> None:
         "sys.exit(any(name.startswith('preflight.postmortem') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+FITS = ("--set", "train.batch_size=8", "--set", "train.seq_len=512")
+"""The stand-in engine says 5 GiB."""
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is printed, as one line."""
+    return " ".join(preflight(capsys, "postmortem", *arguments).out.split())
+
+
+def test_a_run_that_had_more_than_the_estimate(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    project({"job.err": OOM, "train.py": PROGRAM})
+    text = said(capsys, "job.err", "--config", "train.py", *FITS)
+    assert "the estimate is too low for this job" in text
+    assert "the process needed at least 24.5 GiB" in text
+
+
+def test_an_estimate_that_fits_without_the_others(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    shared = OOM.replace("Including", "Process 4242 has 19.00 GiB memory in use. Including")
+    shared = shared.replace("20.50 GiB memory", "1.50 GiB memory").replace("20.00 GiB is", "1.00 GiB is")
+    project({"job.err": shared, "train.py": PROGRAM})
+    text = said(capsys, "job.err", "--config", "train.py", *FITS)
+    assert "GPU 0 was shared: other processes held 19 GiB" in text
+    assert "would fit 23.56 GiB alone: with 19 GiB held by other processes it does not" in text
+
+
+def test_what_the_estimate_does_not_know_is_said(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    project({"job.err": OOM.replace("20.00 GiB is", "0.40 GiB is"), "train.py": PROGRAM})
+    text = said(capsys, "job.err", "--config", "train.py", *FITS)
+    assert "20 GiB of the process lie outside PyTorch" in text
+    assert "the files are not those of the run" in text
