@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_
 
 from .convolutions import workspace
+from .shortcuts import result
 
 Event = tuple[int, str]
 """(nbytes, tag) for a birth, (-1 - index of the birth, tag) for a death. The tag is "phase:module"."""
@@ -84,7 +85,10 @@ class Tape(TorchDispatchMode):
         else:
             scratch = kernel_scratch(func, args)
             tree_map_(self._record, scratch)
-            out = _grouped(func, args, kwargs) if func is torch.ops.aten._grouped_mm.default else func(*args, **kwargs)
+            out = result(func, args, kwargs)
+            if out is None:
+                grouped = func is torch.ops.aten._grouped_mm.default
+                out = _grouped(func, args, kwargs) if grouped else func(*args, **kwargs)
             tree_map_(self._record, out)
             del scratch
             if self.convolutions and self.recording:
