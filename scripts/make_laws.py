@@ -78,25 +78,30 @@ FULL = ("llama", "mistral", "qwen2", "gemma2", "phi3", "gpt2", "bert", "roberta"
 
 
 def lean_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """What of a family is used most: the attention it has first, the dtypes of today, LoRA where adapters are put."""
+    """What of a family is used, most used first: padded batches, its first attention, LoRA where adapters are put."""
     masks = (True, False) if family.padded and "sdpa" in family.attentions else (family.padded,)
     for mask, task in product(masks, family.tasks if family.padded else family.tasks[:1]):
-        first = task == family.tasks[0]
-        for changed in VARIANTS.get(family.name, ({},)):
-            structure = {**family.usual, **changed}
-            base = {"attention": family.attentions[0], "mask": mask, "checkpointing": False, "peft": None}
-            for weights, autocast in PRECISIONS if first or mask else ():
-                setup = {**base, "weights": weights, "autocast": autocast}
-                yield task, "train", setup, structure
-                yield task, "eval", setup, structure
-                if first and (weights, autocast) != ("fp32", None):
-                    yield task, "train", {**setup, "checkpointing": True}, structure
-            if first and family.lora_targets and task in ("causal-lm", "seq2seq-lm", "sequence-classification"):
-                peft = {"method": "lora", "targets": list(family.lora_targets), "dropout": False}
-                for weights, autocast in LORA_PRECISIONS[: 2 if mask else 0]:
-                    setup = {**base, "weights": weights, "autocast": autocast, "peft": peft}
-                    yield task, "train", setup, structure
-                    yield task, "train", {**setup, "checkpointing": True}, structure
+        base = {"attention": family.attentions[0], "mask": mask, "checkpointing": False, "peft": None}
+        for kind, change in _lean_setups(family, task, everything=mask == masks[0] and task == family.tasks[0]):
+            for changed in VARIANTS.get(family.name, ({},)):
+                yield task, kind, {**base, **change}, {**family.usual, **changed}
+
+
+def _lean_setups(family: Family, task: str, everything: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    plain, mixed, half = ({"weights": w, "autocast": a} for w, a in PRECISIONS)
+    main = [mixed, half] if task != "causal-lm" else [half, mixed]
+    stored = {"checkpointing": False}
+    for precision, checkpointing in product(main, (stored, {"checkpointing": True})):
+        yield "train", {**precision, **checkpointing}
+    if not everything:
+        return
+    yield "train", plain
+    if task in ("causal-lm", "seq2seq-lm", "sequence-classification"):
+        peft = {"peft": {"method": "lora", "targets": list(family.lora_targets), "dropout": False}}
+        for precision, checkpointing in product(main, (stored, {"checkpointing": True})):
+            yield "train", {**precision, **checkpointing, **peft}
+    for precision in (*main, plain):
+        yield "eval", precision
 
 
 # Families whose models are fine-tuned with quantised weights, and the layers that adapters are put beside.
@@ -172,6 +177,9 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
             laws[key] = make(family, task, kind, setup, structure, run)
         except (CannotMake, TraceError) as error:
             print(f"  not made: {family.name} {key}: {error}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print(f"  stopped: {family.name} keeps what is made", file=sys.stderr)
+            break
     return {"format": FORMAT, "family": family.name, "made_by": dict(sorted(versions.items())), **pack(laws)}
 
 
