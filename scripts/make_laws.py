@@ -46,6 +46,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "m2m_100": ({"attention_dropout": 0.1},),
     "electra": ({"embedding": "width"}, {}),
 }
+# Of a family's variants, those that are fine-tuned with adapters (the first where nothing is said).
+ADAPTED_VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "llama": ({}, {"tie_word_embeddings": True}, {GROUPED: False}, {GROUPED: False, "tie_word_embeddings": True}),
+    "qwen2": ({}, {"tie_word_embeddings": False}),
+}
 NO_GENERATION = ("gemma2",)  # its two kinds of cache alternate with the layers
 
 
@@ -104,27 +109,44 @@ def _lean_setups(family: Family, task: str, everything: bool) -> Iterator[tuple[
         yield "eval", precision
 
 
-# Families whose models are fine-tuned with quantised weights, and the layers that adapters are put beside.
+# Families whose models are fine-tuned with adapters and quantised weights, and the layers that adapters stand beside.
 _ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 _EVERY = [*_ATTENTION, "gate_proj", "up_proj", "down_proj"]
-QUANTISED: dict[str, tuple[list[str], ...]] = {
-    "llama": (["q_proj", "v_proj"], _ATTENTION, _EVERY),
-    "qwen2": (["q_proj", "v_proj"], _ATTENTION, _EVERY),
+ADAPTED: dict[str, tuple[list[str], ...]] = {
+    "llama": (_ATTENTION, ["q_proj", "v_proj"], _EVERY),
+    "qwen2": (_ATTENTION, ["q_proj", "v_proj"], _EVERY),
+    "gemma": (["q_proj", "v_proj"], _EVERY),
+    "gemma2": (["q_proj", "v_proj"], _EVERY),
+    "qwen3": (["q_proj", "v_proj"], _EVERY),
+    "phi3": (["qkv_proj"], ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
+    "phi": (["q_proj", "v_proj"],),
+    "gpt_neox": (["query_key_value"],),
+    "falcon": (["query_key_value"],),
 }
+# (kernels, padding mask, dtypes of the weights): flash, the kernels of older GPUs, attention written out.
+KERNELS = (("sdpa", False, ("bf16",)), ("sdpa", True, ("bf16",)), ("efficient", False, ("bf16",)),
+           ("eager", True, ("fp16", "bf16")))  # fmt: skip
 
 
-def quantised_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+def adapted_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
     """Adapters beside layers in 4 bits, prepared for k-bit training or not, and beside whole layers."""
-    for targets in QUANTISED.get(family.name, ()):
-        for changed in VARIANTS[family.name]:
-            structure = {**family.usual, **changed}
-            for rest in (None, True, False):
-                for autocast, checkpointing, mask in product((None, "bf16"), (True, False), (True, False)):
-                    setup = {"attention": "sdpa", "mask": mask, "checkpointing": checkpointing, "weights": "bf16",
-                             "peft": {"method": "lora", "targets": targets, "dropout": False},
-                             "autocast": autocast}  # fmt: skip
+    every = family.name in ("llama", "qwen2")
+    for changed in ADAPTED_VARIANTS.get(family.name, VARIANTS.get(family.name, ({},))[:1]):
+        structure = {**family.usual, **changed}
+        for turn, targets in enumerate(ADAPTED.get(family.name, ())):
+            for (attention, mask, dtypes), rest in product(KERNELS, (None, True, False)):
+                if attention not in ("efficient", *family.attentions):
+                    continue
+                if attention in ("efficient", "eager") and (turn or not every) and "sdpa" in family.attentions:
+                    continue
+                for weights, mixed, checkpointing in product(dtypes, (False, True), (True, False)):
+                    setup: dict[str, Any] = {
+                        "attention": attention, "mask": mask, "checkpointing": checkpointing, "weights": weights,
+                        "peft": {"method": "lora", "targets": targets, "dropout": False},
+                        "autocast": weights if mixed else None,
+                    }  # fmt: skip
                     if rest is not None:
-                        setup["quantization"] = {"type": "4bit", "compute": "bf16", "upcast_rest": rest}
+                        setup["quantization"] = {"type": "4bit", "compute": weights, "upcast_rest": rest}
                     yield "causal-lm", "train", setup, structure
 
 
@@ -169,7 +191,7 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
             laws[key] = found
     run = runner(versions)
     wanted = plans(family) if family.name in FULL else lean_plans(family)
-    for task, kind, setup, structure in [*wanted, *quantised_plans(family)][:most]:
+    for task, kind, setup, structure in [*wanted, *adapted_plans(family)][:most]:
         key = key_text(task, kind, setup, structure)
         if key in laws:
             continue

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -24,15 +23,6 @@ MODE = "PREFLIGHT_SBATCH"
 
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 """What sbatch makes of a wrapped command (src/sbatch/sbatch.c: _script_wrap)."""
-
-
-_MAY_TRAIN = re.compile(
-    rb"gpu|gres|python|\.py\b|torchrun|accelerate|deepspeed|wandb|axolotl|llamafactory|\buv run\b|cuda"
-    rb"|^[^#\n]*\b(?:ba)?sh\b|^\s*(?:source|\.)\s",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""What a job that trains has somewhere, or a script that may start one. All others are most of a cluster's jobs, and
-are not made to wait: there is nothing in them to estimate, and their requests sbatch judges itself."""
 
 
 @dataclass(frozen=True)
@@ -104,23 +94,13 @@ def _answer(job: Job) -> Plain:
     if line.strange:
         return {"unchecked": f"sbatch does not list the option {line.strange[0]}"}
     script = _script(line)
-    if script is None or not (_thorough(job) or _may_train(line, script)):
+    if script is None:
         return {}
     from preflight.submission.checking import Question, check
 
     scontrol = os.path.join(os.path.dirname(job.sbatch), "scontrol")
     question = Question(line, job.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
     return in_child(lambda: check(question), line.own.seconds)
-
-
-def _thorough(job: Job) -> bool:
-    """Whether more is asked for than to be stopped where a job will be killed."""
-    return job.mode == "strict" or job.line.own.fix or job.line.own.verbose
-
-
-def _may_train(line: CommandLine, script: bytes) -> bool:
-    asks = any(name.startswith(("SBATCH_GPU", "SBATCH_GRES")) for name in os.environ)
-    return asks or _MAY_TRAIN.search(b"\n".join([script, *map(os.fsencode, line.options)])) is not None
 
 
 def _script(line: CommandLine) -> bytes | None:

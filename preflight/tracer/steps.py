@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
         tape.known(tensor)
     unhook = watch_modules(model, tape)
     dtype = models.DTYPES[setup["autocast"]] if setup.get("autocast") else None
+    _settle()
     gc.collect()
     gc.disable()  # storages must die by reference count alone, in a repeatable order
     try:
@@ -48,6 +50,13 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
         "accumulations": tape.accumulations,
         "workspaces": tape.workspaces,
     }
+
+
+@lru_cache(maxsize=1)
+def _settle() -> None:
+    """What the libraries made while they were imported is not looked through again by every collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def _parameters(model: torch.nn.Module) -> list[tuple[str, float, int, bool]]:
