@@ -7,7 +7,7 @@ from typing import Protocol
 
 from preflight.postmortem.accelerators import Accelerators
 from preflight.postmortem.daemons import Daemons
-from preflight.postmortem.evidence import Evidence, GpuOom, Progress
+from preflight.postmortem.evidence import Evidence, GpuOom, Place, Progress
 from preflight.postmortem.kernel import Kernel
 from preflight.postmortem.program import Program
 from preflight.postmortem.pytorch import PyTorch
@@ -49,6 +49,8 @@ class Found:
     files: tuple[str, ...]
     lines: int
     left_out: int = 0
+    raised: tuple[Place, ...] = ()
+    """The last exception that each log shows."""
 
 
 SIGNS = tuple(
@@ -82,6 +84,7 @@ def _collect(sources: Iterable[tuple[str, Iterator[Block]]]) -> Found:
     counts: dict[type, int] = {}
     before: dict[tuple[str, int], tuple[Progress, ...]] = {}
     ends: dict[str, tuple[Progress, ...]] = {}
+    raised: list[Place] = []
     files, total, left_out = [], 0, 0
     for name, source in sources:
         files.append(name)
@@ -102,7 +105,8 @@ def _collect(sources: Iterable[tuple[str, Iterator[Block]]]) -> Found:
             kept.append(one)
             before[one.place.path, one.place.line] = seen
         ends[name] = _sorted(reader.progress)
-    return Found(tuple(kept), before, ends, tuple(files), total, left_out)
+        raised += [reader.error] if reader.error is not None else []
+    return Found(tuple(kept), before, ends, tuple(files), total, left_out, tuple(raised))
 
 
 class Reader:
@@ -116,6 +120,11 @@ class Reader:
             Kernel(), Slurm(), Sacct(), PyTorch(self._traces), Accelerators(self._traces), Program(self._traces),
             Daemons(), Trials(),
         )  # fmt: skip
+
+    @property
+    def error(self) -> Place | None:
+        """The last exception that was shown."""
+        return self._traces.error
 
     def read(self, block: Block) -> list[tuple[Evidence, tuple[Progress, ...]]]:
         """What a block completes, each with the progress seen before it."""

@@ -166,10 +166,13 @@ def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> 
 
 
 def _host_rows(candidate: Candidate, cause: Cause) -> Iterator[Row]:
-    """A node against a node: the cgroup's usage is the job's on this node, as the estimate is."""
+    """A node against a node: what the kernel cannot take back, which is what the estimate counts too."""
     seen, host = cause.seen, candidate.estimates.host
-    if seen is not None and cause.limit == "cgroup" and seen.usage is not None:
-        yield Row("node", seen.usage, None, host.per_node if host is not None else None)
+    if seen is None or cause.limit != "cgroup":
+        return
+    kept = seen.usage if seen.anon is None else seen.anon + (seen.shmem or 0)
+    if kept is not None:
+        yield Row("node", kept, None, host.per_node if host is not None else None)
 
 
 def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:

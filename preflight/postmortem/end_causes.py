@@ -145,8 +145,9 @@ def _workers(found: Found, explained: bool) -> Iterator[Cause]:
     killed = [one for one in deaths if one.signal.startswith("Killed")]
     crashed = [one for one in deaths if one.signal and one not in killed and not one.signal.startswith("Terminated")]
     signals = of(Killed, found)
-    if (killed or signals) and not explained:
-        places = places_of(killed, signals)
+    rows = [row for row in of(Accounting, found) if row.signal == 9 or row.exit_code == 128 + 9]
+    if (killed or signals or rows) and not explained:
+        places = places_of(killed, signals, rows)
         what = "a DataLoader worker" if killed else "a process"
         yield Cause(
             "killed",

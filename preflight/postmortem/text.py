@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from preflight.findings import Confidence
 from preflight.postmortem.cause import Cause, Misleading
 from preflight.postmortem.compare import Compared, Row
-from preflight.postmortem.evidence import Place
+from preflight.postmortem.evidence import Accounting, Place
+from preflight.postmortem.moments import at, of
 from preflight.postmortem.report import Postmortem
 from preflight.reports.style import Look, clean, plural, wrap
 
 _SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
+
+
+MOST_ERRORS = 3
+"""Logs whose last exception is shown where nothing else was found."""
 
 
 def render(found: Postmortem, look: Look) -> str:
@@ -19,7 +24,7 @@ def render(found: Postmortem, look: Look) -> str:
     causes = found.conclusion.causes
     blocks = ["\n".join(_cause(cause, look, index == 0)) for index, cause in enumerate(causes)]
     if not causes:
-        blocks.append(_nothing(found))
+        blocks.append(_nothing(found, look))
     blocks += ["\n".join(_compared(one, look)) for one in found.compared]
     if found.conclusion.misleading:
         blocks.append("\n".join(_misleading(found.conclusion.misleading, look)))
@@ -37,12 +42,17 @@ def render(found: Postmortem, look: Look) -> str:
     return text + "\n"
 
 
-def _nothing(found: Postmortem) -> str:
+def _nothing(found: Postmortem, look: Look) -> str:
     read = f"{plural(found.found.lines, 'line')} in {plural(len(found.found.files), 'log')} read"
-    return (
-        f"nothing found: {read}, and none of them says why a job ended (no kill, no out-of-memory error, no limit).\n"
-        "What would: dmesg -T of the node, sacct -j JOB -P --format=ALL, the job's standard error."
-    )
+    lines = [f"nothing found: {read}; none tells of a limit, a kill or memory that ran out."]
+    for row in of(Accounting, found.found):
+        if not row.step:
+            status = "" if row.exit_code is None else f", exit status {row.exit_code}"
+            lines.append(f"Accounting has job {row.job} as {row.state}{status}.")
+    for place in found.found.raised[:MOST_ERRORS]:
+        lines.append(f"An error of the program itself, the last shown in {at(place)}: {place.text}")
+    lines.append("What would tell more: dmesg -T of the node, sacct -j JOB -P --format=ALL, the job's standard error.")
+    return "\n".join(wrap(clean(line), look.width, "  ") for line in lines)
 
 
 def _no_configuration() -> str:
@@ -99,9 +109,17 @@ def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
     yield from (("help", text) for text in cause.help)
 
 
+_PHASES = {
+    "": "",
+    "load": "while loading or building the model",
+    "optimizer": "in the optimizer step",
+    "save": "while saving",
+}
+
+
 def _when(cause: Cause) -> str:
     when = cause.when
-    phase = {"": "", "load": "while loading or building the model"}.get(when.phase, f"in {when.phase}")
+    phase = _PHASES.get(when.phase, f"in {when.phase}")
     frames = []
     if when.frame is not None:
         frames.append(f"{when.frame.function} at {when.frame.path}:{when.frame.line}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.postmortem.evidence import Frame
+from preflight.postmortem.evidence import Frame, Place
 from preflight.postmortem.reading import Line
 from preflight.records import dataclass
 
@@ -16,6 +16,9 @@ FAR = 100
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d{1,9}), in (\S+)')
 _IPYTHON = re.compile(r"^\s*(?:File )?(/\S+\.py|<ipython-input-\S+>|Cell \S+)(?::\d+)? in (\w+)\(")
+_RAISED = re.compile(
+    r"(?:^|[\]:]\s)(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Pruned)\b"
+)
 _LIBRARY = re.compile(r"(?:site|dist)-packages/|/lib/python3|^<(?:frozen|string)|/torch/|/transformers/|/lightning")
 
 
@@ -25,6 +28,9 @@ class Traces:
     def __init__(self) -> None:
         self._frames: dict[str, list[Frame]] = {}
         self._since = FAR
+        self._open: set[str] = set()
+        self.error: Place | None = None
+        """The last line that ended a traceback: what was raised."""
 
     @property
     def awake(self) -> bool:
@@ -39,6 +45,7 @@ class Traces:
             if len(self._frames) < MOST_STREAMS or line.stream in self._frames:
                 self._frames[line.stream] = []
                 self._since = 0
+                self._open.add(line.stream)
         elif ("File " in text or " in " in text) and (found := _FRAME.search(text)):
             frames = self._frames.get(line.stream)
             if frames is not None and len(frames) < MOST_FRAMES:
@@ -48,6 +55,9 @@ class Traces:
             frames = self._frames.get(line.stream)
             if frames is not None and len(frames) < MOST_FRAMES:
                 frames.append(Frame(found[1], 0, found[2]))
+        elif line.stream in self._open and (found := _RAISED.search(text)):
+            self._open.discard(line.stream)
+            self.error = line.at(found.start())
 
     def frames(self, stream: str) -> tuple[Frame, ...]:
         """The frames above the current line of a stream, the outermost first."""
@@ -63,7 +73,7 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
         r":(?!\w*train)(?:\w*validat\w*|_?evaluat\w*|eval(?:_\w+)?|\w*_eval|prediction_step|prediction_loop"
         r"|test_step|sanity_check\w*)$")),
     ("save", re.compile(r"\b(?:save\w*|_save\w*|state_dict|full_state_dict|consolidate\w*)$")),
-    ("optimizer step", re.compile(r"(?:torch/optim/|bitsandbytes/optim|apex/optimizers|zero/stage\w*\.py).*:\w*step\w*$"
+    ("optimizer", re.compile(r"(?:torch/optim/|bitsandbytes/optim|apex/optimizers|zero/stage\w*\.py).*:\w*step\w*$"
                                   r"|:optimizer_step$|optimizer\.py:step$|torch/optim/.*:_(?:init_group|multi_tensor\w*|single_tensor\w*|foreach\w*|fused\w*)")),
     ("backward", re.compile(r"torch/autograd/.*:backward$|_tensor\.py:backward$|:(?:loss_)?backward$|:_run_backward$")),
     ("generation", re.compile(r":(?:generate|_sample|_beam_search|_greedy_search|greedy_search|beam_search)$")),

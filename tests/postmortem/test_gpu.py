@@ -191,7 +191,7 @@ def test_ranks_that_take_turns_are_grouped() -> None:
     text = "\n".join(line.format(rank) for line in lines for rank in range(4)) + "\n"
     [found] = concluded(text).causes
     assert found.count == 4
-    assert found.when.phase == "optimizer step"
+    assert found.when.phase == "optimizer"
     assert any("4 ranks: 0, 1, 2, 3" in note for note in found.notes)
 
 

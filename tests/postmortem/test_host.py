@@ -174,7 +174,7 @@ def test_a_multirun_job() -> None:
     ("frames", "phase"),
     [
         ("/p/train.py main|/s/site-packages/torch/_tensor.py backward", "backward"),
-        ("/p/train.py main|/s/site-packages/torch/optim/adamw.py step", "optimizer step"),
+        ("/p/train.py main|/s/site-packages/torch/optim/adamw.py step", "optimizer"),
         ("/p/train.py main|/s/site-packages/torch/nn/modules/module.py _call_impl|/p/model.py forward", "forward"),
         ("/p/train.py main|/p/train.py evaluate|/p/model.py forward", "validation"),
         ("/p/tune.py run_training_eval|/p/model.py forward", "forward"),
@@ -208,3 +208,23 @@ def test_progress_tells_when_no_traceback_does() -> None:
 
 def test_nothing_wrong_is_nothing_found() -> None:
     assert not concluded("epoch 1 loss 0.5\nepoch 2 loss 0.4\ntraining finished\n").causes
+
+
+def test_a_signal_in_the_accounting() -> None:
+    text = "JobID|State|ExitCode|ReqMem\n77|FAILED|{}|4G\n"
+    assert cause(text.format("0:9")).limit == "killed"
+    assert cause(text.format("137:0")).limit == "killed"
+    assert not concluded(text.format("1:0")).causes
+
+
+def test_an_error_of_the_program_is_shown_where_nothing_else_is() -> None:
+    from preflight.postmortem.report import Postmortem
+    from preflight.postmortem.text import render
+    from preflight.reports.style import Look
+
+    trace = 'Traceback (most recent call last):\n  File "/p/train.py", line 3, in main\n    x = int("a")\n'
+    text = trace + "ValueError: invalid literal for int()\nJobID|State|ExitCode|ReqMem\n77|FAILED|1:0|4G\n"
+    found = read(text)
+    shown = render(Postmortem(found, concluded(text)), Look())
+    assert "job.log:4: ValueError: invalid literal" in shown
+    assert "job 77 as FAILED, exit status 1" in shown
