@@ -20,13 +20,14 @@ from functools import partial
 from typing import Any
 
 from preflight.memory.device.images import usual_size
-from preflight.memory.device.make import CannotMake, Made
+from preflight.memory.device.make import CannotMake, Made, verify
 from preflight.memory.device.single import make_at
 from preflight.memory.device.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = {"fp32": ("fp32", None), "mixed": ("fp32", "bf16")}
+TWIN_BATCH = 5
 TARGETS: Mapping[str, str] = {
     "timm": """
         resnet10t resnet18 resnet18d resnet26 resnet26d resnet34 resnet34d resnet50 resnet50d resnet101 resnet101d
@@ -85,12 +86,13 @@ def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
 
 
-def laws_of(family: str, precisions: Sequence[str]) -> dict[str, Made]:
-    """Every law of a model by its key; those that are there are kept. Raises CannotMake, TraceError, NotRegular."""
+def laws_of(family: str, precisions: Sequence[str]) -> dict[str, Made | str]:
+    """Every law of a model by its key, or the file and key of the law that it is as well; those that are there are
+    kept. Raises CannotMake, TraceError, NotRegular."""
     target = family.replace("-", ":", 1)
     image = usual_size(target)
     model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
-    made = {}
+    made: dict[str, Made | str] = {}
     for name, (weights, autocast) in PRECISIONS.items():
         setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
                  "autocast": autocast}  # fmt: skip
@@ -98,24 +100,31 @@ def laws_of(family: str, precisions: Sequence[str]) -> dict[str, Made]:
             key = key_text("image-classification", kind, setup, {}, f"image={image}")
             there = load(LawKey(family, key))
             if there is not None:
-                made[key] = there
+                twin = family.replace("torchvision-", "timm-")
+                made[key] = f"{twin}|{key}" if twin != family and there is load(LawKey(twin, key)) else there
             elif name in precisions:
-                made[key] = make_at(model, kind, setup, {"b": 1, "i": image}, run)
+                made[key] = twin_of(family, key, model, kind, setup) or make_at(
+                    model, kind, setup, {"b": 1, "i": image}, run
+                )
     return made
 
 
-def same(one: Made, other: Made) -> bool:
-    """Whether two laws are each other's, event by event, whatever the modules are called."""
-
-    def bare(made: Made) -> list[object]:
-        sizes = made.tape.sizes
-        return [
-            (item.phase, [[(t.kind, sizes[t.at] if t.kind == "b" else t.at, t.mark, t.item, t.layer) for t in block]
-                          for block in item.blocks])
-            for item in made.tape.items
-        ]  # fmt: skip
-
-    return one.parameters == other.parameters and bare(one) == bare(other)
+def twin_of(family: str, key: str, model: Mapping[str, Any], kind: str, setup: Mapping[str, Any]) -> str | None:
+    """timm's law that a model of torchvision has as well, event by event; None where there is none."""
+    name = family.replace("torchvision-", "timm-")
+    law = load(LawKey(name, key)) if name != family else None
+    if law is None:
+        return None
+    point = {"b": TWIN_BATCH, "i": model["image_size"]}
+    (trace,) = run([{"model": model, "setup": setup, "point": point, "kind": kind, "warm_up": True}])
+    numbers = [(elements, nbytes // elements) for _, nbytes, elements, _ in trace["parameters"]]
+    if [(n, round(size)) for n, size, _ in law.parameters.sizes({}, point)] != numbers:
+        return None
+    try:
+        verify(law, trace, point)
+    except CannotMake:
+        return None
+    return f"{name}|{key}"
 
 
 def versions() -> dict[str, str]:
@@ -137,13 +146,8 @@ def make_one(family: str, precisions: Sequence[str] = tuple(PRECISIONS), again: 
         made = laws_of(family, precisions)
     except (CannotMake, TraceError, NotRegular) as error:
         return f"{family}: not made: {str(error)[:200]}"
-    twin = family.replace("torchvision-", "timm-")
-    there = {key: load(LawKey(twin, key)) for key in made} if twin != family else {}
-    if there and all(found is not None and same(law, found) for law, found in zip(made.values(), there.values(),
-                                                                                 strict=True)):  # fmt: skip
-        body: dict[str, Any] = {"laws": {key: f"{twin}|{key}" for key in made}}
-    else:
-        body = pack(made)
+    body = pack({key: law for key, law in made.items() if isinstance(law, Made)})
+    body["laws"] |= {key: law for key, law in made.items() if isinstance(law, str)}
     size = write({"format": FORMAT, "family": family, "made_by": versions(), **body})
     return f"{family}: {len(made)} laws, {size} bytes, {time.perf_counter() - start:.0f} s"
 

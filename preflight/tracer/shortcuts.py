@@ -31,7 +31,7 @@ def _backward(gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *re
     wanted = rest[6]
     channels = x.shape[1]
     return (
-        torch.empty_like(x) if wanted[0] else None,
+        torch.empty_like(x),
         weight.new_empty(channels) if wanted[1] else None,
         weight.new_empty(channels) if wanted[2] else None,
     )
