@@ -60,7 +60,12 @@ def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Se
     """The whole document."""
     tools = [NAME, *(peer.name for peer in peers if peer.version is not None)]
     lines = [INTRO, NOT_HELD_OUT, *_tools(peers, found)]
-    lines += ["## By tier and family\n", *report.tiers(found.scores, tools)]
+    lines += [
+        "## Summary\n",
+        *report.overview(found.scores),
+        "## By tier and family\n",
+        *report.tiers(found.scores, tools),
+    ]
     if len(tools) > 1:
         lines += ["## Beside other tools\n", *report.comparison(found.scores)]
     if judged:

@@ -65,14 +65,15 @@ _LITGPT: Fields = {
     "train.peft.dtype": "bf16",
     "train.peft.r": 8,
     "train.sequences": "exact",
+    "software": {"torch": "2.1.0", "bitsandbytes": "0.41.1", "litgpt": "8641822"},
 }
 """finetune/lora.py at 8641822; see sources/litgpt.py."""
 _ALPACA_LORA: Fields = {
-    # alpaca-lora's finetune.py: load_in_8bit, torch_dtype=float16, prepare_model_for_int8_training (which turns
+    # finetune.py, as alpaca-lora's: load_in_8bit, torch_dtype=float16, prepare_model_for_int8_training (which turns
     # gradient checkpointing on), fp16=True, optim adamw_torch, LoRA on q_proj and v_proj with dropout 0.05.
     "train.precision": "fp16-mixed", "train.weights_dtype": "fp16", "train.gradient_checkpointing": True,
     "train.quantization.type": "int8", "train.optimizer": "adamw", "train.peft.targets": ["q_proj", "v_proj"],
-    "train.peft.dropout": 0.05, "train.attention": "eager", "software": {"transformers": "4.30.1"},  # requirements.txt
+    "train.peft.dropout": 0.05, "train.attention": "eager", "software": {"transformers": "4.30"},  # mid-2023
 }  # fmt: skip
 _AXOLOTL: Fields = {
     # examples/mistral/qlora.yml: bf16, load_in_4bit, sample_packing, flash_attention, lora_target_linear, dropout 0.05;

@@ -81,6 +81,8 @@ def _asked(peer: Peer, fields: Fields) -> Answer | Refused:
 def _peer(run: Run, peer: Peer, seconds: dict[str, float]) -> Iterable[Score]:
     if isinstance(run.fields, Inexpressible):
         return _refused(run, peer.name, f"not a Job: {run.fields.reason}")
+    if not set(peer.tiers) & set(run.measured):
+        return _refused(run, peer.name, "no figure for this tier")
     start = time.perf_counter()
     answer = _asked(peer, run.fields)
     seconds[peer.name] = seconds.get(peer.name, 0.0) + time.perf_counter() - start

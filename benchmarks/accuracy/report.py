@@ -28,6 +28,28 @@ def percent(value: float | None, signed: bool = False) -> str:
     return f"{value:+.1%}" if signed else f"{value:.1%}"
 
 
+def overview(scores: Sequence[Score]) -> Iterator[str]:
+    """A line per family and tier for preflight, beside the best of the other tools on the rows that both answer."""
+    found = duels(scores, NAME)
+    rows = []
+    for tier, kind in sorted({(score.tier, score.run.kind) for score in scores}):
+        own = summary(s for s in scores if s.tool == NAME and (s.tier, s.run.kind) == (tier, kind))
+        if own is None:
+            continue
+        best = min((d for d in found if (d.tier, d.kind) == (tier, kind)), key=lambda d: d.theirs, default=None)
+        other = (
+            f"{percent(best.theirs)} ({best.peer}, {best.rows} rows; preflight {percent(best.ours)})" if best else "-"
+        )
+        answers = f"{own.answered} of {own.answered + own.refused}"
+        cells = _cells(own)
+        rows.append((kind, tier, answers, *(cells[n] for n in (2, 3, 4, 5, 7)), other))
+    head = ("runs", "tier", "answered", "median error", "p90", "worst under", "worst over", "inside",
+            "best other tool, median on common rows")  # fmt: skip
+    yield "<!-- summary -->\n"
+    yield from table(head, rows)
+    yield "<!-- end of summary -->\n"
+
+
 def tiers(scores: Sequence[Score], tools: Sequence[str]) -> Iterator[str]:
     """A table per tier: families, and under each the tools."""
     head = ("family", "tool", "answered", "refused", "median error", "p90", "worst under", "worst over",

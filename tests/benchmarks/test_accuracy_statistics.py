@@ -9,7 +9,7 @@ from benchmarks.accuracy.fits import Judged, confusion
 from benchmarks.accuracy.incidents import Incident
 from benchmarks.accuracy.peers import PEERS, Refused
 from benchmarks.accuracy.peers.eleuther import Eleuther
-from benchmarks.accuracy.report import comparison, fitted, tiers
+from benchmarks.accuracy.report import comparison, fitted, overview, tiers
 from benchmarks.accuracy.score import Score, duels, quantile, summary
 from benchmarks.accuracy.truth import Run, Tier
 from preflight.job import build
@@ -45,6 +45,12 @@ def test_tools_meet_only_on_rows_that_both_answer() -> None:
     assert (found.rows, found.ours, found.theirs) == (1, pytest.approx(0.10), pytest.approx(0.05))
     assert not found.first
     assert "| process | decoders, LoRA | peer | 1 | 10.0% | 5.0% |" in "\n".join(comparison(scores))
+
+
+def test_the_overview_names_the_best_tool_on_common_rows() -> None:
+    scores = [score(100, 110), score(200, 200), score(100, 105, "near"), score(100, 150, "far")]
+    (line,) = [line for line in overview(scores) if line.startswith("| decoders")]
+    assert line.endswith("| 5.0% (near, 1 rows; preflight 10.0%) |")
 
 
 def test_a_tool_that_answers_nothing_leaves_no_line() -> None:

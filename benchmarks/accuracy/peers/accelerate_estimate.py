@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.accuracy.peers.base import Answer, Refused, adapts, installed, one_figure, quantised
 from benchmarks.accuracy.peers.models import parameters
+from benchmarks.accuracy.truth import TIERS, Tier
 from preflight.job import Job
 
 _DTYPES = {"fp32": "float32", "fp16-mixed": "float16", "bf16-mixed": "bfloat16"}
@@ -11,6 +12,7 @@ _DTYPES = {"fp32": "float32", "fp16-mixed": "float16", "bf16-mixed": "bfloat16"}
 
 class Accelerate:
     name = "accelerate"
+    tiers: tuple[Tier, ...] = TIERS
 
     def __init__(self) -> None:
         self.version = installed("accelerate")

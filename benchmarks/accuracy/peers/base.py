@@ -29,6 +29,8 @@ class Peer(Protocol):
     name: str
     version: str | None
     """None: it is not installed, and is not run."""
+    tiers: tuple[Tier, ...]
+    """What it speaks of; it is not asked about runs that only another tier was measured of."""
 
     def estimate(self, job: Job) -> Answer | Refused:
         """What the tool says of a job."""

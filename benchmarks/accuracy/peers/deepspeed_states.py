@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from benchmarks.accuracy.peers.base import Answer, Refused, adapts, installed, one_figure
 from benchmarks.accuracy.peers.models import parameters
+from benchmarks.accuracy.truth import TIERS, Tier
 from preflight.job import Job
 
 
 class DeepSpeed:
     name = "deepspeed"
+    tiers: tuple[Tier, ...] = TIERS
 
     def __init__(self) -> None:
         self.version = installed("deepspeed")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.accuracy.peers.base import Answer, Refused, adapts, described, one_figure, quantised
+from benchmarks.accuracy.truth import TIERS, Tier
 from preflight.job import Job
 
 LOW, HIGH, GRADIENT, ADAM = 2, 4, 4, 12
@@ -28,6 +29,7 @@ class Shape:
 
 class Eleuther:
     name = "eleutherai"
+    tiers: tuple[Tier, ...] = TIERS
     version: str | None = "069ae2e, re-expressed"
 
     def estimate(self, job: Job) -> Answer | Refused:

@@ -16,7 +16,7 @@ from benchmarks.accuracy.peers.base import (
     installed,
     quantised,
 )
-from benchmarks.accuracy.truth import MIB
+from benchmarks.accuracy.truth import MIB, TIERS, Tier
 from preflight.job import Job
 
 _GPUS = {"T4": "t4", "V100 16GB": "v100-16", "P100": "p100-16", "L4": "l4", "A10": "a10", "A10G": "a10",
@@ -39,6 +39,7 @@ refuses a model that differs (config_parser.py, _reconcile_param_count). Without
 
 class Fitcheck:
     name = "fitcheck"
+    tiers: tuple[Tier, ...] = TIERS
 
     def __init__(self) -> None:
         self.version = installed("fitcheck-llm")

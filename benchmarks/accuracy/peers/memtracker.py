@@ -12,6 +12,7 @@ from unittest import mock
 
 from benchmarks.accuracy.peers.base import Answer, Refused, adapts, installed, quantised
 from benchmarks.accuracy.peers.models import build
+from benchmarks.accuracy.truth import Tier
 from preflight.job import Job
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 class MemTracker:
     name = "memtracker"
+    tiers: tuple[Tier, ...] = ("requested", "allocated")
 
     def __init__(self) -> None:
         self.version = installed("torch")

@@ -11,6 +11,10 @@ from __future__ import annotations
 from benchmarks.accuracy.truth import Fields, Row
 
 NAME = "litgpt"
+_TABLES = {"torch": "2.1.0", "bitsandbytes": "0.41.1", "litgpt": "8641822"}
+"""tutorials/resource-tables.md, "Relevant libraries"."""
+_HUB = {"bitsandbytes": "0.42.0", "litgpt": "2685705"}
+"""pyproject.toml when the rows were written, March to September 2024: bitsandbytes 0.41.0, then 0.42.0."""
 _FUSED = {"stabilityai/stablelm-base-alpha-3b": ["query_key_value"], "tiiuae/falcon-7b": ["query_key_value"],
           "microsoft/Phi-3-mini-4k-instruct": ["qkv_proj"]}  # fmt: skip
 """Where transformers has one projection for what litgpt's lora_query and lora_value adapt: the same number of adapter
@@ -49,7 +53,7 @@ def fields(row: Row) -> Fields:
         "train.optimizer": "adamw",
         "train.optimizer_impl": "foreach",  # torch.optim.AdamW's default on CUDA
         "machine.gpu": "A100-SXM4-40GB" if tables else "A10G",
-        "software": {"torch": "2.1.0", "litgpt": "8641822"} if tables else {"litgpt": "2685705"},
+        "software": _TABLES if tables else _HUB,
     }
     if "adapter" in method:  # finetune/adapter.py: LLaMA-Adapter, which peft calls adaption_prompt
         found |= {"train.peft.method": "adaption_prompt", "train.peft.r": None, "train.peft.dtype": "bf16"}
