@@ -158,6 +158,7 @@ def _component(
     request = Request(
         **fields,
         exclusive=values.get("exclusive") in ("", "exclusive"),  # =user, =mcs share with some
+        shared_with=str(values["exclusive"]) if values.get("exclusive") in ("user", "mcs") else None,
         overcommit="overcommit" in given.last,
         gres=_gres_texts(given),
         origins=origins,
@@ -247,17 +248,19 @@ def _contradictions(given: _Given) -> Iterator[Problem]:
     memory = [name for name in MEMORY_OPTIONS if given.stated(name)]
     where = ""
     if not memory:
-        memory = [name for name in MEMORY_OPTIONS if name in given.from_environment and name in given.last]
-        where = " by the environment"
+        memory = [name for name in MEMORY_OPTIONS if name in given.from_environment]
+        where = " before this part of the job"
     if len(memory) > 1:
-        at = {name: index for index, said in enumerate(given.all) for name in memory if said is given.last[name]}
+        at = {said.option.name: index for index, said in enumerate(given.all)}
         memory.sort(key=lambda name: at.get(name, -1))
-        others = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1])
+        others = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1] if name in given.last)
         message = (
             f"{' and '.join(f'--{name}' for name in memory)} are both given{where}: sbatch refuses the job "
             "(fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.)"
         )
-        yield Problem("slurm-memory-invalid", message, given.origin(memory[-1]), related=others)
+        last = memory[-1]
+        origin = given.origin(last) if last in given.last else Origin(COMMAND_LINE, Span(0, 0), editable=False)
+        yield Problem("slurm-memory-invalid", message, origin, related=others)
     yield from _tasks_per_gpu(given)
 
 

@@ -38,6 +38,7 @@ class Job:
     memory_stated: bool = False
     gres: list[Gres] = field(default_factory=list)
     exclusive: bool = False
+    shared_with: str | None = None
     overcommit: bool = False
     features: str | None = None
     partition: str | None = None
@@ -77,7 +78,7 @@ def describe(request: Request, gres_types: tuple[str, ...] | None) -> Job:
     job.features, job.partition = text(request.constraint), text(request.partition)
     job.time_limit, job.time_min = whole(request.time_minutes), whole(request.time_min_minutes)
     job.array = text(request.array)
-    job.exclusive, job.overcommit = request.exclusive, request.overcommit
+    job.exclusive, job.overcommit, job.shared_with = request.exclusive, request.overcommit, request.shared_with
     job.node_list, job.exclude = text(request.node_list), text(request.exclude)
     job.memory, job.memory_per_cpu = _mib(request.memory), _mib(request.memory_per_cpu)
     job.memory_stated = job.memory is not None or job.memory_per_cpu is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 
 from preflight.machines.hostlist import expand
 from preflight.machines.model import Cluster, Partition
@@ -205,8 +206,7 @@ def settle_memory(
         words = _over_memory(job, partition, in_partition(hosts, partition), cluster)
         if words is not None:
             over.append((words, partition))
-        if enforced == "NO" or len(wanted) > 1:
-            job.memory, job.memory_per_cpu, job.cpus_per_task, job.min_cpus, job.cpus_per_node = kept
+        job.memory, job.memory_per_cpu, job.cpus_per_task, job.min_cpus, job.cpus_per_node = kept
         if words is None and enforced == "ANY":
             over.clear()
             break
@@ -221,6 +221,16 @@ def default_of(partition: Partition | None, cluster: Cluster, unit: str) -> int 
     """DefMemPerNode, DefMemPerCPU or DefMemPerGPU, the partition's before the cluster's: bytes."""
     own = getattr(partition, f"default_memory_per_{unit}", None)
     return own if own is not None else cluster.defaults.get(f"memory_per_{unit}")
+
+
+def with_more_cpus(job: Job, partition: Partition, hosts: Sequence[Host], cluster: Cluster) -> Job | None:
+    """The job with the CPUs that MaxMemPerCPU adds when it is to start (job_limits_check); None: it adds none."""
+    if not job.memory_stated:
+        return None
+    more = deepcopy(job)
+    _over_memory(more, partition, in_partition(tuple(hosts), partition), cluster)
+    changed = (more.cpus_per_task, more.cpus_per_node, more.memory_per_cpu)
+    return more if changed != (job.cpus_per_task, job.cpus_per_node, job.memory_per_cpu) else None
 
 
 def _default_memory(job: Job, partition: Partition, cluster: Cluster) -> None:

@@ -221,7 +221,7 @@ def _cores(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | No
     free = [shape.cores] * shape.sockets
     most = rules.most_cpus
     if most is not None and shape.total_cores * shape.tpc > most:
-        if job.whole_node:
+        if job.whole_node or job.shared_with is not None:
             return None
         wants = (details.ntasks_per_core or 0, job.ntasks_per_socket or 0, details.cpus_per_task)
         if most == 1 and max(wants) > 1:

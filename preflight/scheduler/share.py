@@ -24,6 +24,8 @@ class Share:
 
 def shares(job: Job, details: Details, rules: Rules, taken: Sequence[Taken]) -> tuple[Share, ...] | None:
     """Every node's part; None where its cores are too few for what was counted on them (_cyclic_sync_core_bitmap)."""
+    if not taken:  # --nodes=0
+        return ()
     usable = [_usable(job, one) for one in taken]
     slots, used = _distributed(job, details, taken, usable)
     tasks = _tasks(job, slots)
@@ -39,7 +41,8 @@ def shares(job: Job, details: Details, rules: Rules, taken: Sequence[Taken]) -> 
         cpus = shape.cpus if job.whole_node else cores * shape.tpc if rules.by_core or rules.by_socket else used[index]
         if rules.by_socket and not job.whole_node:
             cpus = -(-cores // shape.cores) * shape.cores * shape.tpc
-        gpus = _gpus(job, one, slots[index], len(taken) - index - 1, left)
+        sockets = min(cores, shape.sockets) if details.cpus_per_task == 1 else -(-cores // shape.cores)
+        gpus = _gpus(job, one, slots[index], sockets, len(taken) - index - 1, left)
         counted = min(cpus, cores * per_core) if job.threads_per_core is not None and not job.whole_node else cpus
         found.append(Share(one.host, tasks[index], cpus, gpus, _memory(job, one, counted, gpus)))
     return tuple(found)
@@ -134,7 +137,7 @@ def _cpus_of_gres(job: Job, details: Details, nodes: int) -> int:
     return found
 
 
-def _gpus(job: Job, one: Taken, tasks: int, others: int, left: dict[int, int]) -> int:
+def _gpus(job: Job, one: Taken, tasks: int, sockets: int, others: int, left: dict[int, int]) -> int:
     """GPUs on a node; an exclusive job gets all of them. Of a number for the job, each further node keeps one."""
     if job.whole_node:
         return sum(count for name, _, count in one.host.shape.gres if name == "gpu")
@@ -144,7 +147,7 @@ def _gpus(job: Job, one: Taken, tasks: int, others: int, left: dict[int, int]) -
         if gres.per_node:
             count = gres.per_node
         elif gres.per_socket:
-            count = gres.per_socket * max(job.sockets_per_node or 1, 1)
+            count = gres.per_socket * sockets  # those that its cores are on
         elif gres.per_task:
             count = gres.per_task * tasks
         else:

@@ -84,7 +84,11 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
         ]
         found = place(job, own, partition, cluster, named or frozenset(), wanted[0])
         if found is not None:
-            return Verdict(None, "", (), partition, found, tuple(over))
+            more = limits.with_more_cpus(job, partition, hosts, cluster)
+            raised = None if more is None else place(more, own, partition, cluster, named or frozenset())
+            if more is not None and raised is None:
+                over.append(f"MaxMemPerCPU of {partition.name} raises its CPUs to more than a node gives")
+            return Verdict(None, "", (), partition, raised or found, tuple(over))
     raise Refused(NODE_CONFIG, "no node can give what is asked for")
 
 
@@ -100,7 +104,9 @@ def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: 
     if found and not features.meets(found, frozenset(node.features)):
         return None
     own = [host for host in hosts if host.node == node]
-    return place(job, own, partition, cluster, frozenset(), wanted[0])
+    given = place(job, own, partition, cluster, frozenset(), wanted[0])
+    more = limits.with_more_cpus(job, partition, hosts, cluster)
+    return given if given is None or more is None else place(more, own, partition, cluster) or given
 
 
 def place(

@@ -39,6 +39,7 @@ PrivateData=cloud
 SuspendProgram=/bin/true
 ResumeProgram=/bin/true
 SuspendTime=-1
+ResumeTimeout=65000
 """
 """What every cluster here needs; nodes, partitions and how they are selected are the test's."""
 

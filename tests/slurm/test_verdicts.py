@@ -1,0 +1,104 @@
+"""preflight's verdict beside that of `sbatch --test-only` of a real controller: accepted or refused, and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from slurm.clusters import CLUSTERS
+from slurm.compare import asked, ours, theirs
+from slurm.controller import Controller, started
+from slurm.generated import request
+from slurm.given import Part, given
+
+from preflight.machines.model import Cluster
+from preflight.machines.slurm_import import import_slurm
+from preflight.scheduler.answers import CLIENT
+
+RECORDED = (Path(__file__).parents[1] / "dialects" / "slurm_verdicts.txt").read_text(encoding="utf-8").splitlines()
+
+Asked = tuple[str, Controller, Cluster]
+
+
+@pytest.fixture(scope="module", params=list(CLUSTERS))
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    """A cluster's name, its controller, and what preflight imports of it."""
+    directory = tmp_path_factory.mktemp(str(request.param))
+    with started(CLUSTERS[request.param], directory) as controller:
+        yield request.param, controller, import_slurm(controller.conf)
+
+
+def different(options: list[str], controller: Controller, described: Cluster) -> str | None:
+    """How the two verdicts differ; None: they do not. Two refusals by sbatch itself need not name the same option."""
+    answer = controller.test_only(options)
+    real, own = theirs(answer.code, answer.text), ours(options, described)
+    if real.accepted == own.accepted and (real.answer == own.answer or CLIENT in (real.answer, own.answer)):
+        return None
+    return f"{' '.join(options)}\n  slurm: {real}\n  preflight: {own}"
+
+
+@pytest.mark.slow
+def test_generated_requests(cluster: Asked) -> None:
+    name, controller, described = cluster
+    found = [different(request(seed, name), controller, described) for seed in range(300)]
+    assert [one for one in found if one is not None] == []
+
+
+def test_recorded_requests(tmp_path: Path) -> None:
+    with started(CLUSTERS["even"], tmp_path) as controller:
+        described = import_slurm(controller.conf)
+        for line in RECORDED:
+            options, code, _ = (part.strip() for part in line.split("|"))
+            words = [word.strip("\"'") if word.startswith("--mem=\"'") else word for word in options.split(" ")]
+            words = [options.replace("\"'", "").replace("'\"", "")] if "\"'" in options else words
+            assert controller.test_only(words).accepted == (code == "rc=0"), options
+            assert different(words, controller, described) is None
+
+
+@pytest.mark.slow
+def test_what_jobs_are_given(cluster: Asked) -> None:
+    """CPUs, memory and GPUs on every node, from `scontrol show job -d`.
+
+    The controller prefers nodes that are up or of little weight, which preflight does not know: where it takes others,
+    there is nothing to compare.
+    """
+    from preflight.scheduler.verdict import judge
+
+    name, controller, described = cluster
+    kind = {host: node.name for node in described.nodes for host in _hosts(node.hosts or "")}
+    compared, wrong = 0, []
+    for seed in range(1000, 1250):
+        options = request(seed, name)
+        if ":" in options or any(one.startswith("--array") for one in options):
+            continue
+        made, problems = asked(options)
+        verdict = judge(made, described)
+        if verdict.answer is not None or any(one.severity == "error" for one in problems):
+            continue
+        parts = given(controller, options)
+        if parts is None:
+            continue
+        shown = all(part.gpus >= 0 for part in parts)
+        own = [
+            Part(one.host.name, one.cpus, (one.memory or 0) // 2**20, one.gpus if shown else -1)
+            for one in verdict.shares
+        ]
+        real = [part if shown else Part(part.host, part.cpus, part.memory) for part in parts]
+        if sorted(kind[part.host] for part in own) != sorted(kind[part.host] for part in real):
+            continue
+        compared += 1
+        if sorted(_of_kind(part, kind) for part in own) != sorted(_of_kind(part, kind) for part in real):
+            wrong.append(f"{' '.join(options)}\n  slurm: {real}\n  preflight: {own}")
+    assert wrong == []
+    assert compared > 25
+
+
+def _hosts(text: str) -> list[str]:
+    from preflight.machines.hostlist import expand
+
+    return expand(text)
+
+
+def _of_kind(part: Part, kind: dict[str, str]) -> tuple[str, int, int, int]:
+    return kind[part.host], part.cpus, part.memory, part.gpus
