@@ -146,6 +146,8 @@ FACTS: Mapping[str, str] = {
     "batch_norm": "bool: the model normalises over the batch",
     "nominal_batch": "int: the framework accumulates to this batch by itself (Ultralytics nbs)",
     "accumulation_supported": "bool: the program reads train.grad_accum",
+    "dataset_held": "objects or strings: a data set keeps a list of Python objects that its __init__ builds",
+    "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
     "reads_config": "bool: settings reach the program (argv or a config object)",
 }
 
@@ -196,6 +198,8 @@ class Request:
     partition: Value = None
     constraint: Value = None
     exclusive: bool = False
+    shared_with: str | None = None
+    """Who else may use its nodes (--exclusive=user, mcs); None: anyone, or nobody (`exclusive`)."""
     time_minutes: Value = None
     array: Value = None
     cpus_per_gpu: Value = None
