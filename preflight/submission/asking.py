@@ -17,6 +17,7 @@ from preflight.fixing import Fixed, diff, fixed
 from preflight.project import Project
 from preflight.records import dataclass, replace
 from preflight.reports.model import Report, StudyResult
+from preflight.reports.style import Look, look_for
 from preflight.submission.checking import Question, clusters_of, machine_of, place_of
 from preflight.submission.child import Plain
 
@@ -136,7 +137,9 @@ def _stopping(question: Question, report: Report) -> Iterator[Finding]:
 
 
 def _certain(question: Question, report: Report, finding: Finding) -> bool:
-    if finding.confidence is not Confidence.high or finding.study is None or finding.tier not in ("device", "host"):
+    if finding.study is None or finding.confidence is not Confidence.high:
+        return False
+    if finding.interval is None or finding.capacity is None or finding.interval[0] <= finding.capacity:
         return False
     result = report.studies[finding.study]
     if result.space.combinations != 1:
@@ -190,27 +193,26 @@ def confined(scontrol: str) -> bool:
 def _text(question: Question, report: Report, result: Fixed | None, stop: bool) -> Iterator[str]:
     """For standard error: the findings, what is fixed, what becomes of the job. Nothing where all is well."""
     own = question.line.own
+    would = "would be" if own.only else "is"
     if result is not None and result.texts and not stop:
         yield diff(result, Path.cwd())
-        yield f"preflight: submitted with {result.count} fix{'es' if result.count != 1 else ''} to the script\n"
+        fixes = f"{result.count} fix{'es' if result.count != 1 else ''}"
+        yield f"preflight: the job {would} submitted with {fixes} to its script\n"
     if not (report.findings or own.verbose) or (question.line.quiet and not stop):
         return
-    yield _report(report, full=stop or own.verbose or any(_errors(report)))
-    if not stop:
-        return
-    if question.mode == "warn":
-        yield "preflight: the job is submitted all the same\n"
-        return
-    ways = ["--preflight-exit-zero submits it as it is"]
-    if question.line.wrap is None and any(finding.fix is not None for finding in report.findings) and not own.fix:
-        ways.insert(0, "--preflight-fix submits it with the fixes of the script")
-    yield f"preflight: the job is not submitted; {'; '.join(ways)}\n"
+    look = look_for(sys.stdout if own.only else sys.stderr)
+    yield _report(report, look, full=stop or own.verbose or any(_errors(report)))
+    if stop and question.mode == "warn":
+        yield f"preflight: the job {would} submitted all the same\n"
+    elif stop:
+        ways = ["--preflight-exit-zero submits it as it is"]
+        if question.line.wrap is None and any(finding.fix is not None for finding in report.findings) and not own.fix:
+            ways.insert(0, "--preflight-fix submits it with the fixes of the script")
+        yield f"preflight: the job {would} stopped; {'; '.join(ways)}\n"
 
 
-def _report(report: Report, full: bool) -> str:
+def _report(report: Report, look: Look, full: bool) -> str:
     from preflight.commands.check import outcome_of
     from preflight.reports import render
-    from preflight.reports.style import look_for
 
-    outcome = outcome_of([report], Path.cwd())
-    return render("full" if full else "concise", outcome, look_for(sys.stderr))
+    return render("full" if full else "concise", outcome_of([report], Path.cwd()), look)

@@ -38,7 +38,8 @@ def check(question: Question) -> Plain:
     `stop`; `text` for people, may be empty; `rules` that have something to say; `fixed`: the script's new text, None
     where it stays; `unchecked`: why, "" where it was checked.
     """
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if not _SHELL.match(question.script):
         return _unchecked("")  # a job in another language: no dialect reads it, sbatch judges its first line
     from preflight.submission.asking import asked, read

@@ -50,7 +50,7 @@ local function stopped()
       table.insert(line, quoted(given[index]))
    end
    -- A script on standard input was read by sbatch already: it is not checked.
-   local result, _, status = os.execute(table.concat(line, " ") .. " </dev/null")
+   local result, _, status = os.execute(table.concat(line, " ") .. " </dev/null >&2")
    if type(result) == "number" then
       status = math.floor(result / 256) -- Lua 5.1 gives what waitpid does
    end

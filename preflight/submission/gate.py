@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from preflight.errors import UsageError
 from preflight.records import dataclass
@@ -23,6 +24,15 @@ MODE = "PREFLIGHT_SBATCH"
 
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 """What sbatch makes of a wrapped command (src/sbatch/sbatch.c: _script_wrap)."""
+
+
+_MAY_TRAIN = re.compile(
+    rb"gpu|gres|python|\.py\b|torchrun|accelerate|deepspeed|wandb|axolotl|llamafactory|\buv run\b|cuda"
+    rb"|^[^#\n]*\b(?:ba)?sh\b|^\s*(?:source|\.)\s",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What a job that trains has somewhere, or a script that may start one. All others are most of a cluster's jobs, and
+are not made to wait: there is nothing in them to estimate, and their requests sbatch judges itself."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ def main(words: Sequence[str]) -> int:
     line = parse(words)
     if line.own.show is not None:
         return _show(line.own.show, line)
-    sbatch = find_real(line.own.sbatch, os.environ)
+    sbatch = _sbatch(line)
     job = Job(line, sbatch, "on")
     started = time.monotonic()
     try:
@@ -52,7 +62,7 @@ def main(words: Sequence[str]) -> int:
     except Exception as error:
         answer = {"unchecked": f"internal error: {type(error).__name__}: {error}"}
     with contextlib.suppress(Exception):
-        _say(answer)
+        _say(answer, sys.stdout if line.own.only else sys.stderr)
     stop = answer.get("stop") is True and job.mode != "warn"
     with contextlib.suppress(Exception):
         _log(job, answer, stop, time.monotonic() - started)
@@ -61,6 +71,16 @@ def main(words: Sequence[str]) -> int:
     if job.line.own.only:
         return 0
     return _hand_over(job, answer)
+
+
+def _sbatch(line: CommandLine) -> str:
+    """The real sbatch; where nothing is submitted there need be none. Raises UsageError."""
+    try:
+        return find_real(line.own.sbatch, os.environ)
+    except UsageError:
+        if line.own.only:
+            return "sbatch"
+        raise
 
 
 def _mode(line: CommandLine) -> str:
@@ -94,13 +114,23 @@ def _answer(job: Job) -> Plain:
     if line.strange:
         return {"unchecked": f"sbatch does not list the option {line.strange[0]}"}
     script = _script(line)
-    if script is None:
+    if script is None or not (_thorough(job) or _may_train(line, script)):
         return {}
     from preflight.submission.checking import Question, check
 
     scontrol = os.path.join(os.path.dirname(job.sbatch), "scontrol")
     question = Question(line, job.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
     return in_child(lambda: check(question), line.own.seconds)
+
+
+def _thorough(job: Job) -> bool:
+    """Whether more is asked for than to be stopped where a job will be killed."""
+    return job.mode == "strict" or job.line.own.fix or job.line.own.verbose
+
+
+def _may_train(line: CommandLine, script: bytes) -> bool:
+    asks = any(name.startswith(("SBATCH_GPU", "SBATCH_GRES")) for name in os.environ)
+    return asks or _MAY_TRAIN.search(b"\n".join([script, *map(os.fsencode, line.options)])) is not None
 
 
 def _script(line: CommandLine) -> bytes | None:
@@ -131,12 +161,14 @@ def _path(line: CommandLine) -> str | None:
     return name
 
 
-def _say(answer: Plain) -> None:
+def _say(answer: Plain, stream: TextIO) -> None:
+    """For people: where a job is submitted, standard output is sbatch's."""
     text, unchecked = answer.get("text"), answer.get("unchecked")
     if isinstance(text, str) and text:
-        sys.stderr.write(text)
+        stream.write(text)
     if unchecked:
         sys.stderr.write(f"preflight: this job was not checked: {unchecked}\n")
+    stream.flush()
     sys.stderr.flush()
 
 

@@ -182,7 +182,7 @@ def test_the_gpu_of_the_settings_stops_nothing(room: Room, tmp_path: Path) -> No
         (["--preflight-timeout=0.01", "large.sh"], {}, "the check took more than 0.01 s"),
         (["large.sh"], {"preflight.toml": "gpu = 3\n"}, "preflight.toml.gpu"),
         (["--preflight-machine=none", "large.sh"], {}, "no machine 'none'"),
-        (["latin.sh"], {"latin.sh": "#!/bin/sh\n# \xe9\n"}, "the script is not UTF-8 text"),
+        (["latin.sh"], {"latin.sh": "#!/bin/sh\n# \xe9\npython train.py\n"}, "the script is not UTF-8 text"),
         (["--unheard", "of", "large.sh"], {}, "sbatch does not list the option unheard"),
     ],
 )
@@ -197,6 +197,17 @@ def test_what_is_wrong_with_us_stops_nothing(
     assert ran.err.startswith("preflight: this job was not checked: ")
     assert says in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_jobs_that_cannot_train_are_not_made_to_wait(room: Room, tmp_path: Path) -> None:
+    """Broken settings show whether they were read."""
+    (tmp_path / "preflight.toml").write_text("gpu = 3\n")
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --mem=1G\nmodule load mpi\nsrun ./simulate input\n")
+    other = Room(tmp_path, room.bin)
+    assert other.run("job.sh").err == ""
+    assert "not checked" in other.run("--gres=gpu:1", "job.sh").err
+    assert "not checked" in other.run("job.sh", SBATCH_GPUS="1").err
+    assert "not checked" in other.run("--preflight-verbose", "job.sh").err
 
 
 def test_the_wrapper_finds_the_real_one_and_never_itself(room: Room, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_job_that_will_be_killed_is_stopped(cluster: Cluster, folder: Path) ->
     ran = submit(cluster, folder, "large.sh")
     assert (ran.code, ran.out) == (1, b"")
     assert "error[gpu-memory-exceeded]" in ran.err
-    assert "the job is not submitted" in ran.err
+    assert "the job is stopped" in ran.err
     assert cluster.jobs().keys() == before
 
 
@@ -126,7 +126,7 @@ def test_a_fixed_job_runs_under_its_name_and_the_file_stays(cluster: Cluster, fo
 
 
 def test_a_directive_that_sbatch_refuses_is_left_to_it_and_can_be_fixed(cluster: Cluster, folder: Path) -> None:
-    script = "#!/bin/sh\n#SBATCH --mem=1.5G\n#SBATCH --output=mem.txt\necho $SLURM_MEM_PER_NODE\necho done\n"
+    script = "#!/bin/sh\n#SBATCH --mem=1.5G\n#SBATCH --output=mem.txt\npython -V\necho $SLURM_MEM_PER_NODE\necho done\n"
     (folder / "mem.sh").write_text(script)
     refused = submit(cluster, folder, "mem.sh")
     plain = cluster.run(["sbatch", "mem.sh"], folder)
@@ -135,7 +135,7 @@ def test_a_directive_that_sbatch_refuses_is_left_to_it_and_can_be_fixed(cluster:
     assert "sbatch: error: Invalid --mem specification" in refused.err
     assert "error[slurm-memory-invalid]" in refused.err
     assert submit(cluster, folder, "--preflight-fix", "mem.sh").code == 0
-    assert cluster.wait(folder / "mem.txt") == "1536\ndone\n"
+    assert cluster.wait(folder / "mem.txt") == "python -V\n1536\ndone\n"
     assert (folder / "mem.sh").read_text() == script
 
 
@@ -196,6 +196,30 @@ def test_the_wrapper_as_sbatch_in_front_of_the_path(cluster: Cluster, folder: Pa
     again = cluster.run([*PREFLIGHT, "--output=again.txt", "small.sh"], folder, **environment)
     assert (again.code, again.err) == (0, "")
     assert "batch_size 1 " in cluster.wait(folder / "again.txt")
+
+
+def test_the_cluster_as_its_administrators_describe_it(cluster: Cluster, folder: Path) -> None:
+    machine = folder / "cluster.toml"
+    imported = cluster.run([*PREFLIGHT[:-1], "machine", "import", "slurm", "-o", str(machine)], folder)
+    assert imported.code == 0, imported.err
+    (folder / "untyped.sh").write_text(LARGE.replace("gpu:rtx_4090:1", "gpu:1"))
+    assert submit(cluster, folder, "--hold", "untyped.sh").code == 0  # nobody says which GPU it will be
+    stopped = submit(cluster, folder, "untyped.sh", PREFLIGHT_MACHINE=str(machine))
+    assert (stopped.code, stopped.out) == (1, b"")
+    assert "23.52 GiB that RTX 4090 gives" in stopped.err
+    refused = submit(cluster, folder, "--mem=70G", "small.sh", PREFLIGHT_MACHINE=str(machine))
+    plain = cluster.run(["sbatch", "--mem=70G", "small.sh"], folder)
+    assert "error[slurm-request-impossible]" in refused.err
+    assert refused.err.endswith(plain.err)
+    assert (refused.code, refused.out) == (plain.code, b"")
+
+
+def test_memory_that_the_cluster_does_not_confine_stops_nothing(cluster: Cluster, folder: Path) -> None:
+    (folder / "tight.sh").write_text(SMALL.replace("--mem=8G", "--mem=500M"))
+    ran = submit(cluster, folder, "tight.sh")
+    assert ran.code == 0
+    assert "error[slurm-memory-too-low]" in ran.err
+    assert "batch_size 1 " in cluster.wait(folder / "tight.sh.txt")
 
 
 def with_filter(cluster: Cluster, folder: Path) -> Mapping[str, str]:
