@@ -152,6 +152,13 @@ def test_a_job_that_will_be_killed_does_not(room: Room, tmp_path: Path) -> None:
     assert "gpu-memory-exceeded" in entry["rules"]
 
 
+def test_only_reports_and_submits_nothing(room: Room) -> None:
+    ran = room.run("--preflight-only", "large.sh")
+    assert (ran.code, ran.err, ran.words) == (1, "", None)
+    assert b"the job would be stopped" in ran.out
+    assert room.run("--preflight-only", "small.sh", PATH="/nowhere").code == 0
+
+
 def test_warn_shows_and_submits(room: Room) -> None:
     ran = room.run("large.sh", PREFLIGHT_SBATCH="warn")
     assert (ran.code, ran.words) == (5, [b"large.sh"])
