@@ -21,7 +21,6 @@ _CUDNN = re.compile(
     r"CUDNN_STATUS_ALLOC_FAILED|CUDNN_STATUS_NOT_SUPPORTED|Unable to find a valid cuDNN algorithm"
     r"|FIND was unable to find an engine"
 )
-_NCCL = re.compile(r"NCCL.*Cuda failure (?:\d+ )?'out of memory'|NCCL.*out of memory", re.IGNORECASE)
 _TYPES = {"half": 2, "bfloat16": 2, "float": 4, "double": 8, "int32": 4, "int64": 8, "bool": 1, "uint8": 1, "int8": 1}
 
 
@@ -44,7 +43,7 @@ class Accelerators:
             yield self._made(line, "cublas")
         elif ("uDNN" in text or "CUDNN" in text or "unable to find an engine" in text) and _CUDNN.search(text):
             yield self._made(line, "cudnn")
-        elif "NCCL" in text and _NCCL.search(text):
+        elif "NCCL" in text and "out of memory" in text:
             yield self._made(line, "nccl")
         elif "OOM when" in text or "ResourceExhausted" in text:
             if found := _TENSORFLOW.search(text):
@@ -52,7 +51,7 @@ class Accelerators:
             elif _TENSORFLOW_BARE.search(text):
                 yield self._made(line, "tensorflow")
         elif "RESOURCE_EXHAUSTED" in text or "CUDA_ERROR_OUT_OF_MEMORY" in text:
-            if found := _JAX.search(text):
+            if "llocat" in text and (found := _JAX.search(text)):
                 number = size(found[1], found[2]) if found[1] else int(found[3][:18])
                 yield self._made(line, "jax", number)
             elif _JAX_BARE.search(text):

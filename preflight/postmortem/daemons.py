@@ -56,7 +56,7 @@ class Daemons:
             yield DaemonKill(line.place, "systemd-oomd", found[1] or "")
         elif "earlyoom" in text and (found := _EARLYOOM.search(text)):
             yield DaemonKill(line.place, "earlyoom", found[2], int(found[3][:9]) * 2**20 if found[3] else None)
-        elif "Memory on the node" in text and (found := _RAY.search(text)):
+        elif "Memory on the node" in text and "exceeds the memory" in text and (found := _RAY.search(text)):
             task = _RAY_TASK.search(text)
             yield DaemonKill(
                 line.place, "Ray's memory monitor", task[1] if task else "", _gb(task[2]) if task else None,

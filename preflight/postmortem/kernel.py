@@ -83,7 +83,7 @@ class Kernel:
     def _detail(self, text: str) -> None:
         if found := _USAGE.search(text):
             self._usage = kib(found[1]), kib(found[2])
-        elif found := _STATISTICS_V1.search(text):
+        elif "rss:" in text and (found := _STATISTICS_V1.search(text)):
             self._put(self._statistics, "anon", kib(found[1]))
             shmem = _SHMEM_V1.search(text)
             self._put(self._statistics, "shmem", kib(shmem[1]) if shmem else None)

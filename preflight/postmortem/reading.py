@@ -23,7 +23,7 @@ BLOCK = 1 << 18
 TAIL = 1 << 15
 """Bytes of a block in which nothing is wrong that are still looked at: how far the run was, before the next block."""
 
-LONGEST = 1 << 14
+LONGEST = 1 << 13
 """Characters of a line that are read as one: patterns may take the square of it. A message takes some hundreds."""
 
 SHOWN = 400

@@ -60,7 +60,7 @@ class Trials:
                 self._values[found[1]] = _value(found[2])
                 return
             yield from self.end()
-        if "failed with parameters" in text and (found := _OPTUNA.search(text)):
+        if "failed with parameters" in text and "} because of" in text and (found := _OPTUNA.search(text)):
             values = _value(found[2])
             if isinstance(values, dict):
                 named = {str(name): value for name, value in values.items()}

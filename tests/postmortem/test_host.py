@@ -186,8 +186,14 @@ def test_a_multirun_job() -> None:
         ("/p/train.py main|/s/site-packages/torch/nn/modules/module.py to", "load"),
         ("/p/train.py train|/s/site-packages/torch/serialization.py save", "save"),
         ("/p/train.py main|/p/train.py helper", ""),
+        ("/s/site-packages/torch/optim/adamw.py step|/s/lightning/x.py closure|/p/m.py forward", "forward"),
+        ("/p/train.py cross_validate|/p/train.py fit|/s/site-packages/torch/_tensor.py backward", "backward"),
+        ("/p/t.py main|/s/site-packages/torch/_tensor.py backward|/s/site-packages/torch/utils/checkpoint.py forward",
+         "backward"),
+        ("/p/train.py train|/p/train.py validate|/s/site-packages/x/utils.py generate", "validation"),
+        ("/p/train.py main|/s/site-packages/transformers/tokenization_utils_base.py to", ""),
     ],
-)
+)  # fmt: skip
 def test_the_phase_is_in_the_frames(frames: str, phase: str) -> None:
     lines = [(path, name) for path, name in (frame.split() for frame in frames.split("|"))]
     trace = "".join(f'  File "{path}", line {n}, in {name}\n    code()\n' for n, (path, name) in enumerate(lines, 1))
