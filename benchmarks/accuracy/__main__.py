@@ -36,8 +36,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--only", metavar="SOURCE", nargs="*", help=", ".join([m.NAME for m in MODULES] + ["incidents"])
     )
     parser.add_argument("--peers", metavar="NAME", nargs="*", help=f"{', '.join(PEERS)}; none given: no tool but ours")
-    parser.add_argument("--timm-sample", type=int, default=60, metavar="N", help="rows of the table of timm runs")
+    parser.add_argument("--timm-sample", type=int, default=40, metavar="N", help="rows of the table of timm runs")
     parser.add_argument("--all-timm", action="store_true", help="all 5,085 of them")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--shipped", action="store_true", help="shipped laws only: models without one are refused")
     parser.add_argument("--write", action="store_true", help="write docs/accuracy.md also after a partial run")
     return parser.parse_args(argv)
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     peers = [PEERS[name]() for name in names]
     ours = Preflight(tracing=not options.shipped)
-    found = measure(runs, peers, ours)
+    found = measure(runs, peers, ours, options.jobs)
     incidents = options.data / "oom_incidents_dev.jsonl"
     wanted = incidents.is_file() and (not options.only or "incidents" in options.only)
     judged = judge(map(incident_of, reports(incidents)), ours) if wanted else []

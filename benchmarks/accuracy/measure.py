@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 
 from benchmarks.accuracy.peers import Answer, Peer, Refused
 from benchmarks.accuracy.score import Score
@@ -22,28 +23,62 @@ class Measured:
 
     scores: list[Score] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    not_run: list[str] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
     estimates: dict[str, DeviceEstimate] = field(default_factory=dict)
     """preflight's, by run."""
 
+    def add(self, other: Measured) -> None:
+        """What another process measured."""
+        self.scores += other.scores
+        self.crashes += other.crashes
+        self.estimates |= other.estimates
+        for name, seconds in other.seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
-def measure(runs: Sequence[Run], peers: Iterable[Peer], ours: Preflight, progress: bool = True) -> Measured:
-    """A score for each tool and each measured tier; a run that no Job describes is refused by every tool."""
+
+def measure(runs: Sequence[Run], peers: Iterable[Peer], ours: Preflight, jobs: int = 1) -> Measured:
+    """A score for each tool and each measured tier; a run that no Job describes is refused by every tool.
+
+    `jobs`: processes. Runs of one model stay together, so that each law is made once.
+    """
     found = Measured()
-    present = []
-    for peer in peers:
-        if peer.version is None:
-            found.not_run.append(peer.name)
-        else:
-            present.append(peer)
-    for number, run in enumerate(runs):
-        if progress and sys.stderr.isatty():
-            print(f"\r{number + 1} of {len(runs)} {run.id:60.60}", end="", file=sys.stderr)
-        if not run.measured:
-            continue
+    present = [peer for peer in peers if peer.version is not None]
+    models: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.measured:
+            models.setdefault(_model(run), []).append(run)
+    if jobs == 1:
+        parts: Iterable[Measured] = (_part(group, present, ours) for group in models.values())
+        for part in parts:
+            found.add(part)
+        return _in_order(found, runs)
+    with ProcessPoolExecutor(jobs) as pool:
+        for part in pool.map(_part, models.values(), repeat(present), repeat(ours)):
+            found.add(part)
+    return _in_order(found, runs)
+
+
+def _model(run: Run) -> str:
+    if isinstance(run.fields, Inexpressible):
+        return ""
+    return str(run.fields.get("model.target") or run.fields.get("model.name"))
+
+
+def _in_order(found: Measured, runs: Sequence[Run]) -> Measured:
+    """The same text whichever process was first."""
+    place = {run.id: number for number, run in enumerate(runs)}
+    found.scores.sort(key=lambda score: place[score.run.id])
+    found.crashes.sort()
+    return found
+
+
+def _part(runs: Sequence[Run], peers: Sequence[Peer], ours: Preflight) -> Measured:
+    """One model's runs."""
+    found = Measured()
+    ours = replace(ours, crashes=[])
+    for run in runs:
         found.scores += _preflight(run, ours, found)
-        for peer in present:
+        for peer in peers:
             found.scores += _peer(run, peer, found.seconds)
     found.crashes = ours.crashes
     return found

@@ -7,12 +7,14 @@ import pytest
 from benchmarks.accuracy.calibration import Width, hardness, held, proposal, width
 from benchmarks.accuracy.fits import Judged, confusion
 from benchmarks.accuracy.incidents import Incident
-from benchmarks.accuracy.peers import PEERS, Refused
+from benchmarks.accuracy.measure import measure
+from benchmarks.accuracy.peers import PEERS, Answer, Refused
 from benchmarks.accuracy.peers.eleuther import Eleuther
 from benchmarks.accuracy.report import comparison, fitted, overview, tiers
 from benchmarks.accuracy.score import Score, duels, quantile, summary
-from benchmarks.accuracy.truth import Run, Tier
-from preflight.job import build
+from benchmarks.accuracy.tool import Preflight
+from benchmarks.accuracy.truth import Inexpressible, Run, Tier
+from preflight.job import Job, build
 from preflight.memory.estimate import Interval, Verdict
 
 
@@ -133,3 +135,36 @@ def test_a_formula_for_full_training_refuses_adapters() -> None:
     job = build({"model.name": "openai-community/gpt2", "train.batch_size": 1, "train.seq_len": 8,
                  "train.peft.method": "lora"})  # fmt: skip
     assert isinstance(Eleuther().estimate(job), Refused)
+
+
+class Always:
+    """A tool that says the same of every job."""
+
+    name = "always"
+    version: str | None = "1"
+    tiers: tuple[Tier, ...] = ("process",)
+
+    def estimate(self, job: Job) -> Answer | Refused:
+        if job.train.batch_size == 3:
+            raise ValueError("three")
+        return {"process": 100}
+
+
+def test_runs_are_measured_in_order_and_what_fails_has_refused() -> None:
+    runs = [
+        Run("b", "x", "k", {"model.name": "no-such-model", "train.batch_size": 3}, {"process": 100}),
+        Run("a", "x", "k", Inexpressible("it is no job"), {"process": 100}),
+        Run("d", "x", "k", {"model.name": "no-such-model", "train.batch_size": 1}, {"process": 200}),
+        Run("c", "x", "k", {"model.name": "no-such-model", "train.batch_size": 1}, {"allocated": 100}),
+        Run("e", "x", "k", {"model.name": "no-such-model", "train.batch_size": 1}),
+    ]
+    found = measure(runs, [Always()], Preflight(tracing=False))
+    assert [(s.run.id, s.tool, s.estimate) for s in found.scores] == [
+        ("b", "preflight", None), ("b", "always", None),
+        ("a", "preflight", None), ("a", "always", None),
+        ("d", "preflight", None), ("d", "always", 100),
+        ("c", "preflight", None), ("c", "always", None),
+    ]  # fmt: skip
+    assert [s.why for s in found.scores if s.tool == "always"] == [
+        "crashed: ValueError: three", "not a Job: it is no job", "", "no figure for this tier",
+    ]  # fmt: skip
