@@ -57,9 +57,24 @@ def context(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
     found was measured so, and it is on the safe side. Elsewhere the plain one is, and the rest lies in the interval.
     """
     known = EAGER.get(gpu.compute_capability) if gpu is not None else None
-    eager = (known or max(EAGER.values())) + EAGER_CUDNN
-    expected = plain.expected if known is None or _loads_lazily(job) else eager
+    others = plain.expected - gpu.context[1] if gpu is not None else 0  # NCCL's
+    eager = (known or max(EAGER.values())) + EAGER_CUDNN + max(0, others)
+    expected = eager if _is_eager(job, gpu) else plain.expected
     return Interval(plain.low, max(expected, plain.expected), max(eager + SLACK, plain.high))
+
+
+def notes(job: Job, gpu: Gpu | None, resolved: Resolved) -> tuple[str, ...]:
+    """What the expected context rests on, where nothing that the job states decides it."""
+    if not is_image_model(resolved) or job.machine.context is not None or not _is_eager(job, gpu):
+        return ()
+    return (
+        "the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent driver need a "
+        "GiB less: state software.torch, or machine.context",
+    )
+
+
+def _is_eager(job: Job, gpu: Gpu | None) -> bool:
+    return gpu is not None and gpu.compute_capability in EAGER and not _loads_lazily(job)
 
 
 def _loads_lazily(job: Job) -> bool:

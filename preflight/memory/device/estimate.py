@@ -169,7 +169,7 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
         largest_allocation=largest_allocation(ready, beside),
         capacity=capacity,
         verdict=process.verdict(capacity),
-        notes=(*_left_out(job, beside), *ready.notes),
+        notes=(*_left_out(job, beside), *ready.notes, *convolution.notes(job, gpu, ready.resolved)),
     )
     if capacity is None:
         return found

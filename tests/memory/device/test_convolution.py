@@ -53,7 +53,9 @@ def test_without_workspaces_every_other_event_stays() -> None:
     tape = laws_for(resolved(), "train").made.tape  # type: ignore[union-attr]
     bare = convolution.without_workspaces(tape)
     sizes = tape.values({"b": 3})
-    births, kept, spaces = {}, [], 0
+    births: dict[int, int | None] = {}
+    kept: list[tuple[str, int | None, int]] = []
+    spaces = 0
     for kind, birth, size, mark, _ in expand(tape, {"b": 3}):
         if convolution.WORKSPACE in mark:
             spaces += 1
@@ -122,6 +124,12 @@ def test_versions_say_which_kernels_are_loaded(software: dict[str, str], lazy: b
 def test_where_nothing_was_measured_the_plain_context_is_expected() -> None:
     assert convolution.context(job(), find_gpu("RTX 3090"), PLAIN).expected == PLAIN.expected
     assert convolution.context(job(), None, PLAIN).expected == PLAIN.expected
+
+
+def test_what_is_expected_of_the_context_is_said() -> None:
+    assert any("software.torch" in note for note in estimate().notes)
+    assert not any("software.torch" in note for note in estimate(machine__context=MIB).notes)
+    assert not any("software.torch" in note for note in estimate("RTX 3090").notes)
 
 
 def test_a_stated_context_is_taken_as_it_is() -> None:
