@@ -46,6 +46,14 @@ def named(found: Found, cwd: Path) -> list[str]:
     return [str(path) for path in chosen[:1]]
 
 
+def meant(candidates: Sequence[Candidate], found: Found, cwd: Path) -> list[Candidate]:
+    """Of several studies those that the logs name a file of; all where they name none."""
+    here = cwd.resolve()
+    files = {here / path for path in _files(found, here)}
+    of_log = [one for one in candidates if files & {one.report.project.root / path for path in one.result.study.paths}]
+    return of_log or list(candidates)
+
+
 def _files(found: Found, cwd: Path) -> Iterator[Path]:
     for one in found.evidence:
         for name, folder in _names(one):

@@ -12,7 +12,7 @@ from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import collect, collect_text
 from preflight.postmortem.compare import Compared, compare
 from preflight.postmortem.conclude import conclude, of_job
-from preflight.postmortem.configuration import Candidate, judge, named
+from preflight.postmortem.configuration import Candidate, judge, meant, named
 from preflight.postmortem.report import Postmortem
 from preflight.reports.model import Outcome, Report
 
@@ -55,7 +55,7 @@ def postmortem(
     return Postmortem(
         found,
         conclusion,
-        tuple(_compared(candidates, conclusion.causes)),
+        tuple(_compared(meant(candidates, found, cwd), conclusion.causes)),
         outcome(reports),
         files,
         from_logs,

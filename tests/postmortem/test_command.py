@@ -83,6 +83,17 @@ def test_json_holds_the_same(
     assert {"findings", "studies", "summary"} <= data["check"].keys()
 
 
+def test_of_several_studies_the_one_that_the_log_names(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    project({"job.err": TRACE + OOM, "a.py": PROGRAM, "train.py": PROGRAM})
+    run = preflight(capsys, "postmortem", "job.err", "--config", ".", "--set", "train.batch_size=8", "-f", "json")
+    data = json.loads(run.out)
+    assert [one["paths"] for one in data["estimates"]] == [["train.py"]]
+    assert len(data["check"]["studies"]) == 2
+
+
 def test_another_gpu_than_the_files_name_is_said(
     project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
