@@ -50,7 +50,10 @@ def load(options: argparse.Namespace) -> list[Run]:
     table = options.data / "timm_train_memory_a100.csv"
     if table.is_file():
         known = {run.id.removeprefix("timm-gpumemnet-").removeprefix("timm-") for run in found}
-        more = [run for run in map(timm_source.run_of, timm_rows(table)) if run.id.removeprefix("timm-") not in known]
+        lines = list(timm_rows(table))
+        found = timm_source.without_the_dead(found, lines)
+        more = [run for run in map(timm_source.run_of, lines) if run.id.removeprefix("timm-") not in known]
+        more = [run for run in timm_source.without_the_dead(more, lines) if run.measured]
         if not options.all_timm:
             more = random.Random(SEED).sample(more, min(options.timm_sample, len(more)))
         found += more

@@ -106,6 +106,20 @@ def test_a_line_of_the_whole_table_is_the_same_run_as_its_row() -> None:
     assert (line.fields, line.measured, line.kind) == (row.fields, row.measured, row.kind)
 
 
+@pytest.mark.parametrize(
+    ("figures", "dead"),
+    [
+        ({8: 5519, 32: 13845, 128: 2769}, {128}),
+        ({8: 5519, 32: 13845, 128: 9000}, set()),  # odd, but it may have trained
+        ({8: 9000, 32: 25000, 128: 2500}, {128}),
+        ({8: 9000, 32: 39900, 128: 2500}, {32, 128}),
+        ({16: 8000, 32: 8471, 64: 7459}, set()),  # cuDNN chose other algorithms
+    ],
+)
+def test_a_run_that_met_the_end_of_memory_measured_nothing(figures: dict[int, float], dead: set[int]) -> None:
+    assert timm.died(figures) == dead
+
+
 def test_a_pair_of_reports_differs_in_what_the_thread_changed() -> None:
     died, worked = (job(INCIDENTS[f"axolotl708-mistral-qlora-mb{batch}"]) for batch in (4, 2))
     assert died.train.batch_size == 4

@@ -40,7 +40,7 @@ def fields(row: Row) -> Fields:
         "model.name": _NAMES.get(row["model"], row["model"]),
         "task": "causal-lm",
         "train.batch_size": row["batch_size"],
-        "train.grad_accum": 128 // row["batch_size"] if tables else 8,  # batch_size = 128; global_batch_size of the hub
+        "train.grad_accum": (128 if tables else _global_batch(row)) // row["batch_size"],
         # The longest example comes first (get_batch, longest_seq_ix), and no mask is passed whatever the padding. The
         # hub's files truncate at 512, and Alpaca reaches it (tutorials/0_to_litgpt.md prints 512 for another model).
         "train.seq_len": row["seq_len"] if tables else 512,
@@ -68,6 +68,13 @@ def fields(row: Row) -> Fields:
             "train.optimizer": "paged-adamw",  # bnb.optim.PagedAdamW where the precision is bitsandbytes'
         }
     return found
+
+
+def _global_batch(row: Row) -> int:
+    """global_batch_size of config_hub/finetune; the tables' script has batch_size = 128."""
+    if not row["peft"]:
+        return 8 if "hi-" in row["model"] else 32 if "TinyLlama" in row["model"] else 64
+    return 6 if "gemma" in row["model"] else 8
 
 
 def _adapter(row: Row, tables: bool) -> dict[str, object]:
