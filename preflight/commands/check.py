@@ -156,10 +156,15 @@ def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool)
     click.echo(render(chosen, outcome, look), nl=False, color=True)
 
 
+def internal_error(outcome: Outcome) -> bool:
+    """Whether a rule or an estimate of ours failed."""
+    return any(finding.rule == "internal-error" for _, finding in outcome.findings())
+
+
 def _status(outcome: Outcome, fail_on: Severity, exit_zero: bool) -> int:
     """2 for a bug of ours, 1 for findings that count."""
     findings = [finding for _, finding in outcome.findings()]
-    if any(finding.rule == "internal-error" for finding in findings):
+    if internal_error(outcome):
         return 2
     return int(not exit_zero and any(finding.severity.rank >= fail_on.rank for finding in findings))
 

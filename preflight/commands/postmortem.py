@@ -44,6 +44,7 @@ def command(
 
     Exit status: 1 if a cause was found, 0 if the logs hold none, 2 for what cannot be read.
     """
+    from preflight.commands.check import internal_error
     from preflight.engine import Options
     from preflight.postmortem import plain, text
     from preflight.postmortem.reading import logs as expanded
@@ -61,7 +62,7 @@ def command(
         click.echo(plain.render(found), nl=False)
     else:
         click.echo(text.render(found, look_for(sys.stdout)), nl=False, color=True)
-    return int(bool(found.conclusion.causes))
+    return 2 if found.outcome is not None and internal_error(found.outcome) else int(bool(found.conclusion.causes))
 
 
 def _outcome(reports: Sequence[Report], cwd: Path) -> Outcome:

@@ -13,6 +13,7 @@ from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
 from preflight.postmortem.units import shown
 from preflight.records import dataclass
+from preflight.reports.places import place
 from preflight.reports.style import gib
 from preflight.states import states
 
@@ -250,4 +251,7 @@ def _time_words(candidate: Candidate) -> Iterator[str]:
     request = candidate.result.study.request
     minutes = request.time_minutes if request is not None else None
     if isinstance(minutes, int) and not isinstance(minutes, bool):
-        yield f"the script asks for {minutes:,} minutes; how long a run takes is nothing that memory tells"
+        origin = request.origins.get("time_minutes") if request is not None else None
+        found = place(candidate.report, origin) if origin is not None else None
+        where = f" ({origin.path}:{found.line})" if origin is not None and found is not None else ""
+        yield f"the script asks for {minutes:,} minutes{where}; the estimate says nothing of how long a run takes"

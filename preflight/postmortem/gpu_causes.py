@@ -159,7 +159,7 @@ def _notes(one: GpuOom, limit: Limit) -> Iterator[str]:
         listed = ", ".join(
             f"{pid} ({gib(size)})" for pid, size in one.others[:4] if size != mine or one.own is not None
         )
-        yield f"they are: process {listed}"
+        yield f"held by process {listed}"
     if one.private_pools:
         yield f"{gib(one.private_pools)} of it in private pools (CUDA graphs)"
 
@@ -213,7 +213,7 @@ def trial_of(places: Sequence[Place], found: Found) -> Trial | None:
 def misleading(cause: Cause) -> Iterator[Misleading]:
     """Figures of a message that people take for the need."""
     one = cause.gpu
-    if one is None or one.tried is None or one.library != "pytorch":
+    if one is None or one.tried is None or one.library != "pytorch" or cause.limit != "gpu":
         return
     used = in_use(one) or one.allocated
     if used is not None and one.tried * 10 < used:  # nobody takes half the GPU for a last straw
@@ -222,7 +222,7 @@ def misleading(cause: Cause) -> Iterator[Misleading]:
             f"{shown(one.tried)} asked for",
             f"the last straw, not what is lacking: {gib(used)} were in use before it, and the step was not over",
         )
-    if cause.limit == "gpu" and one.free is not None and one.allocated is not None and one.free >= one.tried:
+    if one.free is not None and one.allocated is not None and one.free >= one.tried:
         yield Misleading(
             one.place, f"{shown(one.free)} free", "free at the moment of the message, after caches were given back"
         )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, SWEEP, fake_engine, preflight
+from command_line import PROGRAM, SWEEP, Raises, fake_engine, preflight
 from conftest import Write
 
 OOM = (
@@ -176,3 +176,21 @@ def test_what_the_estimate_does_not_know_is_said(
     text = said(capsys, "job.err", "--config", "train.py", *FITS)
     assert "20 GiB of the process lie outside PyTorch" in text
     assert "the files are not those of the run" in text
+
+
+def test_a_bug_of_ours_is_exit_status_2(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch, Raises)
+    project({"job.err": OOM, "train.py": PROGRAM})
+    assert preflight(capsys, "postmortem", "job.err", "--config", "train.py", *FITS).status == 2
+
+
+def test_the_line_that_asks_for_the_time(
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    script = "#!/bin/bash\n#SBATCH --time=01:30:00\npython train.py --batch_size 8 --max_length 512\n"
+    late = "slurmstepd: error: *** JOB 7 ON n CANCELLED AT 2026-10-02T14:02:37 DUE TO TIME LIMIT ***\n"
+    project({"job.err": late, "job.sh": script, "train.py": PROGRAM})
+    assert "asks for 90 minutes (job.sh:2)" in said(capsys, "job.err", "--config", "job.sh")
