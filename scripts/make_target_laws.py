@@ -27,6 +27,7 @@ from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = {"fp32": ("fp32", None), "mixed": ("fp32", "bf16")}
+KINDS = ("train", "eval")
 TWIN_BATCH = 5
 TARGETS: Mapping[str, str] = {
     "timm": """
@@ -86,7 +87,7 @@ def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
 
 
-def laws_of(family: str, precisions: Sequence[str]) -> dict[str, Made | str]:
+def laws_of(family: str, precisions: Sequence[str], kinds: Sequence[str]) -> dict[str, Made | str]:
     """Every law of a model by its key, or the file and key of the law that it is as well; those that are there are
     kept. Raises CannotMake, TraceError, NotRegular."""
     target = family.replace("-", ":", 1)
@@ -96,13 +97,13 @@ def laws_of(family: str, precisions: Sequence[str]) -> dict[str, Made | str]:
     for name, (weights, autocast) in PRECISIONS.items():
         setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
                  "autocast": autocast}  # fmt: skip
-        for kind in ("train", "eval"):
+        for kind in KINDS:
             key = key_text("image-classification", kind, setup, {}, f"image={image}")
             there = load(LawKey(family, key))
             if there is not None:
                 twin = family.replace("torchvision-", "timm-")
                 made[key] = f"{twin}|{key}" if twin != family and there is load(LawKey(twin, key)) else there
-            elif name in precisions:
+            elif name in precisions and kind in kinds:
                 made[key] = twin_of(family, key, model, kind, setup) or make_at(
                     model, kind, setup, {"b": 1, "i": image}, run
                 )
@@ -137,13 +138,14 @@ def versions() -> dict[str, str]:
             "tracer": TRACER_VERSION}  # fmt: skip
 
 
-def make_one(family: str, precisions: Sequence[str] = tuple(PRECISIONS), again: bool = False) -> str:
+def make_one(family: str, precisions: Sequence[str] = tuple(PRECISIONS), kinds: Sequence[str] = KINDS,
+             again: bool = False) -> str:  # fmt: skip
     """Make and write the laws of one model; what came of it, in words."""
     start = time.perf_counter()
     if again:
         image_path(family).unlink(missing_ok=True)
     try:
-        made = laws_of(family, precisions)
+        made = laws_of(family, precisions, kinds)
     except (CannotMake, TraceError, NotRegular) as error:
         return f"{family}: not made: {str(error)[:200]}"
     body = pack({key: law for key, law in made.items() if isinstance(law, Made)})
@@ -169,9 +171,10 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--again", action="store_true", help="make what is there as well")
     parser.add_argument("--precisions", nargs="+", choices=tuple(PRECISIONS), default=list(PRECISIONS))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
-    make = partial(make_one, precisions=options.precisions, again=options.again)
+    make = partial(make_one, precisions=options.precisions, kinds=options.kinds, again=options.again)
     with ProcessPoolExecutor(options.jobs) as pool:
         for home in TARGETS:  # timm first: torchvision's point to it
             for said in pool.map(make, [n for n in options.names or names() if n.startswith(home)]):
