@@ -42,6 +42,7 @@ class Report(TypedDict):
     cluster: str | None
     message_numbers: Message
     hard_case: bool
+    inferred_fields: list[str]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Incident:
     fields: Fields | Inexpressible
     hard: bool
     """Known not to follow from a configuration (many boxes in one image, a bug of the library)."""
+    inferred: tuple[str, ...] = ()
+    """Fields of the row that its collector inferred."""
 
 
 _LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -122,7 +125,12 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
     "hf15544-w2v2bert-v100": Inexpressible("an encoder and a decoder of two architectures"),
     "alma42-llama3-8b-z2": Inexpressible("preference training, whose second model and length are not stated"),
     "litgpt486-llama2-a5000": Inexpressible("LoRA and QLoRA are both reported as one"),
-    "litgpt301-llama2-a6000": {**_LITGPT, "train.precision": "bf16-mixed"},  # get_default_supported_precision
+    "litgpt301-llama2-a6000": {
+        **_LITGPT,
+        "train.precision": "bf16-mixed",  # get_default_supported_precision
+        "train.optimizer": "adamw",
+        "train.gradient_checkpointing": False,
+    },
     "unsloth2366-gemma3-27b-h200": Inexpressible("Unsloth's kernels, which no Job field says"),
     "trl3678-grpo-0.6b-20gb": Inexpressible("GRPO: groups of generated completions"),
     "gemma4-2xl40s-16k": Inexpressible("a model without a public configuration of that name"),
@@ -166,7 +174,14 @@ def incident_of(report: Report) -> Incident:
     facts = FACTS.get(report["id"], {})
     fields = facts if isinstance(facts, Inexpressible) else _fields(report, facts)
     group = report["cluster"] or report["source"]
-    return Incident(report["id"], group, report["outcome"] == "oom", fields, report["hard_case"])
+    return Incident(
+        report["id"],
+        group,
+        report["outcome"] == "oom",
+        fields,
+        report["hard_case"],
+        tuple(report.get("inferred_fields", ())),
+    )
 
 
 def _fields(report: Report, facts: Fields) -> Fields | Inexpressible:

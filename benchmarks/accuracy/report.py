@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.accuracy.calibration import answered, classes, held, proposal
 from benchmarks.accuracy.fits import DIED_JUDGED_FITS, WORKED_JUDGED_EXCEEDS, Confusion, Judged
-from benchmarks.accuracy.remarks import remark
+from benchmarks.accuracy.remarks import REPORTS, remark
 from benchmarks.accuracy.score import UNDER, Duel, Score, Summary, duels, summary
 from benchmarks.accuracy.tool import NAME
 from benchmarks.accuracy.truth import MIB, TIERS, Run
@@ -119,15 +119,21 @@ def fitted(judged: Sequence[Judged], found: Confusion) -> Iterator[str]:
         f"(target {WORKED_JUDGED_EXCEEDS:.0%}).\n"
     )
     wrong = [one for one in judged if one.verdict == ("fits" if one.incident.died else "exceeds")]
-    hard = {True: " (does not follow from a configuration)", False: ""}
     yield from table(
-        ("judged wrongly", "outcome", "verdict"),
-        [(o.incident.id + hard[o.incident.hard], "died" if o.incident.died else "worked", o.verdict) for o in wrong],
+        ("judged wrongly", "outcome", "verdict", "what is known of it"),
+        [(o.incident.id, "died" if o.incident.died else "worked", o.verdict, _doubt(o)) for o in wrong],
     )
     reasons = Counter(_general(one.why) for one in judged if one.verdict == "unknown")
     yield "<details><summary>Why verdicts are unknown</summary>\n"
     yield from table(("reports", "reason"), [(str(n), why) for why, n in reasons.most_common()])
     yield "</details>\n"
+
+
+def _doubt(judged: Judged) -> str:
+    incident = judged.incident
+    inferred = f"inferred by the collector: {', '.join(incident.inferred)}" if incident.inferred else ""
+    hard = "does not follow from a configuration" if incident.hard else ""
+    return "; ".join(filter(None, (REPORTS.get(incident.id, ""), inferred, hard)))
 
 
 def worst(scores: Sequence[Score], phases: dict[str, str], count: int = WORST) -> Iterator[str]:

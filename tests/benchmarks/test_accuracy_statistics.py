@@ -110,7 +110,7 @@ def test_each_source_of_reports_has_one_vote() -> None:
 
 def test_wrong_verdicts_are_named() -> None:
     one = judged("wrong-one", "x", False, "exceeds")
-    assert "| wrong-one | worked | exceeds |" in "\n".join(fitted([one], confusion([one])))
+    assert "| wrong-one | worked | exceeds |  |" in "\n".join(fitted([one], confusion([one])))
 
 
 def test_tools_that_are_not_installed_say_so() -> None:
