@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from preflight.scheduler.hosts import Host
+from preflight.scheduler.hosts import Host, Shape
 from preflight.scheduler.job import Job
 from preflight.scheduler.offer import NO_LIMIT, Available, Details, Offer, Rules, cpus_per_core
 
@@ -32,6 +32,11 @@ class Search:
     offers: dict[str, Offer]
     required: frozenset[str] = frozenset()
     taken: list[Taken] = field(default_factory=list)
+
+    @property
+    def per_core(self) -> int | None:
+        """Tasks per core: as asked for, else one where the cluster says so (_build_gres_mc_data)."""
+        return self.details.ntasks_per_core or (1 if self.rules.one_task_per_core else None)
 
     def choose(self, hosts: list[Host], least: int, most: int, wanted: int) -> list[Taken] | None:
         """The nodes of the job; None where the search finds none."""
@@ -155,7 +160,7 @@ class _State:
     def take(self, host: Host, cpus: int, node: Offer) -> bool:
         """Adds a node (_cpus_to_use, gres_sched_add); False: it has nothing to give."""
         search = self.search
-        if not search.job.whole_node:
+        if not (search.job.whole_node or search.rules.whole_nodes):
             others = max(self.least_left - 1, 0) * cpus_per_core(search.job, search.details, host.shape, search.rules)
             if search.rules.by_socket:
                 others *= host.shape.cores
@@ -261,7 +266,7 @@ class _State:
 def _select_cores(search: Search, node: Offer, host: Host, rem_nodes: int, first: bool) -> int:
     """The CPUs to use on a node, 0 where no task fits (_select_cores); changes the offer's cores and resources."""
     job, details, shape = search.job, search.details, host.shape
-    low, high = _task_range(job, details, shape.sockets, shape.total_cores)
+    low, high = _task_range(job, details, search.per_core, shape)
     each = details.cpus_per_task
     if not job.overcommit:
         fitting = node.cpus // each
@@ -274,19 +279,17 @@ def _select_cores(search: Search, node: Offer, host: Host, rem_nodes: int, first
         cpus, high = _gres_cores(search, node, host, cpus, low, high, first)
     if high == 0:
         return 0
-    if search.rules.one_task_per_core and not details.ntasks_per_core and details.min_gres_cpus == 0:
-        return sum(node.cores)
     return cpus
 
 
-def _task_range(job: Job, details: Details, sockets: int, cores: int) -> tuple[int, int]:
+def _task_range(job: Job, details: Details, per_core: int | None, shape: Shape) -> tuple[int, int]:
     """The fewest and the most tasks that one node takes."""
     if job.ntasks_per_node:
         return job.ntasks_per_node, job.ntasks_per_node
     if job.ntasks_per_socket:
-        return job.ntasks_per_socket, job.ntasks_per_socket * sockets
-    if details.ntasks_per_core:
-        return details.ntasks_per_core, details.ntasks_per_core * cores
+        return job.ntasks_per_socket, job.ntasks_per_socket * shape.sockets
+    if per_core:
+        return per_core, per_core * shape.total_cores
     if job.ntasks_per_gpu:
         if details.min_nodes == 1:
             return details.num_tasks, details.num_tasks
@@ -364,7 +367,7 @@ def _needed_cores(
 ) -> tuple[int, int]:
     """The tasks that the node's cores are enough for, and the cores that they need."""
     size, cores = search.details.cpus_per_task, sum(node.cores)
-    if search.details.ntasks_per_core == 1 and size % threads:
+    if search.per_core == 1 and size % threads:
         size = (size // threads + 1) * threads
     needed = high * size
     while high >= low:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.dialects.reading import Request
-from preflight.scheduler.answers import CLIENT, GRES, GRES_TYPE, TRES, Refused
+from preflight.scheduler.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE, TRES, Refused
 from preflight.values import Unknown, Value
 
 if TYPE_CHECKING:
@@ -110,6 +110,19 @@ def _texts(request: Request) -> Iterator[tuple[str, str]]:
 
 def _positive(value: Value) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def check_plugin(request: Request, select_type: str | None) -> None:
+    """Only select/cons_tres knows GPUs of a job, a socket or a task, and CPUs or memory per GPU. Raises Refused."""
+    if select_type in (None, "cons_tres"):
+        return
+    scopes = {"job": "gpus", "socket": "gpus_per_socket", "task": "gpus_per_task"}
+    asked = [scopes[scope] for scope, _ in _texts(request) if scope in scopes]
+    asked += [name for name in ("cpus_per_gpu", "memory_per_gpu") if getattr(request, name) is not None]
+    if asked:
+        option = "--" + {"memory_per_gpu": "mem-per-gpu"}.get(asked[0], asked[0].replace("_", "-"))
+        words = f"{option} needs select/cons_tres, and the cluster has select/{select_type}: ask with --gres=gpu"
+        raise Refused(GRES_PLUGIN, words, f"request.{asked[0]}")
 
 
 def parse(request: Request, types: tuple[str, ...] | None) -> list[Gres]:

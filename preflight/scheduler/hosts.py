@@ -28,6 +28,8 @@ class Shape:
     tpc: int
     """CPUs that SLURM counts per core"""
     memory: int | None
+    """for jobs"""
+    real_memory: int | None
     gres: tuple[tuple[str, str | None, int], ...]
     any_type: bool
     """Nobody said which GRES type the GPUs have: any will do."""
@@ -59,7 +61,8 @@ def shape_of(node: Node) -> Shape:
     tpc = threads if cpus >= total * threads else max(1, cpus // total)
     memory = None if node.memory is None else (node.memory - (node.memory_reserved or 0)) // MIB
     gres, any_type = _gres(node)
-    return Shape(cpus, sockets, cores, threads, tpc, memory, gres, any_type)
+    real = None if node.memory is None else node.memory // MIB
+    return Shape(cpus, sockets, cores, threads, tpc, memory, real, gres, any_type)
 
 
 def _gres(node: Node) -> tuple[tuple[tuple[str, str | None, int], ...], bool]:

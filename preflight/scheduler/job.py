@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from preflight.dialects.reading import Request
 from preflight.machines.hostlist import expand
 from preflight.scheduler.answers import CLIENT, Refused
-from preflight.scheduler.gres import Gres, parse, validate
+from preflight.scheduler.gres import Gres, check_plugin, parse, validate
 from preflight.values import Unknown, Value
 
 MIB = 2**20
@@ -68,7 +68,7 @@ def text(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def describe(request: Request, gres_types: tuple[str, ...] | None) -> Job:
+def describe(request: Request, gres_types: tuple[str, ...] | None, select_type: str | None = None) -> Job:
     """The job description (_opt_verify in src/sbatch/opt.c, slurm_opt_create_job_desc in src/common/slurm_opt.c).
 
     What is not known is left out, which asks for less. Raises Refused.
@@ -86,6 +86,7 @@ def describe(request: Request, gres_types: tuple[str, ...] | None) -> Job:
     job.threads_per_core = whole(request.threads_per_core)
     job.ntasks_per_socket, job.ntasks_per_core = whole(request.tasks_per_socket), whole(request.tasks_per_core)
     job.ntasks_per_gpu = whole(request.tasks_per_gpu)
+    check_plugin(request, select_type)
     job.gres = parse(request, gres_types)
     validate(job, request, client=True)
     return job

@@ -25,15 +25,27 @@ class Rules:
     memory: bool = True
     one_task_per_core: bool = False
     most_cpus: int | None = None
+    whole_nodes: bool = False
+    """select/linear: a node is given to one job, with all its CPUs."""
+    types_apart: bool = True
+    """GPUs of two types are not counted together (select/cons_tres)."""
+
+
+_PARAMETERS = {"cons_tres": {"CR_CORE_MEMORY"}, "cons_res": {"CR_CPU"}}
+"""SelectTypeParameters where none are set (22.05: `scontrol show config` of a controller without them)."""
 
 
 def rules_of(cluster: Cluster, partition: Partition) -> Rules:
-    said = {one.upper() for one in cluster.select_parameters} or {"CR_CORE_MEMORY"}
+    said = {one.upper() for one in cluster.select_parameters} or _PARAMETERS.get(
+        cluster.select_type or "cons_tres", set()
+    )
     return Rules(
         by_core=any(one.startswith("CR_CORE") and one != "CR_CORE_DEFAULT_DIST_BLOCK" for one in said),
         by_socket=any(one.startswith("CR_SOCKET") for one in said),
         memory=any("MEMORY" in one for one in said),
         one_task_per_core="CR_ONE_TASK_PER_CORE" in said,
+        whole_nodes=cluster.select_type == "linear",
+        types_apart=cluster.select_type in (None, "cons_tres"),
         most_cpus=partition.max_cpus_per_node,
     )
 
@@ -59,10 +71,8 @@ def details_of(job: Job, rules: Rules) -> Details:
     per_node = job.cpus_per_node or 1
     if job.ntasks_per_node is not None and not job.overcommit and (job.num_tasks or 0) > 1:
         per_node = max(per_node, each * job.ntasks_per_node)
-    layout = (job.sockets_per_node, job.cores_per_socket, job.threads_per_core, job.ntasks_per_socket,
-              job.ntasks_per_core)  # fmt: skip
     per_core = job.ntasks_per_core
-    if per_core is None and rules.one_task_per_core and any(one is not None for one in layout):
+    if per_core is None and rules.one_task_per_core:
         per_core = 1
     min_nodes = job.min_nodes if job.min_nodes is not None else 1
     return Details(each, max(per_node, each), job.num_tasks or 0, min_nodes, job.max_nodes or 0, per_core)
@@ -113,7 +123,7 @@ def cpus_per_core(job: Job, details: Details, shape: Shape, rules: Rules) -> int
 
 def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | None:
     """What the node could give; None: it cannot serve (can_job_run_on_node)."""
-    gres = _gres_on(job, shape)
+    gres = _gres_on(job, shape, rules)
     if gres is None:
         return None
     found = _cores(job, details, shape, rules)
@@ -138,7 +148,7 @@ def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | Non
 # --- generic resources ----------------------------------------------------------------------------------------------
 
 
-def _gres_on(job: Job, shape: Shape) -> list[Available] | None:
+def _gres_on(job: Job, shape: Shape, rules: Rules) -> list[Available] | None:
     """gres_sched_create_sock_gres_list, for nodes whose resources are not bound to cores."""
     found = []
     for one in job.gres:
@@ -146,13 +156,15 @@ def _gres_on(job: Job, shape: Shape) -> list[Available] | None:
         if not own:
             return None
         least = max(one.per_node or 1, one.per_socket, one.per_task)
-        typed = any(kind is not None for kind, _ in own)
+        typed = rules.types_apart and any(kind is not None for kind, _ in own)
+        if one.type is not None and not rules.types_apart:
+            own = [(kind, count) for kind, count in own if kind == one.type or shape.any_type]
         total = 0
         if typed or (one.type is not None and shape.any_type):
             for kind, count in own:
                 if (one.type is None or kind == one.type or shape.any_type) and count >= least:
                     total += count
-        elif one.type is None and sum(count for _, count in own) >= least:
+        elif (one.type is None or not rules.types_apart) and sum(count for _, count in own) >= least:
             total = sum(count for _, count in own)
         if not total:
             return None
@@ -238,7 +250,7 @@ def _cores(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | No
     if not tasks or cpus < details.cpus_per_node:
         return None
     per_socket = shape.cores * threads
-    if job.ntasks_per_socket:
+    if job.ntasks_per_socket and not rules.whole_nodes:
         per_socket = job.ntasks_per_socket * max(details.cpus_per_task, 1)
     return _filled(free, cpus, threads, per_socket, details, most)
 
@@ -271,7 +283,7 @@ def _cpus_by_memory(job: Job, details: Details, shape: Shape, rules: Rules, memo
     if job.memory_per_cpu is None:
         return cpus if (job.memory or 0) <= memory else 0
     size = job.memory_per_cpu
-    if job.whole_node and size * cpus > memory:
+    if (job.whole_node or rules.whole_nodes) and size * cpus > memory:
         return 0
     if size:
         if (rules.by_core or rules.by_socket) and details.ntasks_per_core == 1 and details.cpus_per_task == 1:

@@ -37,7 +37,7 @@ def judge(request: Request, cluster: Cluster) -> Verdict:
     parts = (request, *request.components)
     try:
         for part in parts:
-            describe(part, cluster.gres_types)  # sbatch checks every part before it asks
+            describe(part, cluster.gres_types, cluster.select_type)  # sbatch checks every part before it asks
         first, *_ = [_judge(part, cluster, index > 0) for index, part in enumerate(parts)]
     except Refused as refused:
         return Verdict(refused.answer, refused.words, refused.settings)
@@ -48,7 +48,7 @@ def admitted(
     request: Request, cluster: Cluster, later: bool = False
 ) -> tuple[Job, list[Partition], tuple[Host, ...], frozenset[str] | None, list[str]]:
     """Everything before nodes are looked at (_job_create). Raises Refused."""
-    job = describe(request, cluster.gres_types)
+    job = describe(request, cluster.gres_types, cluster.select_type)
     job.later_part = later
     limits.check_array(job, cluster)
     if job.ntasks_per_node is not None and job.min_nodes is not None and job.num_tasks is None:
@@ -192,11 +192,11 @@ def _passes(job: Job, details: Details, shape: Shape, rules: Rules) -> bool:
         return False
     if job.threads_per_core is not None and job.threads_per_core > shape.threads:
         return False
-    if shape.memory is None:
+    if shape.memory is None or shape.real_memory is None:
         return True
     if job.memory_per_cpu is None:
-        return (job.memory or 0) <= shape.memory
-    if job.memory_per_cpu * details.cpus_per_node > shape.memory:
+        return (job.memory or 0) <= (shape.memory if rules.memory else shape.real_memory)
+    if job.memory_per_cpu * details.cpus_per_node > shape.real_memory:
         return False
     cpus = max(job.ntasks_per_node or 0, details.cpus_per_node, details.cpus_per_task)
     return not rules.memory or job.memory_per_cpu * max(cpus, 1) <= shape.memory

@@ -10,10 +10,10 @@ from preflight.dialects.slurm_request import read_request
 from preflight.dialects.slurm_submission import Submission
 from preflight.documents.base import Source
 from preflight.machines.model import Cluster
-from preflight.scheduler.answers import CLIENT, GRES, GRES_TYPE
+from preflight.scheduler.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE
 from preflight.scheduler.verdict import judge
 
-CHECKED_TWICE = (GRES, GRES_TYPE)
+CHECKED_TWICE = (GRES, GRES_TYPE, GRES_PLUGIN)
 """What sbatch and the controller check alike; sbatch comes first and answers in the controller's words."""
 
 
