@@ -21,17 +21,27 @@ def command() -> None:
 
 
 @command.command("list")
-def list_models() -> None:
-    """Models known by name: their dimensions ship with the package."""
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+def list_models(words: tuple[str, ...]) -> None:
+    """Models known by name, by architecture: their dimensions ship with the package.
+
+    With WORDs, those alone that every WORD occurs in: in a name, the architecture or the task.
+    """
     from preflight.memory.device import catalogue
 
+    names = catalogue.names(words)
+    if not names:
+        raise UsageError(f"no model has {' and '.join(words)} in its name, architecture or task")
     look = look_for(sys.stdout)
-    names = catalogue.names()
     wide = max(map(len, names))
-    for name in names:
-        model = catalogue.find(name)
-        if model is not None:
-            click.echo(f"{look.paint(f'{name:<{wide}}', 'bold')}  {model.architecture}, {model.task}", color=True)
+    groups: dict[tuple[str, str], list[catalogue.CatalogueModel]] = {}
+    for model in filter(None, map(catalogue.find, names)):
+        groups.setdefault((model.architecture, model.task), []).append(model)
+    for (architecture, task), models in groups.items():
+        click.echo(f"{look.paint(architecture, 'bold')} {look.paint(task, 'dim')}", color=True)
+        for model in models:
+            click.echo(f"  {model.name:<{wide}}  {model.parameters or '':>7}".rstrip())
+    click.echo(f"{len(names)} models" + ("" if words else ": preflight model list WORD... shows fewer"))
 
 
 @command.command()
@@ -50,6 +60,8 @@ def show(name: str, output_format: str) -> None:
         "task": model.task,
         "target": model.target,
         "aliases": list(model.aliases),
+        "parameters": model.parameters,
+        "unknown": model.unknown,
         "config": dict(model.config),
     }
     if output_format == "json":
@@ -57,7 +69,7 @@ def show(name: str, output_format: str) -> None:
         return
     for key, value in data.items():
         if key == "config":
-            wide = max(len(option) for option in model.config)
+            wide = max((len(option) for option in model.config), default=0)
             for option, size in model.config.items():
                 click.echo(f"  {option:<{wide}}  {f'{size:,}' if type(size) is int else size}")
         elif value:

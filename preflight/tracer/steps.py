@@ -21,9 +21,10 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
     accumulated (bool: gradients of an earlier micro-step are kept).
 
     setup: weights, autocast ("bf16", "fp16" or None), attention, mask (padded batches), checkpointing, peft, frozen.
-    Reply: parameters [[name, bytes, elements, trainable]], events [[size or -1 - birth, tag]], gradients {birth:
-    parameter index}, outputs [births of what the model returned], accumulations [[index of the next event, parameter
-    index]: where each gradient is added to `.grad`], workspaces [births of workspaces of convolutions; targets only].
+    Reply: parameters [[name, bytes, elements, trainable]], buffers [[name, bytes]], events [[size or -1 - birth, tag]],
+    gradients {birth: parameter index}, outputs [births of what the model returned], accumulations [[index of the next
+    event, parameter index]: where each gradient is added to `.grad`], workspaces [births of workspaces of convolutions;
+    targets only].
     """
     setup, kind = request["setup"], request["kind"]
     model = models.build(request["model"], setup)
@@ -43,7 +44,7 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
         unhook()
     return {
         "parameters": _parameters(model),
-        "buffers": sum(b.untyped_storage().nbytes() for b in model.buffers()),
+        "buffers": [(name, b.untyped_storage().nbytes()) for name, b in model.named_buffers()],
         "events": tape.events,
         "gradients": gradients,
         "outputs": outputs,

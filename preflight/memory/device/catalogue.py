@@ -11,6 +11,7 @@ from typing import Any
 from preflight.records import dataclass
 
 _DATA = Path(__file__).with_name("models.json")
+_HUBS = ("https://huggingface.co/", "huggingface.co/", "https://hf.co/", "hf.co/", "hf:", "models/")
 
 
 @dataclass(frozen=True)
@@ -23,43 +24,74 @@ class CatalogueModel:
     config: Mapping[str, Any]
     target: str | None = None
     aliases: tuple[str, ...] = ()
+    parameters: str | None = None
+    """The published count, as it is written there: "6.74B"."""
+    unknown: str | None = None
+    """Why no law holds for its training."""
 
 
 @lru_cache(maxsize=1)
-def _models() -> dict[str, CatalogueModel]:
-    data = json.loads(_DATA.read_text(encoding="utf-8"))["models"]
-    return {
-        name: CatalogueModel(
-            name, row["architecture"], row["task"], row["config"], row.get("target"), tuple(row["aliases"])
-        )
-        for name, row in data.items()
-    }
+def _rows() -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = json.loads(_DATA.read_text(encoding="utf-8"))["models"]
+    return rows
 
 
 @lru_cache(maxsize=1)
-def _index() -> dict[str, CatalogueModel]:
-    index: dict[str, CatalogueModel] = {}
-    for model in _models().values():
-        for name in (model.name, *model.aliases):
-            index[name.lower()] = model
-    for model in _models().values():  # "bert-large-uncased" for "google-bert/bert-large-uncased"
-        index.setdefault(model.name.rpartition("/")[2].lower(), model)
+def _index() -> dict[str, str]:
+    """Every spelling in lower case -> hub id."""
+    index: dict[str, str] = {}
+    for name, row in _rows().items():
+        index[name.lower()] = name
+        for alias in row["aliases"]:
+            index[alias.lower()] = name
+    for spelling, name in list(index.items()):  # "bert-large-uncased" for "google-bert/bert-large-uncased"
+        index.setdefault(spelling.rpartition("/")[2], name)
     return index
 
 
-def names() -> tuple[str, ...]:
-    """Hub ids of all models."""
-    return tuple(_models())
+def names(words: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Hub ids of all models, or of those that every one of `words` occurs in: name, alias, architecture or task."""
+    lowered = [word.lower() for word in words]
+    found = []
+    for name, row in _rows().items():
+        text = " ".join((name, row["architecture"], row["task"], *row["aliases"])).lower()
+        if all(word in text for word in lowered):
+            found.append(name)
+    return tuple(found)
 
 
 def find(name: str) -> CatalogueModel | None:
-    """A model by hub id, alias or the id's last part, in any case."""
-    return _index().get(name.lower())
+    """A model by hub id, alias or the id's last part, in any case, with or without "-hf" and the hub's address."""
+    spelled = name.strip().lower().rstrip("/")
+    for prefix in _HUBS:
+        spelled = spelled.removeprefix(prefix)
+    index = _index()
+    for spelling in (spelled, f"{spelled}-hf", spelled.removesuffix("-hf")):
+        if spelling in index:
+            return _model(index[spelling])
+    return None
+
+
+@lru_cache(maxsize=256)
+def _model(name: str) -> CatalogueModel:
+    row = _rows()[name]
+    return CatalogueModel(name, row["architecture"], row["task"], row["config"], row.get("target"),
+                          tuple(row["aliases"]), row.get("parameters"), row.get("unknown"))  # fmt: skip
+
+
+def published(model: CatalogueModel) -> tuple[int, int] | None:
+    """The published number of parameters and half a unit of its last digit."""
+    if model.parameters is None:
+        return None
+    digits, unit = model.parameters[:-1], {"M": 6, "B": 9}[model.parameters[-1]]
+    decimals = len(digits.partition(".")[2])
+    return int(digits.replace(".", "")) * 10 ** (unit - decimals), 5 * 10 ** (unit - decimals - 1)
 
 
 def nearest(name: str, count: int = 3) -> tuple[str, ...]:
     """Names that look like it, for messages."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name.lower(), list(_index()), n=count, cutoff=0.6)
-    return tuple(dict.fromkeys(_index()[c].name for c in close))
+    index = _index()
+    close = get_close_matches(name.lower(), list(index), n=2 * count, cutoff=0.6)
+    return tuple(dict.fromkeys(index[c] for c in close))[:count]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
 from preflight.memory.device import layers
 from preflight.memory.device.families import Family, patch_sides
 from preflight.memory.device.primes import PRIMES, Basis, Point, Reader
-from preflight.memory.device.sizes import Size, evaluate
+from preflight.memory.device.sizes import Monomial, Size, evaluate, number
 from preflight.memory.device.tape import NotRegular, Tape, build, expand
 
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
@@ -94,8 +95,8 @@ def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
     taken = {prime for values in _GIVEN.values() for prime in values}
     sides = patch_sides(family.tokens) if "q" in variables else {}
     taken |= {*sides, *sides.values()}
-    for number in range(turn + 1):
-        primes = _primes(variables, number, taken, sides)
+    for earlier in range(turn + 1):
+        primes = _primes(variables, earlier, taken, sides)
         taken |= set(primes.values())
     point = basis_of(family, extra, pieces).point(primes)
     depth_names = sorted(set(family.depths.values()))
@@ -175,8 +176,8 @@ def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping
     values = [tuple(t["events"][i][0] for t in traces) for i in range(len(first["events"]))]
     births = [v for v in values if v[0] >= 0]
     numels = [tuple(t["parameters"][i][2] for t in traces) for i in range(len(first["parameters"]))]
-    buffers = tuple(t["buffers"] for t in traces)
-    reader.learn([*births, *numels, buffers])
+    buffers = [(name, tuple(t["buffers"][i][1] for t in traces)) for i, (name, _) in enumerate(first["buffers"])]
+    reader.learn([*births, *numels, *(values for _, values in buffers)])
     stacks = layers.find_stacks([name for name, *_ in first["parameters"]])
     if "*" in depths:  # any stack of the depth that was asked for
         named: dict[str, str | None] = {s: depths["*"] if n == PROBE_LAYERS else None for s, n in stacks.items()}
@@ -189,7 +190,24 @@ def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping
         tape = build(items, {k: v for k, v in named.items() if v is not None}, sizes)
     except NotRegular as error:
         raise CannotMake(f"layers differ: {error}") from error
-    return Made(tape, replace(_parameters(first, numels, reader, stacks), buffers=reader.size(buffers) or ()))
+    depth_of = {stack: named[stack] or "" for stack in stacks}
+    return Made(tape, replace(_parameters(first, numels, reader, stacks), buffers=_buffers(buffers, reader, depth_of)))
+
+
+def _buffers(rows: Sequence[tuple[str, tuple[int, ...]]], reader: SizeReader, depth_of: Mapping[str, str]) -> Size:
+    """The bytes of all buffers: those of a layer stand once, times the depth."""
+    total: dict[Monomial, Fraction] = {}
+    for name, values in rows:
+        size = reader.size(values)
+        if size is None:
+            raise CannotMake(f"no formula for the size of the buffer {name}")
+        where = layers.place(":" + name, dict.fromkeys(depth_of, 0))
+        if where is not None and where[2] != 1:
+            continue
+        for coefficient, monomial in size:
+            deep = monomial if where is None else tuple(sorted((*monomial, (depth_of[where[1]], 1))))
+            total[deep] = total.get(deep, Fraction(0)) + Fraction(coefficient)
+    return tuple((number(coefficient), monomial) for monomial, coefficient in total.items())
 
 
 def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:

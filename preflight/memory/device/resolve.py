@@ -151,6 +151,8 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
         if known is not None and known.target is None:
             return known.name, known.architecture, known.task, {**known.config, **(model.config or {})}, None
         return model.target, "", "image-classification", dict(model.kwargs or {}), model.target
+    if known is not None and known.unknown is not None:
+        return Unknown(f"no law holds for {known.name}: {known.unknown}")
     if known is not None:
         return known.name, known.architecture, known.task, {**known.config, **(model.config or {})}, known.target
     for path in (model.path, model.name):

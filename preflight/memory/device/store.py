@@ -69,7 +69,7 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
     training matter.
     """
     train = kind == "train"
-    switches = [f"{k}={_switch(v)}" for k, v in sorted(structure.items()) if train or "drop" not in k]
+    switches = [f"{k}={_switch(k, v)}" for k, v in sorted(structure.items()) if train or "drop" not in k]
     peft = setup.get("peft")
     targets = peft and ("-".join(peft["targets"]) if isinstance(peft["targets"], list) else str(peft["targets"]))
     parts = [
@@ -99,8 +99,9 @@ def _quantized(options: Mapping[str, Any] | None) -> list[str]:
     return [f"{options['type']}:{options['compute'] or 'input'}{rest}{head}{keeps}"]
 
 
-def _switch(value: object) -> str:
-    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool)):
+def _switch(key: str, value: object) -> str:
+    """Probabilities count as on or off, other numbers by their value."""
+    if "drop" in key and isinstance(value, (int, float)):
         return "on" if value else "off"
     return str(value).lower() if isinstance(value, bool) else str(value)
 

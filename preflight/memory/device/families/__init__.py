@@ -3,8 +3,8 @@
 The names of dimensions, here and in laws: b batch, s length (t: target or text length), L layers, h width, a attention
 heads, k key-value heads, d head size, R the part of it that is rotated, f feed-forward width, V vocabulary, P
 positions, E embedding width, X experts, K experts per token, F the width of a shared expert, n image patches, m image
-tokens (patches and class token), p patch size, D projection width, r LoRA rank; a second stack has its own (Lt, ht, ... for
-CLIP's text side, Ld, F ... for decoders).
+tokens (patches and class token), p patch size, D projection width, r LoRA rank; a second stack has its own (Lt, ht, ...
+for CLIP's text side, Ld, F ... for decoders).
 """
 
 from __future__ import annotations

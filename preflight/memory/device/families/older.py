@@ -1,4 +1,8 @@
-"""Decoders of the GPT kind and others with ways of their own: learnt positions, shared keys, fused weights."""
+"""Decoders of the GPT kind and others with ways of their own: learnt positions, shared keys, fused weights.
+
+Not here: BLOOM (the slopes of its linear positions are made for the largest power of two below its heads, which is no
+product of dimensions).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight.memory.device.families.decoders import GROUPED, LONG, ROTARY, SINGLE, WHOLE_ROTARY
-from preflight.memory.device.families.family import ALL_HEADS, B_S, HEAD, Coincidence, Config, Dims, Family, var
+from preflight.memory.device.families.family import ALL_HEADS, Coincidence, Config, Dims, Family, var
 
 LEARNT = {**SINGLE, "P": var("P")}
 """One width, and learnt positions."""
@@ -70,15 +74,6 @@ def _opt_dims(c: Config) -> Dims:
     }  # fmt: skip
 
 
-def _bloom_config(x: Mapping[str, int]) -> dict[str, Any]:
-    return {"hidden_size": x["a"] * x["d"], "n_head": x["a"], "vocab_size": x["V"], "n_layer": x["L"]}
-
-
-def _bloom_dims(c: Config) -> Dims:
-    h, a = c.get("hidden_size") or c["n_embed"], c.get("n_head") or c["num_attention_heads"]
-    return {"L": c.get("n_layer") or c["num_hidden_layers"], "a": a, "d": h // a, "V": c["vocab_size"]}
-
-
 def _falcon_config(x: Mapping[str, int]) -> dict[str, Any]:
     return {
         "hidden_size": x["a"] * x["d"], "num_attention_heads": x["a"], "ffn_hidden_size": x["f"], "vocab_size": x["V"],
@@ -122,9 +117,6 @@ OLDER = (
            {"tie_word_embeddings": True, "do_layer_norm_before": True, "activation_function": "relu", "dropout": 0.1,
             "attention_dropout": 0.0, "enable_bias": True, "layer_norm_elementwise_affine": True},
            coincidences=(_SAME_EMBEDDING,)),
-    Family("bloom", ("causal-lm",), {**B_S, "V": var("V"), "d": HEAD, "a": var("g")}, _bloom_config, _bloom_dims,
-           {"h": "L"}, {"tie_word_embeddings": True, "hidden_dropout": 0.0, "attention_dropout": 0.0},
-           attentions=("eager",), lora_targets=("query_key_value",)),
     Family("falcon", ("causal-lm",), SINGLE, _falcon_config, _falcon_dims, {"h": "L"},
            {"tie_word_embeddings": True, "multi_query": True, "parallel_attn": True, "alibi": False, "bias": False,
             "hidden_dropout": 0.0, "attention_dropout": 0.0},
