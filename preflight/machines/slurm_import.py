@@ -49,7 +49,7 @@ def _ask(what: str) -> str:
     if found.returncode:
         said = (found.stderr.strip() or found.stdout.strip()).splitlines()
         raise MachineError(f"{' '.join(command)} failed: {said[-1] if said else f'exit status {found.returncode}'}")
-    return found.stdout
+    return found.stdout.replace("#", "\\#")  # no comments here: a node's OS has one ("#1 SMP"), before its memory
 
 
 def by_type(cluster: Cluster) -> Cluster:

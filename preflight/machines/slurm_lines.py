@@ -81,5 +81,5 @@ def _values(text: str) -> dict[str, str]:
     for key, value in pairs:
         name = _SPELLED.get(key.lower(), key.lower())
         if value not in ("(null)", "N/A") and name not in found:
-            found[name] = value.strip('"')
+            found[name] = value.strip('"').replace("\\#", "#")
     return found

@@ -66,7 +66,7 @@ class Cluster:
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=4 * SECONDS,
             check=False,
             env={**self.controller.environment, **variables},
         )
