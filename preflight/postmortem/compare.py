@@ -11,7 +11,7 @@ from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
-from preflight.postmortem.units import shown
+from preflight.postmortem.units import LARGEST, shown
 from preflight.records import dataclass
 from preflight.reports.places import place
 from preflight.reports.style import gib
@@ -182,7 +182,7 @@ def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
         yield from _host_unknown(candidate, cause)
         return
     if host.limited_by == "/dev/shm" or cause.limit == "shm":
-        yield from _shm_words(host, cause)
+        yield from _shm_words(candidate)
         return
     need = host.per_node
     limit = seen.limit if seen is not None and seen.limit is not None else host.limit
@@ -235,12 +235,16 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
     )
 
 
-def _shm_words(host: HostEstimate, cause: Cause) -> Iterator[str]:
-    queue = host.breakdown.get("queue", 0)
-    if queue:
-        room = f", of {gib(host.limit)}" if host.limited_by == "/dev/shm" and host.limit is not None else ""
-        yield f"the estimate: {gib(queue)} of finished batches of the training loader lie in /dev/shm at once{room}"
-    if host.limited_by != "/dev/shm":
+def _shm_words(candidate: Candidate) -> Iterator[str]:
+    """What lies in /dev/shm at once: the engine says it of a job that has next to none of it."""
+    tiny: dict[str, object] = {"machine.shm": 1, "machine.memory_limit": LARGEST, "machine.node_memory": None}
+    job = possible(candidate.job, tiny)
+    found = candidate.estimate(job).host if job is not None else None
+    if found is not None and found.limited_by == "/dev/shm":
+        shm = candidate.job.machine.shm
+        room = f" of {gib(shm)}" if shm is not None else ""
+        yield f"the estimate: the loaders of a node have {gib(found.per_node.expected)} in /dev/shm at once{room}"
+    if candidate.job.machine.shm is None:
         yield "how large /dev/shm is stands in no file: --set machine.shm=BYTES, or shm in the machine's file"
 
 

@@ -93,7 +93,7 @@ def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Cause:
     return Cause(
         limit,
         _title(one, limit),
-        Confidence.high if one.library in ("pytorch", "jax", "tensorflow", "nccl") else Confidence.medium,
+        _confidence(one, limit),
         tuple(group.places[:MOST_PLACES]),
         group.count,
         When(phase, at.frame, at.beneath, before[-1].place if before else None),
@@ -102,6 +102,13 @@ def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Cause:
         gpu=one,
         trial=trial,
     )
+
+
+def _confidence(one: GpuOom, limit: Limit) -> Confidence:
+    """A library that fails for lack of memory may fail for another reason; old messages name no process."""
+    if one.library in ("cublas", "cudnn", "cuda") or (limit == "gpu-shared" and one.own is None and not one.others):
+        return Confidence.medium
+    return Confidence.high
 
 
 _NAMES = {
@@ -126,7 +133,7 @@ def _title(one: GpuOom, limit: Limit) -> str:
     if limit == "gpu-shared":
         held = gib(elsewhere(one) or 0)
         if one.own is None and not one.others:  # an old message: nothing in it names processes
-            return f"{gpu}: {held}{room} were held outside PyTorch, most likely by other processes; {asked}"
+            return f"{gpu}: {held}{room} were held outside PyTorch, by other processes; {asked}"
         return f"{gpu} was shared: other processes held {held}{room}; {asked}"
     if limit == "gpu-fraction":
         return f"{gpu}: {asked} beyond the {gib(one.allowed or 0)} that the program allows itself{room}"
