@@ -174,14 +174,8 @@ def incident_of(report: Report) -> Incident:
     facts = FACTS.get(report["id"], {})
     fields = facts if isinstance(facts, Inexpressible) else _fields(report, facts)
     group = report["cluster"] or report["source"]
-    return Incident(
-        report["id"],
-        group,
-        report["outcome"] == "oom",
-        fields,
-        report["hard_case"],
-        tuple(report.get("inferred_fields", ())),
-    )
+    inferred = tuple(report.get("inferred_fields", ()))
+    return Incident(report["id"], group, report["outcome"] == "oom", fields, report["hard_case"], inferred)
 
 
 def _fields(report: Report, facts: Fields) -> Fields | Inexpressible:

@@ -21,10 +21,8 @@ _REMARKS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-REPORTS = {
-    "litgpt-llama2-13b-lora-fsdp2-mb1": "Fabric loads the checkpoint into FSDP with all parameters gathered on each rank",
-    "litgpt-falcon40b-lora-fsdp4-mb1": "Fabric loads the checkpoint into FSDP with all parameters gathered on each rank",
-}
+_GATHERED = "Fabric loads the checkpoint into FSDP with all parameters gathered on each rank"
+REPORTS = {"litgpt-llama2-13b-lora-fsdp2-mb1": _GATHERED, "litgpt-falcon40b-lora-fsdp4-mb1": _GATHERED}
 """What is known of reports that are judged wrongly."""
 
 
