@@ -155,7 +155,16 @@ def _gpu_known(result: StudyResult) -> bool:
     if request is None or request.components or result.notes:
         return False
     allocation = resolve(request, result.cluster)
-    return allocation.gpu is not None and allocation.gpu == result.gpu and not allocation.notes
+    if allocation.gpu is None or allocation.gpu != result.gpu or allocation.notes:
+        return False
+    kinds = {node.gpu for node in result.cluster.nodes if node.gpus} if result.cluster is not None else set()
+    return request.gpu_type is not None or len(kinds) == 1 or _place_known(result)
+
+
+def _place_known(result: StudyResult) -> bool:
+    """Whether it is the user who says where the job runs: a plugin of the site may choose among partitions."""
+    request, cluster = result.study.request, result.cluster
+    return request is not None and (request.partition is not None or cluster is None or len(cluster.partitions) < 2)
 
 
 def _limit_holds(question: Question, result: StudyResult) -> bool:
@@ -165,7 +174,7 @@ def _limit_holds(question: Question, result: StudyResult) -> bool:
     if host is None or request is None or request.components:
         return False
     if host.limited_by != "memory_limit":
-        return host.limited_by.startswith("node_memory") and not result.notes
+        return host.limited_by.startswith("node_memory") and not result.notes and _place_known(result)
     return confined(question.scontrol)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from preflight.records import dataclass
 from preflight.submission.arguments import CommandLine
 from preflight.submission.child import Plain
+from preflight.submission.handover import OPENED
 
 SYSTEM = "/etc/preflight/cluster.toml"
 """The cluster as its administrators describe it for everyone."""
@@ -74,6 +75,6 @@ def clusters_of(line: CommandLine, environment: Mapping[str, str]) -> str | None
 
 def place_of(question: Question, cwd: Path) -> Path:
     """The script's file, or a name for what is none."""
-    if question.path is not None:
+    if question.path is not None and OPENED.fullmatch(question.path) is None:
         return Path(os.path.abspath(cwd / question.path))
     return cwd / ("<wrap>" if question.line.wrap is not None else "<stdin>")

@@ -138,11 +138,14 @@ def _script(line: CommandLine) -> bytes | None:
     if line.wrap is not None:
         return None if line.script_at is not None else os.fsencode(WRAPPED.format(line.wrap))
     if line.script_at is None:
-        return handover.standard_input()
+        return handover.read_again(0)
     path = _path(line)
+    opened = handover.OPENED.fullmatch(path or "")
     try:
+        if opened is not None:
+            return handover.read_again(int(opened[1] or 0))
         if path is None or not os.path.isfile(path):
-            return None  # a pipe could be read once only
+            return None  # a named pipe can be read once only
         with open(path, "rb") as file:
             return file.read(handover.MAX_READ)
     except OSError:

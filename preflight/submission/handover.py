@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import stat
@@ -16,6 +17,9 @@ from preflight.submission.real import mark
 MAX_READ = 8 * 2**20
 """Bytes of a script on standard input that are checked; sbatch itself refuses scripts of more than 4 MiB
 (max_script_size)."""
+
+OPENED = re.compile(r"/dev/stdin|(?:/dev|/proc/self)/fd/(\d+)")
+"""Names of open files: `sbatch /dev/stdin`, `sbatch <(command)`."""
 
 
 def original_environment() -> dict[bytes, bytes]:
@@ -86,23 +90,24 @@ def run_changed(program: str, words: Sequence[str], script_at: int, text: bytes)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def standard_input() -> bytes | None:
-    """What is on standard input, which can be read again afterwards; None where there is no such thing.
+def read_again(handle: int) -> bytes | None:
+    """What there is to read from an open file, such as standard input, so that it can be read again afterwards; None
+    where there is no such thing.
 
     A file is read without moving in it; what comes through a pipe is kept in memory and put in the pipe's place.
     """
     try:
-        mode = os.fstat(0).st_mode
+        mode = os.fstat(handle).st_mode
     except OSError:
         return None
     if stat.S_ISREG(mode):
-        return _from(0, os.lseek(0, 0, os.SEEK_CUR))
-    handle = _anonymous()
-    while piece := os.read(0, 2**16):
+        return _from(handle, os.lseek(handle, 0, os.SEEK_CUR))
+    kept = _anonymous()
+    while piece := os.read(handle, 2**16):
         view = memoryview(piece)
         while view:
-            view = view[os.write(handle, view) :]
-    return _in_place(handle)
+            view = view[os.write(kept, view) :]
+    return _in_place(kept, handle)
 
 
 def replace_input(text: bytes) -> None:
@@ -110,14 +115,14 @@ def replace_input(text: bytes) -> None:
     handle = _anonymous()
     with os.fdopen(os.dup(handle), "wb") as file:
         file.write(text)
-    _in_place(handle)
+    _in_place(handle, 0)
 
 
-def _in_place(handle: int) -> bytes:
+def _in_place(handle: int, of: int) -> bytes:
     os.lseek(handle, 0, os.SEEK_SET)
-    os.dup2(handle, 0, inheritable=True)
+    os.dup2(handle, of, inheritable=True)
     os.close(handle)
-    return _from(0, 0)
+    return _from(of, 0)
 
 
 def _from(handle: int, offset: int) -> bytes:

@@ -175,6 +175,20 @@ def test_fixed_text_is_submitted_through_standard_input(room: Room) -> None:
     assert b"--per_device_train_batch_size 8 --gradient_accumulation_steps 8" in ran.input
 
 
+def test_a_script_from_a_command(room: Room) -> None:
+    """bash gives its output a name of its own."""
+    code = COMMAND[2].replace("'", '"')
+    for text, words in ((SMALL, b"batch_size 1 "), (LARGE, None)):
+        (room.folder / "text").write_text(text)
+        (room.bin / "shown").unlink(missing_ok=True)
+        (room.bin / "sbatch").write_text(STAND_IN.replace("echo", 'cat "$1" > "$here/shown"; echo'))
+        line = f"{sys.executable} -c '{code}' <(cat text)"
+        ran = room.run(command=["bash", "-c", line])
+        (room.bin / "sbatch").write_text(STAND_IN)
+        assert (ran.code, ran.words is None) == ((5, False) if words else (1, True))
+        assert words is None or words in (room.bin / "shown").read_bytes()
+
+
 def test_the_gpu_of_the_settings_stops_nothing(room: Room, tmp_path: Path) -> None:
     """The desk's GPU is not the cluster's."""
     other = Room(tmp_path, room.bin)
