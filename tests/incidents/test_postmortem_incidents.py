@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rooms import EXAMPLES, GIB, open_room
 
 Json = dict[str, Any]
@@ -81,6 +82,7 @@ def test_killed_when_validation_starts(tmp_path: Path) -> None:
     assert "one decoded sample is larger than" in words(found)
 
 
+@pytest.mark.slow
 def test_the_size_of_a_sample_makes_it_a_verdict(tmp_path: Path) -> None:
     options = ("--config", "train_4node_16gpu_l40s.slurm", "--set", "data.sample_bytes=230000000")
     found = postmortem("slurm-validation-oom", tmp_path, *options, without="sacct.txt")

@@ -46,7 +46,7 @@ def test_what_spans_blocks_is_whole() -> None:
     head = 'Traceback (most recent call last):\n  File "/p/train.py", line 3, in main\n    '
     message = "RuntimeError: CUDA error: out of memory\n"
     line = "x" * 127 + "\n"
-    for offset in range(-2, 2):
+    for offset in (-1, 0):
         text = line * (2 * BLOCK // len(line) + offset) + head + "y\n" + message + line * (2 * BLOCK // len(line))
         [found] = conclude(read(text)).causes
         assert found.when.frame is not None, offset
