@@ -18,7 +18,8 @@ class UnknownMethod(Exception):
 
 
 def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.nn.Module:
-    """The model with adapters. `options`: {"method", "r", "targets", "dropout", "options"}.
+    """The model with adapters. `options`: {"method", "r", "targets", "dropout", "options", "half"
+    (adapters stay in 16 bits instead of fp32)}.
 
     Raises UnknownMethod, and what peft raises for options that do not fit the model.
     """
@@ -33,7 +34,7 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
     if depth is not None and getattr(config, "adapter_layers", 0) > depth:
         config.adapter_layers = depth  # a model that is traced at fewer layers than it has
     with torch.device("meta"):
-        return peft.get_peft_model(model, config)
+        return peft.get_peft_model(model, config, autocast_adapter_dtype=not options.get("half"))
 
 
 Maker = Callable[[Any, "dict[str, Any]", "dict[str, Any]"], Any]

@@ -27,18 +27,18 @@ def install(model: nn.Module, loss: str) -> None:
     if loss == "shifted-out":
         _after_head(model, lambda logits: logits.float())
     if loss in ("shifted", "shifted-out"):
-        model.loss_function = _shifted  # type: ignore[assignment]
+        model.loss_function = _shifted
     elif loss == "chunked":
-        model.loss_function = _chunked  # type: ignore[assignment]
+        model.loss_function = _chunked
     elif loss == "fused":
-        head = model.get_output_embeddings()  # type: ignore[operator]
+        head = model.get_output_embeddings()
         weight = head.weight
         head.forward = lambda hidden: hidden
-        model.loss_function = lambda logits, *_, **__: _Fused.apply(logits, weight)  # type: ignore[assignment,no-untyped-call]
+        model.loss_function = lambda logits, *_, **__: _Fused.apply(logits, weight)
 
 
 def _after_head(model: nn.Module, change: Any) -> None:
-    head = model.get_output_embeddings()  # type: ignore[operator]
+    head = model.get_output_embeddings()
     plain = head.forward
     head.forward = lambda hidden: change(plain(hidden))
 

@@ -1,4 +1,4 @@
-"""One request on standard input, one reply on standard output, both JSON.
+"""Requests on standard input, replies on standard output: a line of JSON each, until the input ends.
 
 Request: {"traces": [{"model", "setup", "point", "kind"}, ...]}. Reply: {"versions": {...}, "traces": [reply or
 {"error": text}]}. See `steps.trace`.
@@ -35,10 +35,11 @@ def _versions() -> dict[str, str]:
 
 
 def main() -> int:
-    """Serve standard input; what libraries print goes to standard error, the reply alone to standard output."""
+    """Serve standard input; what libraries print goes to standard error, the replies alone to standard output."""
     warnings.simplefilter("ignore")
     stdout, sys.stdout = sys.stdout, sys.stderr
-    reply = serve(json.load(sys.stdin))
-    json.dump(reply, stdout)
-    stdout.flush()
+    for line in sys.stdin:
+        json.dump(serve(json.loads(line)), stdout)
+        stdout.write("\n")
+        stdout.flush()
     return 0

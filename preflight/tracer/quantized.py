@@ -68,7 +68,7 @@ class _Quantised(nn.Linear):
         self.in_features, self.out_features = original.in_features, original.out_features
         self.loaded = original.weight.dtype
         self.weight = nn.Parameter(torch.empty_like(original.weight, dtype=torch.uint8), requires_grad=False)
-        self.weight._preflight_bytes = bytes_per_element  # type: ignore[attr-defined]
+        self.weight._preflight_bytes = bytes_per_element
         self.bias = original.bias
         if self.bias is not None:
             self.bias.requires_grad_(False)
@@ -84,7 +84,7 @@ class Linear4bit(_Quantised):
         shape = original.weight.shape
         # A scale belongs to a block of elements; the shape is the weight's so that its size is known in its dimensions.
         self.absmax = nn.Parameter(torch.empty(shape, dtype=torch.uint8, device="meta"), requires_grad=False)
-        self.absmax._preflight_bytes = 4 / BLOCK  # type: ignore[attr-defined]
+        self.absmax._preflight_bytes = 4 / BLOCK
 
     def dequantised(self, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_like(self.weight, dtype=self.loaded).to(dtype)
@@ -96,7 +96,7 @@ class Linear4bit(_Quantised):
         given = x.dtype
         if self.compute is not None:
             x = x.to(self.compute)
-        return _MatMul4Bit.apply(x, self).to(given)  # type: ignore[no-any-return,no-untyped-call]
+        return _MatMul4Bit.apply(x, self).to(given)
 
 
 class Linear8bit(_Quantised):
@@ -107,7 +107,7 @@ class Linear8bit(_Quantised):
         self.scale = nn.Parameter(torch.empty(self.out_features, device="meta"), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = _MatMul8Bit.apply(x, self)  # type: ignore[no-untyped-call]
+        out = _MatMul8Bit.apply(x, self)
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
 
@@ -150,8 +150,8 @@ def adapt_forwards(model: nn.Module, autocast: bool) -> None:
     for module in model.modules():
         base = getattr(module, "base_layer", None)
         if isinstance(base, _Quantised) and hasattr(module, "lora_A"):
-            module._preflight_autocast = autocast  # type: ignore[assignment]
-            module.forward = types.MethodType(_lora_forward, module)  # type: ignore[method-assign]
+            module._preflight_autocast = autocast
+            module.forward = types.MethodType(_lora_forward, module)
 
 
 def _lora_forward(self: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -13,15 +13,16 @@ from preflight.memory.device.images import decayed, is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import load, scales
-from preflight.memory.device.optimizers import Step, known, step
-from preflight.memory.device.parallel import Layout, Rank, fullest, kept, layouts, rank_of, view
+from preflight.memory.device.lower import lower_bound
+from preflight.memory.device.optimizers import Step, known
+from preflight.memory.device.parallel import Layout, Rank, fullest, layouts, rank_of, view
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.replay import Replay, Replayed, Segment
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.sizes import evaluate
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.validation import Phase, phases_beside
-from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
+from preflight.memory.estimate import DeviceEstimate, Interval
 from preflight.values import Unknown
 
 MIB = 2**20
@@ -83,7 +84,25 @@ class Ready:
 
     @property
     def accumulating(self) -> bool:
-        return (self.job.train.grad_accum or 1) > 1
+        """Whether gradients are there when a backward begins: of earlier micro-batches, or zeros that stayed."""
+        return (self.job.train.grad_accum or 1) > 1 or self.zeros_stay
+
+    @property
+    def zeros_stay(self) -> bool:
+        """Before torch 2.0 zero_grad filled gradients with zeros (set_to_none=False) where 2.0 frees them."""
+        return self.job.software.get("torch", "").startswith(("0.", "1."))
+
+    @property
+    def in_backward(self) -> bool:
+        return bool(self.job.train.optimizer_in_backward)
+
+    @property
+    def outputs(self) -> int:
+        """Bytes of what the model returned, where its names are bound until the step is over or longer."""
+        if not self.outputs_kept:
+            return 0
+        sizes = self.laws.made.tape.values(self.dims)
+        return sum(sizes[at] for at in self.laws.outputs)
 
 
 def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
@@ -118,7 +137,7 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout) -> Ready | Unknown:
     rank = rank_of(layout, resolved, laws, rows)
     if isinstance(rank, Unknown):
         return rank
-    optimizer = rank.stepped(name, how)
+    optimizer = rank.stepped(name, "for-loop" if job.train.optimizer_in_backward and how == "foreach" else how)
     if optimizer is None:
         return Unknown(f"train.optimizer {name} has no law (known: {', '.join(known())})")
     optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])
@@ -133,7 +152,7 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
     """
     ready = prepare(job, gpu)
     if isinstance(ready, Unknown):
-        return _lower_bound(job, gpu, ready)
+        return lower_bound(job, room(job, gpu), ready)
     try:
         ranks = [_full(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
         return fullest(ranks, [_full(one, phases_beside(one), gpu) for one in ready.others])
@@ -244,11 +263,16 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     benchmarks = convolution.benchmarks(job, ready.resolved)
     segment = Segment.of(ready.laws.made.tape, ready.dims, ready.outputs_kept)
     for iteration in range(2):
-        replay.run(segment, benchmarking=benchmarks and iteration == 0)
-        if ready.accumulating:
+        first = iteration == 0
+        replay.run(segment, accumulated=ready.in_backward or (ready.zeros_stay and not first),
+                   benchmarking=benchmarks and first)  # fmt: skip
+        if ready.accumulating and not (ready.in_backward or ready.zeros_stay):
             replay.run(segment, accumulated=True)
-        replay.optimizer_step(ready.optimizer, iteration == 0)
-        replay.zero_grad()
+        replay.optimizer_step(ready.optimizer, first)
+        if job.train.outputs_kept != "loop":
+            replay.forget_outputs()
+        if not ready.zeros_stay:
+            replay.zero_grad()
         if job.train.empty_cache_every:
             allocator.empty_cache()
     for phase in beside:
@@ -261,14 +285,21 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
 
 def requested_peak(ready: Ready, beside: tuple[Phase, ...] = ()) -> int:
     """The law's peak: sum of live tensors at the largest moment of any phase."""
+    job = ready.job
     states = ready.weights + ready.held + sum(ready.optimizer.states) + sum(waiting(ready.resolved, ready.dims))
     gradients = ready.gradients
     micro = ready.laws.reading(False, ready.outputs_kept).peak(ready.dims).bytes
-    if ready.accumulating:
+    if ready.in_backward:
+        gradients = 0
+        micro = ready.laws.reading(True, ready.outputs_kept).peak(ready.dims).bytes
+    elif ready.accumulating:
         micro = max(micro, gradients + ready.laws.reading(True, ready.outputs_kept).peak(ready.dims).bytes)
+    if job.train.outputs_kept == "loop":
+        forward = ready.laws.reading(ready.accumulating, True).peak(ready.dims, frozenset({"forward"})).bytes
+        micro = max(micro, ready.outputs + forward + (gradients if ready.accumulating else 0))
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
-    return states + max(micro, gradients + ready.optimizer.temporary, *phases, 0)
+    return states + max(micro, gradients + ready.optimizer.temporary + ready.outputs, *phases, 0)
 
 
 def _where(ready: Ready, phase: str) -> str:
@@ -320,31 +351,3 @@ def _largest_batch(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, cap
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _lower_bound(job: Job, gpu: Gpu | None, reason: Unknown) -> DeviceEstimate | Unknown:
-    """The states that a parameter count implies: exceeds, or unknown; never fits."""
-    count, precision = job.model.parameters, job.train.precision
-    if count is None or precision is None or job.train.peft.method not in (None, "none"):
-        return reason
-    size = 2 if precision in ("bf16", "fp16") else 4
-    optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
-    found = layouts(job)
-    if optimizer is None or isinstance(found, Unknown):
-        return reason
-    weights, gradients, states_kept = kept(found.ranks[0])
-    parts = {
-        "weights": round(count * size * weights),
-        "gradients": round(count * size * gradients),
-        "optimizer": round(sum(optimizer.states) * states_kept),
-    }
-    capacity, context = room(job, gpu)
-    states = sum(parts.values())
-    process = states + context.low
-    exact = Interval(states, states, states)
-    parts |= {"activations": 0, "logits": 0, "temporary": 0, "allocator": 0, "context": context.low}
-    verdict: Verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
-    return DeviceEstimate(
-        exact, exact, exact, Interval(process, process, process), "optimizer", "", parts, {"optimizer": process}, None,
-        capacity, verdict, None, True, (f"a lower bound: {reason.reason}",),
-    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,13 @@ class Laws:
     def of(cls, made: Made, shipped: bool) -> Laws:
         tape = made.tape
         return cls(made, Law(tape), Law(tape, True), shipped, (Law(tape, False, True), Law(tape, True, True)))
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """What the model returns, beside the loss: indices of the sizes of its storages."""
+        tape = self.made.tape
+        literal = (item.blocks[0] for item in tape.items if item.stack is None)
+        return tuple(token.at for block in literal for token in block if token.kind == "b" and "o" in token.mark)
 
     def reading(self, accumulating: bool, outputs_kept: bool) -> Law:
         """The law without or with gradients of earlier micro-steps, and without or with outputs kept."""
@@ -93,6 +100,8 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     if not has_torch(TRACING.interpreter):
         return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
     name = repr((resolved.model, resolved.setup, kind, resolved.lengths.get("i")))
+    if resolved.family is not None:  # one law for all models of a family
+        name = f"{key.family} {key.text}"
     if name not in _TRACED:
         try:
             _TRACED[name] = Laws.of(_ordered(_trace(resolved, kind), channels_last), False)

@@ -70,6 +70,7 @@ class Replay:
         self.peak_parts = list(self.live)
         self.peak_phase = "load"
         self._gradients: list[tuple[Block, int]] = []
+        self._outputs: list[tuple[Block, int]] = []
 
     def hold(self, sizes: Sequence[int], part: str, phase: str) -> list[tuple[Block, int]]:
         """Allocate storages that stay."""
@@ -97,10 +98,13 @@ class Replay:
 
     def run(self, segment: Segment, accumulated: bool = False, benchmarking: bool = False) -> None:
         """One step. `accumulated`: gradients exist already, so new ones die when they are added. `benchmarking`: cuDNN
-        tries its algorithms before each convolution and gives the cache back."""
+        tries its algorithms before each convolution and gives the cache back. What the model returned before, if it is
+        still held, goes when it returns anew."""
         malloc, free, live = self.allocator.malloc, self.allocator.free, self.live
         blocks: dict[int, Block] = {}
         for kind, birth, nbytes, part, phase, mark in segment.events:
+            if self._outputs and phase == "backward":
+                self.forget_outputs()
             if kind == "b":
                 if benchmarking and WORKSPACE in mark:
                     self.allocator.empty_cache()
@@ -113,12 +117,15 @@ class Replay:
                 if gone is not None:
                     live[part] -= gone.size
                     free(gone)
-        parts = {birth: part for kind, birth, _, part, _, _ in segment.events if kind == "b" and birth in blocks}
+        made = {birth: (part, mark) for kind, birth, _, part, _, mark in segment.events if kind == "b"}
         for birth, block in blocks.items():
-            if parts[birth] == _PART["gradients"]:
-                self._gradients.append((block, parts[birth]))
-            else:  # outputs that were kept, and what a phase leaves behind
-                live[parts[birth]] -= block.size
+            part, mark = made[birth]
+            if part == _PART["gradients"]:
+                self._gradients.append((block, part))
+            elif "o" in mark and block.size:
+                self._outputs.append((block, part))
+            else:  # what a phase leaves behind
+                live[part] -= block.size
                 free(block)
 
     def optimizer_step(self, step: Step, first: bool) -> None:
@@ -128,6 +135,11 @@ class Replay:
         for wave in step.waves:
             self.drop(self.hold(wave, "temporary", "optimizer"))
         self._note("optimizer")
+
+    def forget_outputs(self) -> None:
+        """The names of what the model returned are bound anew, or go out of scope."""
+        self.drop(self._outputs)
+        self._outputs = []
 
     def zero_grad(self) -> None:
         """set_to_none=True."""

@@ -71,7 +71,6 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
     train = kind == "train"
     switches = [f"{k}={_switch(k, v)}" for k, v in sorted(structure.items()) if train or "drop" not in k]
     peft = setup.get("peft")
-    targets = peft and ("-".join(peft["targets"]) if isinstance(peft["targets"], list) else str(peft["targets"]))
     parts = [
         task,
         kind,
@@ -83,11 +82,20 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
         *(["offloaded"] if setup.get("offload") and train else []),
         *_quantized(setup.get("quantization")),
         *([f"frozen:{','.join(setup['frozen'])}"] if setup.get("frozen") else []),
-        f"{peft['method']}:{targets}{':dropout' if peft.get('dropout') and train else ''}" if peft else "full",
+        _adapted(peft, train),
         *switches,
         *([extra] if extra else []),
     ]
     return " ".join(parts)
+
+
+def _adapted(peft: Mapping[str, Any] | None, train: bool) -> str:
+    if not peft:
+        return "full"
+    targets = peft["targets"]
+    names = "-".join(targets) if isinstance(targets, list) else str(targets)
+    dropout = ":dropout" if peft.get("dropout") and train else ""
+    return f"{peft['method']}:{names}{dropout}{':half' if peft.get('half') else ''}"
 
 
 def _quantized(options: Mapping[str, Any] | None) -> list[str]:

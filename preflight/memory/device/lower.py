@@ -1,0 +1,46 @@
+"""What is certain where only a parameter count is known: the states it implies, and no verdict but "exceeds"."""
+
+from __future__ import annotations
+
+from preflight.job import Job
+from preflight.memory.device.optimizers import step
+from preflight.memory.device.parallel import kept, layouts
+from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
+from preflight.values import Unknown
+
+QUANTISED = {"nf4": 0.5, "fp4": 0.5, "int8": 1.0}
+"""Bytes per element of quantised weights, scales left out."""
+
+
+def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) -> DeviceEstimate | Unknown:
+    """The states that a parameter count implies: exceeds, or unknown; never fits. With adapters: the weights alone.
+
+    `room`: capacity and context. `reason`: why there is no full estimate; returned where there is no bound either.
+    """
+    count, precision = job.model.parameters, job.train.precision
+    found = layouts(job)
+    if count is None or precision is None or isinstance(found, Unknown):
+        return reason
+    adapted = job.train.peft.method not in (None, "none")
+    size = 2 if "16" in (job.train.weights_dtype or (precision if precision in ("bf16", "fp16") else "")) else 4
+    each = QUANTISED.get(job.train.quantization.type or "", float(size))
+    optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
+    if optimizer is None:
+        return reason
+    weights, gradients, states_kept = kept(found.ranks[0])
+    parts = {
+        "weights": round(count * each * weights),
+        "gradients": 0 if adapted else round(count * size * gradients),
+        "optimizer": 0 if adapted else round(sum(optimizer.states) * states_kept),
+    }
+    capacity, context = room
+    states = sum(parts.values())
+    process = states + context.low
+    exact = Interval(states, states, states)
+    parts |= {"activations": 0, "logits": 0, "temporary": 0, "allocator": 0, "context": context.low}
+    verdict: Verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
+    phase = "load" if adapted else "optimizer"
+    return DeviceEstimate(
+        exact, exact, exact, Interval(process, process, process), phase, "", parts, {phase: process}, None,
+        capacity, verdict, None, True, (f"a lower bound: {reason.reason}",),
+    )  # fmt: skip
