@@ -333,4 +333,4 @@ def script_problems(source: Source) -> Iterator[Problem]:
     at = source.text.find("\r\n")
     if at >= 0:
         message = "sbatch refuses a script with DOS line breaks (\\r\\n instead of \\n)"
-        yield Problem("invalid-config", message, Origin(source.path, Span(at, at + 2), editable=False))
+        yield Problem("slurm-directive-ignored", message, Origin(source.path, Span(at, at + 2), editable=False))

@@ -11,8 +11,9 @@ from preflight.documents.base import Edit, Source
 from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case, Options, Rule
+from preflight.scheduler.answers import NODE_CONFIG
 from preflight.study.request import Allocation, resolve
-from preflight.values import Origin
+from preflight.values import Origin, Span
 from preflight_rules import loaders, slurm_examples
 from preflight_rules.common import (
     bounds,
@@ -28,9 +29,12 @@ from preflight_rules.common import (
 )
 from preflight_rules.host import spikes
 from preflight_rules.shared import ConcurrentLaunchesExceed
+from preflight_rules.slurm_over import SlurmOverRequest
 from preflight_rules.tasks import mismatches
 
 GIB = 2**30
+DOS = "DOS line breaks"
+"""What the reader calls them."""
 
 
 def allocation_of(case: Case) -> Allocation | None:
@@ -224,11 +228,12 @@ class SlurmRequestImpossible(Rule):
                 rule=self.name,
                 severity=Severity.error,
                 confidence=Confidence.high,
-                message=f"no node{where} can run the job: {found.impossible}" if where else found.impossible,
+                message=self._message(found, where),
                 origin=place(request, *names),
                 settings=found.settings,
                 related=self._related(request, names),
-                label="more than a node has" if where else "",
+                label="more than a node has" if where and found.answer in ("", NODE_CONFIG) else "",
+                notes=(f"sbatch answers: {found.answer}",) if found.answer else (),
                 proposals=tuple(self._fixes(case, request, found)),
             )
         for text in found.warnings:
@@ -241,6 +246,12 @@ class SlurmRequestImpossible(Rule):
                 origin=place(request, name, "memory_per_cpu", "memory_per_gpu"),
                 settings=(f"request.{name}",),
             )
+
+    def _message(self, found: Allocation, where: str) -> str:
+        words = found.impossible or ""
+        if found.answer == NODE_CONFIG:
+            return f"no node{where} can run the job: {words}"
+        return f"sbatch refuses the job{where}: {words}" if where else words
 
     def _related(self, request: Request, names: tuple[str, ...]) -> tuple[tuple[Origin, str], ...]:
         origin = request.origins.get("partition")
@@ -327,12 +338,12 @@ class SlurmDirectiveIgnored(Rule):
     sbatch reads directives up to the first line that is neither blank nor a comment: `set -e` on line 2 ends them. A
     directive starts at the beginning of its line with exactly `#SBATCH`; `# SBATCH`, `##SBATCH` and indented ones are
     comments. A double `##` is the usual way to switch a directive off and is reported only where the option is given
-    nowhere else.
+    nowhere else. A script with DOS line breaks is refused as a whole.
 
     It matters because the job then runs with the cluster's defaults and says nothing.
 
     The fix repairs the marker, or moves the line up to the others. It is unsafe, because the job gets something else
-    than before.
+    than before. Line breaks are repaired safely.
     """
 
     name = "slurm-directive-ignored"
@@ -348,14 +359,13 @@ class SlurmDirectiveIgnored(Rule):
 
     def _moved(self, case: Case, finding: Finding, request: Request | None) -> tuple[Proposal, ...]:
         origin = finding.origin
-        if (
-            origin is None
-            or request is None
-            or request.insert_at is None
-            or "after the first command" not in finding.message
-        ):
+        if origin is None:
             return ()
         source = case.project.source(origin.path)
+        if DOS in finding.message:
+            return (_unix(source),)
+        if request is None or request.insert_at is None or "after the first command" not in finding.message:
+            return ()
         if request.insert_at.path != origin.path:
             return ()
         start, end = _line(source, origin.span.start)
@@ -366,6 +376,15 @@ class SlurmDirectiveIgnored(Rule):
         )
         reason = "the job then gets what the directive asks for"
         return (Proposal("move the directive up to where sbatch reads it", edits=edits, reason=reason),)
+
+
+def _unix(source: Source) -> Proposal:
+    """Every DOS line break as sbatch wants it. The run is what was meant: sbatch does not take the script as it is."""
+    text, edits, at = source.text, [], source.text.find("\r\n")
+    while at >= 0:
+        edits.append(Edit(source.path, Span(at, at + 1), ""))
+        at = text.find("\r\n", at + 2)
+    return Proposal("UNIX line breaks", edits=tuple(edits), safety=Safety.safe)
 
 
 def _line(source: Source, offset: int) -> tuple[int, int]:
@@ -392,5 +411,6 @@ RULES: tuple[type[Rule], ...] = (
     SlurmMemoryInvalid,
     SlurmTasksMismatch,
     SlurmDirectiveIgnored,
+    SlurmOverRequest,
     ConcurrentLaunchesExceed,
 )

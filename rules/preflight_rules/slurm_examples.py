@@ -100,7 +100,7 @@ TOO_LOW = (
     Example(
         "Four ranks need more than they ask for, and the node has it",
         files(SMALL),
-        fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=70G")},
+        fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=71G")},
         says=("--mem gives 32 GiB per node", "4 ranks per node"),
         options=OPTIONS,
     ),
@@ -108,7 +108,7 @@ TOO_LOW = (
     Example(
         "Nothing is asked for, and what the partition gives by default is too little",
         {**files(UNASKED), "cluster.toml": CLUSTER + "default_memory_per_cpu = 1024\n"},
-        fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=70G\n")},
+        fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=71G\n")},
         says=("the default per cpu gives 32 GiB per node",),
         options=OPTIONS,
     ),
@@ -145,7 +145,7 @@ IMPOSSIBLE = (
         files(LARGE),
         fixed={"train.sbatch": LARGE.replace("256G", "250G")},
         says=("262144 MiB", "256000 MiB"),
-        options=OPTIONS,
+        options={**OPTIONS, "set": {"data.sample_bytes": 40 * MIB}},
     ),
     Example("250G is what fits", files(LARGE.replace("256G", "250G")), finds=0, options=OPTIONS),
     Example(
@@ -243,6 +243,12 @@ IGNORED = (
         fixed={"train.sbatch": EARLY},
         unsafe=True,
     ),
+    Example(
+        "DOS line breaks",
+        {"train.sbatch": EARLY.lstrip("\n").replace("\n", "\r\n"), "train.py": TRAIN},
+        fixed={"train.sbatch": EARLY},
+        says=("DOS line breaks",),
+    ),
     Example("All directives at the top", {"train.sbatch": EARLY, "train.py": TRAIN}, finds=0),
     Example(
         "A directive that is switched off, and given again",
@@ -252,4 +258,24 @@ IGNORED = (
         },
         finds=0,
     ),
+)
+
+ROOMY = job("--nodes=1 --ntasks-per-node=1", "--gres=gpu:a100:1", "--cpus-per-task=8", "--mem=200G")
+ALONE = job("--nodes=1", "--gres=gpu:4", "--mem=16G", line="python train.py --batch_size 64 --workers 4")
+
+OVER = (
+    Example(
+        "One rank asks for most of a node",
+        files(ROOMY),
+        says=("--mem gives 200 GiB per node", "stay unused"),
+        options=OPTIONS,
+    ),
+    Example("Most of what is asked for is needed", files(ROOMY.replace("200G", "32G")), finds=0, options=OPTIONS),
+    Example(
+        "A whole node costs nothing more",
+        files(ROOMY.replace("--mem=200G", "--exclusive --mem=0")),
+        finds=0,
+        options=OPTIONS,
+    ),
+    Example("One process beside four GPUs", {"train.sbatch": ALONE, "train.py": TRAIN}, says=("one process",)),
 )
