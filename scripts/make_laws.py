@@ -36,6 +36,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "olmo2": ({GROUPED: False}, {}),
     "cohere": ({GROUPED: False},),
     "stablelm": ({GROUPED: False}, {GROUPED: False, "use_qkv_bias": True}),
+    "starcoder2": ({"attention_dropout": 0.1, "residual_dropout": 0.1, "embedding_dropout": 0.1}, {}),
     "phi": ({"resid_pdrop": 0.1}, {}),
     "qwen2_moe": ({GROUPED: False},),
     "olmoe": ({GROUPED: False},),
