@@ -34,6 +34,7 @@ class Model(Part):
     kwargs: dict[str, Json] | None = None
     law: str | None = None
     parameters: Count | None = None
+    load: Literal["built", "from-pretrained", "torch-load", "torch-load-mmap", "torch-load-full"] | None = None
 
 
 class Quantization(Part):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from preflight.dialects import containers
 from preflight.dialects.reading import Launch, Link, Request, Word
 from preflight.dialects.shell_run import Run, Shell
 from preflight.dialects.shell_values import word_text
@@ -130,6 +131,8 @@ def _peel(name: str, words: tuple[Word, ...], launch: Launch) -> tuple[tuple[Wor
     if name in ("apptainer", "singularity"):
         rest = _after_options(rest[1:], _APPTAINER_FLAGS)
         return tuple(rest[1:]), launch
+    if containers.is_run(name, rest):
+        return containers.peel(rest, launch)
     if name in ("mpirun", "mpiexec", "horovodrun", "composer"):
         return _counted(rest, launch)
     if name == "ssh":

@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from preflight.dialects.reading import Binding, Fact, Link, Parameter, Problem
 from preflight.libraries import loaders, precision, ultralytics
+from preflight.libraries.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, settled, under
 from preflight.libraries.evaluation import evaluation
 from preflight.libraries.freezing import frozen_bindings
 from preflight.libraries.handwritten import handwritten_bindings
+from preflight.libraries.held import held
 from preflight.libraries.lengths import length_bindings
 from preflight.libraries.loaders import is_loader, loader_bindings, loader_problems
 from preflight.libraries.loops import backwards, loop_bindings, loss_facts, passes_per_step
@@ -116,12 +118,16 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     yolo, yolo_facts = ultralytics_bindings(calls, project)
     evaluated = evaluation(calls, project)
     trained = _trainers(calls, stored, version, project)
+    paths = tuple(dict.fromkeys(record.path for record in calls))
+    kept, kept_facts = held(paths, project)
     bindings = [
         *_together(loader_bindings(calls, project), passes_per_step(calls, project)),
         *models,
         *frozen_bindings(calls, project),
         *picture_bindings(calls, project),
-        *switch_bindings(tuple(dict.fromkeys(record.path for record in calls)), project),
+        *switch_bindings(paths, project),
+        *kept,
+        *checkpoint_bindings(calls),
         *optimizer_bindings(calls),
         *([bind("train.precision", stored, 2)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
@@ -135,7 +141,7 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
         *yolo,
     ]
     facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts,
-             *batch_norm(models, calls), *yolo_facts]  # fmt: skip
+             *batch_norm(models, calls), *yolo_facts, *kept_facts, *checkpoint_facts(calls)]  # fmt: skip
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
     problems = tuple(loader_problems(calls))

@@ -31,6 +31,7 @@ _PIN = re.compile(
 _HEAVY = frozenset({
     "torch", "transformers", "trl", "peft", "sentence_transformers", "setfit", "lightning", "pytorch_lightning",
     "datasets", "tensorflow", "ultralytics", "timm", "torchvision", "diffusers", "cv2", "scipy", "pandas",
+    "accelerate", "PIL",
 })  # fmt: skip
 """Packages that a process feels in its memory."""
 _FILES = ("requirements.txt", "requirements/base.txt", "requirements/train.txt", "pyproject.toml")

@@ -39,6 +39,7 @@ def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding
     for name, (expr, source) in named.items():
         if expr is not None:
             yield Binding(name, expr, RANK), source
+    yield from _container(launch, "memory_limit" in asked)
     yield from _allocator(launch)
 
 
@@ -56,6 +57,16 @@ def _allocation(request: Request) -> dict[str, Expr]:
         elif source is not None and isinstance(getattr(request, source), Unknown):
             exprs[name] = Const(getattr(request, source), request.origins.get(source))
     return exprs
+
+
+def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, str]]:
+    """What `docker run` gives the processes in it; a memory limit of the job's own request stands."""
+    from preflight.dialects.containers import MEMORY, SHM
+
+    for name, field in ((SHM, "machine.shm"), (MEMORY, "machine.memory_limit")):
+        expr = launch.environment.get(name)
+        if expr is not None and not (asked and name == MEMORY):
+            yield Binding(field, expr, RANK), "the container"
 
 
 def _allocator(launch: Launch) -> Iterator[tuple[Binding, str]]:

@@ -12,7 +12,7 @@ from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.study.request import resolve
 from preflight.values import Origin
-from preflight_rules import host_examples, loaders
+from preflight_rules import host_examples, host_memory, loaders, shm
 from preflight_rules.common import (
     at_most,
     bounds,
@@ -25,6 +25,7 @@ from preflight_rules.common import (
     sum_of,
     written,
 )
+from preflight_rules.host_memory import asked_for, offloaded
 
 FIELDS = (
     "train.batch_size", "data.workers", "data.prefetch", "validation.batch_size", "data.validation_workers",
@@ -71,14 +72,6 @@ def spikes(case: Case, host: HostEstimate) -> bool:
     if host.train_only is None or host.limit is None or case.job.data.validation_overlaps:
         return False
     return host.train_only <= host.limit
-
-
-def asked_for(case: Case, host: HostEstimate) -> bool:
-    """Whether the limit is SLURM's request and the node may have more: then `slurm-memory-too-low` speaks of it."""
-    if case.study.request is None or host.limited_by != "memory_limit" or host.limit is None:
-        return False
-    node = loaders.node_limit(case)
-    return node is None or node > host.limit
 
 
 def _finding(
@@ -134,7 +127,7 @@ class HostMemoryExceeded(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         host = _too_much(case)
-        if host is None or spikes(case, host) or asked_for(case, host):
+        if host is None or spikes(case, host) or asked_for(case, host) or spoken_of(case, host):
             return
         message = (
             f"{describe_loaders(case.job)} need {gib(host.per_node.expected)} of host memory per node "
@@ -142,6 +135,11 @@ class HostMemoryExceeded(Rule):
             f"{gib(host.limit or 0)} may be used ({limit_words(host)})"
         )
         yield _finding(case, host, self.name, message, loaders.loader_proposals(case), "too much for the node's memory")
+
+
+def spoken_of(case: Case, host: HostEstimate) -> bool:
+    """Whether a rule of its own speaks of what is too much: `shm-too-small`, `offload-exceeds-host`."""
+    return host.limited_by == "/dev/shm" or offloaded(case) is not None
 
 
 def limit_words(host: HostEstimate) -> str:
@@ -278,4 +276,12 @@ SPAWNING = ("torchrun", "accelerate", "deepspeed")
 ASKED = ("cpus_per_task", "cpus_per_gpu")
 """Fields of a request that say how many processors the job gets."""
 
-RULES: tuple[type[Rule], ...] = (HostMemoryExceeded, ValidationMemorySpike, WorkersExceedCpus)
+RULES: tuple[type[Rule], ...] = (
+    HostMemoryExceeded,
+    ValidationMemorySpike,
+    WorkersExceedCpus,
+    shm.ShmTooSmall,
+    host_memory.DatasetCopiedPerWorker,
+    host_memory.CheckpointLoadedPerRank,
+    host_memory.OffloadExceedsHost,
+)

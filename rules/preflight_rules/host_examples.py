@@ -5,6 +5,7 @@ from __future__ import annotations
 from preflight.rule import Example
 
 MIB = 2**20
+GIB = 2**30
 
 TRAIN = """
 import argparse

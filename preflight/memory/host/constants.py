@@ -19,47 +19,96 @@ class Measured(NamedTuple):
     high: float
 
 
-BASE = Measured(143 * MIB, 149 * MIB, (149 + 110) * MIB)
-"""A process after `import torch` (142.9 MiB) and a first tensor (149.4); high: heavy packages that the files hide."""
-
-BASE_TRANSFORMERS = Measured(17 * MIB, 110 * MIB, 110 * MIB)
-"""Added by transformers: 17 MiB imported alone, 110 MiB once a model class and Trainer are loaded."""
-
-TRANSFORMERS_USERS = frozenset(
-    {"transformers", "trl", "peft", "sentence_transformers", "setfit", "axolotl", "llamafactory"}
-)
-"""Packages that load transformers' model classes."""
-
 CUDA = Measured(114 * MIB, 900 * MIB, 1694 * MIB)
 """Host side of a rank's CUDA context and libraries: pytorch/pytorch#113326 has 322 MB without and 439 to 2057 MB with a
 first CUDA tensor (torch 2.2, RTX 3090), pytorch/pytorch#12873 1122 + 594 MiB for a first convolution (torch 1.0). The
 middle of the two ends is expected; NCCL's host buffers were not measured apart and lie within."""
 
 SHUFFLE_PER_SAMPLE = 40
-"""RandomSampler's permutation as a list of Python ints: bytes per sample of the dataset, 63 points."""
+"""RandomSampler's permutation as a list of Python ints: a pointer of 8 bytes and an int of 32 per sample."""
 
-WORKER_FORK = 11.7 * MIB
-"""One forked worker before it loads anything, 63 points."""
+SHUFFLE_TENSOR_PER_SAMPLE = 8
+"""The int64 tensor that the list is made from (torch/utils/data/sampler.py, `torch.randperm(n).tolist()`), gone before
+the first batch is asked for."""
 
-WORKER_SPAWN = 145 * MIB
-"""One spawned worker (it imports torch again), 63 points."""
+WORKER_FORK = 11.0 * MIB
+"""One forked worker before it loads anything: pages it writes to. 11.0 at 8 and 16 workers of tiny samples, whatever is
+imported (10.6 with Trainer, 9.7 with lightning)."""
+
+WORKER_SPAWN = 1.8 * MIB
+"""One spawned worker beside the base of the program, all of whose imports it repeats (145.7 with torch alone, 325 with
+Trainer and datasets, where the parents took 143.9 and 324.7)."""
 
 SPAWN_TRACKER = 6 * MIB
-"""The resource tracker that spawning starts once, 63 points."""
+"""The resource tracker that spawning starts once, 63 points; a fork server is as large."""
 
-COLLATE_BATCHES = 0.90
-"""r: batches a worker keeps for itself (the collation copy). 0 where __getitem__ returns a view; 1.2 to 1.9 with
-temporaries as decoding makes them. 25 fitted points."""
+COLLECTED_PART = 0.23
+"""The part of the base that a worker copies when Python's collector visits everything: it writes each object's header.
+33 MiB of 143.5."""
 
-COLLATE_SAMPLES = 11.5
-"""q: samples a worker keeps besides (what glibc does not give back). 25 fitted points."""
+YOUNG_HEAP = 200 * MIB
+"""A base below which the workers' first full collection is near: torch alone. Python collects everything once a quarter
+of what it last visited is new (gcmodule.c, long_lived_pending); with Trainer imported it did not happen."""
+
+COLLECTION_THRESHOLD = 700
+"""Objects that must be born and alive at once before Python collects (gc.get_threshold()[0]; 2000 from 3.13 on)."""
+
+TRACKED_PER_SAMPLE = {"image-classification": 2, "causal-lm": 4, "masked-lm": 4, "sequence-classification": 4,
+                      "token-classification": 4, "seq2seq-lm": 4}  # fmt: skip
+"""Objects that Python's collector tracks, per sample of a task: a tensor in a tuple; three tensors in a dict. 1 for
+others. Batches of 350 pictures set a collection off."""
+
+COLLATE_BATCHES = 1.0
+"""r: batches that a worker's heap keeps. The samples of a batch are freed once they are collated, but a small block
+still in use above them keeps glibc from returning the pages. 0 where __getitem__ returns a view."""
+
+DECODED_BATCHES = 1.2
+"""r where pictures are decoded: temporaries of other sizes leave holes between the samples."""
+
+DECODER = 5 * MIB
+"""What a worker loads to decode pictures: Pillow's plug-ins come with the first `Image.open`, after the fork."""
+
+DECODERS = frozenset({"PIL", "torchvision", "cv2", "imageio", "skimage", "timm"})
+"""Packages whose import says that samples are decoded pictures."""
+
+
+def holes(batch: int) -> float:
+    """q: samples a worker's heap keeps besides, in holes, within the first tens of batches.
+
+    glibc before 2.38 does not give a hole that posix_memalign left to the next request of the same size (sourceware bug
+    14581); each batch leaves one or two (a batch of one at most one), fewer where many lie side by side and join.
+    Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on.
+    """
+    return min(5.0 * batch, max(8.0, 14.0 - 0.4 * max(0, batch - 4)))
+
+
+HEAP_GROWTH_SAMPLES = 140
+GROWTH_BATCHES = 67
+GROWING_BATCH = 40
+MMAP_THRESHOLD = 128 * 1024
+"""The same after hundreds of batches: up to 140 samples (67 for batches of one), where a batch has fewer than about 40
+and a sample is larger than what glibc first takes from mmap (M_MMAP_THRESHOLD). Nothing from glibc 2.38 on, so it
+counts at the high end."""
 
 SYNCHRONOUS_BATCHES = 3
-"""Batches alive without workers: the samples, their collation, the one in use. 25 fitted points."""
+SYNCHRONOUS_SAMPLES = 4.6
+"""Batches alive without workers: the samples, their collation, the one in use (without the samples for views); and the
+samples that holes of the heap keep."""
 
 COPY_ON_WRITE = {"arrays": 0.0, "objects": 0.51, "strings": 0.94, "mapped": 0.0}
-"""g: the part of an in-memory dataset that each forked worker ends up with a copy of, because reading a Python object
-writes its reference count. numpy 0, list of dicts 0.51, list of str 0.94; the bound is 1. 63 points."""
+"""g where the number of samples is not known: the part of an in-memory dataset that each forked worker ends up with a
+copy of, because reading a Python object writes its reference count. numpy 0, list of dicts 0.51, list of str 0.94; the
+bound is 1. 63 points."""
+
+PAGE = 4096
+"""Bytes that a write copies: of an item that is larger, only the page that its count lies on."""
+
+PICKLED = {"arrays": 1.0, "objects": 0.15, "strings": 0.6}
+"""The pickle of a dataset beside the dataset, while spawned workers start: measured 0.15 for dicts of numbers."""
+
+UNTOUCHED_PER_ITEM = {"objects": 152, "strings": 8}
+"""Bytes per item whose pages reading does not write to: the list's pointer (8), and for a dict its table of keys (128
+for up to five string keys) and half of a number: in one measured kind a sample leaves one of 32 bytes unread."""
 
 PINNED_BATCHES = 2
 """The pinning thread holds a batch while it copies it, and the step another (torch/utils/data/_utils/pin_memory.py)."""
@@ -69,8 +118,8 @@ PINNED_ROUNDING = 0.44
 only (not measured)."""
 
 MODEL_ERROR = (1 / 1.12, 1 / 0.86)
-"""The law's expected value was at most 12 % too high (MALLOC_MMAP_THRESHOLD_ set) and 14 % too low (decode-like numpy
-temporaries) where conditions differed; on its own points it is 1.6 % off on average, 6.3 % at worst."""
+"""What the loaders keep was at most 12 % less (MALLOC_MMAP_THRESHOLD_ set) and 14 % more (temporaries) than the law
+says, where conditions differed."""
 
 OFFLOAD_PER_PARAMETER = {
     "none": Measured(0, 0, 0),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from preflight.job import Job
 from preflight.machines.sizes import format_gib
 from preflight.memory.estimate import HostEstimate, Interval
 from preflight.memory.host import constants as c
-from preflight.memory.host.checkpoint import ONE_COPY, Weights, weights_of
+from preflight.memory.host.base import base_of
+from preflight.memory.host.checkpoint import ONE_COPY, Weights, copies, weights_of
 from preflight.memory.host.law import Loader, Loaders, Moment
 from preflight.records import dataclass, replace
 from preflight.values import Unknown
@@ -27,6 +29,9 @@ TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "to
 LOAD = "load"
 """The moment in which every rank holds the model's weights on the host."""
 
+NOTEWORTHY = 10
+"""Heaps that may grow by a tenth of what the loader takes are worth a note."""
+
 LARGEST_SAMPLE = 2**50
 """Where the search for the largest sample ends: no sample is a pebibyte."""
 
@@ -39,6 +44,7 @@ class _Rank:
     cuda: c.Measured
     loaders: Loaders
     checkpoint: int
+    checkpoint_low: int
     trials: int
 
 
@@ -129,6 +135,28 @@ def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = 
     return _largest(lambda size: _estimate(job, size, weights, cuda).verdict == "fits")
 
 
+def samples_in_shared_memory(job: Job) -> int | None:
+    """Decoded samples that lie in /dev/shm at one time, all ranks of a node together; None where a field is missing."""
+    if set(missing_fields(job)) - {"data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes"}:
+        return None
+    rank = _rank(job, 1, None, False)
+    return round(rank.loaders.shared() * rank.trials * (job.parallel.ranks_per_node or 1))
+
+
+def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True) -> int | None:
+    """The largest data.in_memory_bytes with which the node's memory fits; None as for `solve_sample_bytes`."""
+    sample = sample_bytes(job)[0]
+    if limit_of(job)[0] is None or sample is None or set(missing_fields(job)) - {"data.in_memory_bytes"}:
+        return None
+    weights = weights_of(job, parameters)
+
+    def fits(size: int) -> bool:
+        data = job.data.model_copy(update={"in_memory_bytes": size, "samples": None})
+        return _estimate(job.model_copy(update={"data": data}), sample, weights, cuda).verdict == "fits"
+
+    return _largest(fits)
+
+
 def _largest(fits: Callable[[int], bool]) -> int | None:
     if not fits(0):
         return None
@@ -162,37 +190,68 @@ def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool) -> Hos
         verdict=interval.verdict(limit),
         peak="validation" if spike else peak.name,
         train_only=round(training.total * ranks + offload.expected) if spike else None,
-        notes=_notes(job, weights),
+        notes=_notes(job, rank, weights),
     )
     return _shared_memory(job, rank, ranks, found)
 
 
 def _rank(job: Job, sample: int, weights: Weights | None, cuda: bool) -> _Rank:
     data, nothing = job.data, c.Measured(0, 0, 0)
-    uses = bool(c.TRANSFORMERS_USERS & {name.partition(".")[0] for name in data.imports})
-    heavy = c.BASE_TRANSFORMERS if uses else nothing
-    base = c.Measured(*(a + b for a, b in zip(c.BASE, heavy, strict=True)))
+    base = base_of(data.imports, trains=weights is not None)
     spawned = data.start_method in ("spawn", "forkserver")
     batch, prefetch = job.train.batch_size or 1, data.prefetch or 2
+    make = partial(
+        Loader,
+        prefetch=prefetch,
+        base=base.expected,
+        spawned=spawned,
+        views=_views(job, sample),
+        decodes=bool(c.DECODERS & {name.partition(".")[0] for name in data.imports}),
+        tracked=c.TRACKED_PER_SAMPLE.get(job.task or "", 1) if base.expected < c.YOUNG_HEAP else 0,
+    )
     validation = None
     if data.validation_workers is not None:
-        size = job.validation.batch_size or batch
-        validation = Loader(size, sample, data.validation_workers, prefetch, spawned)
-    mapped = data.in_memory_kind == "mapped"
+        validation = make(job.validation.batch_size or batch, sample, data.validation_workers)
     loaders = Loaders(
-        train=Loader(batch, sample, data.workers or 0, prefetch, spawned, own=data.worker_bytes or 0),
+        train=make(batch, sample, data.workers or 0, own=data.worker_bytes or 0),
         validation=validation,
-        dataset=0 if mapped else data.in_memory_bytes or 0,
-        growth=c.COPY_ON_WRITE[data.in_memory_kind] if data.in_memory_kind else 1.0,
+        dataset=0 if data.in_memory_kind == "mapped" else data.in_memory_bytes or 0,
+        growth=_written_to(job),
+        pickled=c.PICKLED.get(data.in_memory_kind or "", 1.0),
         shuffled=(data.samples or 0) if data.shuffle else 0,
+        ordered=data.shuffle is False,
         pinned=bool(data.pin_memory),
         persistent=bool(data.persistent_workers),
         overlap=bool(data.validation_overlaps),
     )
-    checkpoint = 0 if weights is None else weights.bytes
+    held = 0.0 if weights is None else float(weights.bytes)
     if job.parallel.strategy in ONE_COPY:
-        checkpoint //= job.parallel.ranks_per_node or 1
-    return _Rank(base, c.CUDA if cuda else nothing, loaders, checkpoint, job.parallel.trials_per_gpu or 1)
+        held /= job.parallel.ranks_per_node or 1
+    least, loaded = (round(held * times) for times in copies(job))
+    return _Rank(base, c.CUDA if cuda else nothing, loaders, loaded, least, job.parallel.trials_per_gpu or 1)
+
+
+def _views(job: Job, sample: int) -> bool:
+    """Whether samples are handed out as they lie in memory: an array whose rows are as large as a sample.
+
+    Rows that are smaller (bytes that become floats) are copied when they are asked for.
+    """
+    data = job.data
+    if data.in_memory_kind != "arrays" or not data.in_memory_bytes:
+        return False
+    return data.samples is None or data.in_memory_bytes >= data.samples * sample
+
+
+def _written_to(job: Job) -> float:
+    """g: the part of the dataset in memory that reading writes to (reference counts); 1 where the kind is unknown."""
+    data = job.data
+    if data.in_memory_kind is None:
+        return 1.0
+    least, untouched = c.COPY_ON_WRITE[data.in_memory_kind], c.UNTOUCHED_PER_ITEM.get(data.in_memory_kind)
+    if untouched is None or not data.samples or not data.in_memory_bytes:
+        return least
+    each = data.in_memory_bytes / data.samples
+    return c.PAGE / each if each > 2 * c.PAGE else max(least, 1 - untouched / each)
 
 
 def _moments(rank: _Rank) -> tuple[Moment, ...]:
@@ -210,18 +269,23 @@ def _moments(rank: _Rank) -> tuple[Moment, ...]:
 def _interval(rank: _Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
     """The model's error on what the loaders keep, beside each rank's own (low, high) of base and CUDA.
 
-    Low end for an array in memory: __getitem__ may return views of it, of which workers keep nothing. Weights that are
-    loaded are what they are.
+    An array in memory: __getitem__ may return views of it, of which workers keep nothing, or copies. Weights that are
+    loaded are what they are, or pages of their file.
     """
     own = rank.base.expected + rank.cuda.expected
-    least = moments
+    least = most = moments
     if rank.loaders.dataset and not rank.loaders.growth:
-        least = _moments(replace(rank, loaders=rank.loaders.as_views()))
-    rounding = c.PINNED_ROUNDING * rank.loaders.train.queue() * rank.trials if rank.loaders.pinned else 0.0
-    low = max((one.total - own) * (1 if one.name == LOAD else c.MODEL_ERROR[0]) for one in least)
+        least = _moments(replace(rank, loaders=rank.loaders.with_views(True)))
+        most = _moments(replace(rank, loaders=rank.loaders.with_views(False)))
+    both = [rank.loaders.train, *([rank.loaders.validation] if rank.loaders.validation else [])]
+    more = sum(loader.growth() for loader in both)
+    if rank.loaders.pinned:
+        more += c.PINNED_ROUNDING * rank.loaders.train.queue()
+    unloaded = (rank.checkpoint - rank.checkpoint_low) * rank.trials
+    low = max(one.total - own - unloaded if one.name == LOAD else (one.total - own) * c.MODEL_ERROR[0] for one in least)
     high = max(
-        (one.total - own) * (1 if one.name == LOAD else c.MODEL_ERROR[1]) + (0 if one.name == LOAD else rounding)
-        for one in moments
+        (one.total - own) if one.name == LOAD else (one.total - own) * c.MODEL_ERROR[1] + more * rank.trials
+        for one in most
     )
     expected = max(one.total for one in moments)
     return Interval(
@@ -242,7 +306,7 @@ def _offload(job: Job, weights: Weights | None) -> c.Measured:
     return c.Measured(*(each * share for each in per))
 
 
-def _notes(job: Job, weights: Weights | None) -> tuple[str, ...]:
+def _notes(job: Job, rank: _Rank, weights: Weights | None) -> tuple[str, ...]:
     notes = []
     how = sample_bytes(job)[1]
     if how:
@@ -251,6 +315,12 @@ def _notes(job: Job, weights: Weights | None) -> tuple[str, ...]:
         notes.append(f"shuffling keeps {c.SHUFFLE_PER_SAMPLE} bytes per sample: not counted, data.samples is unknown")
     if job.data.validation_workers is not None and job.validation.batch_size is None:
         notes.append("validation.batch_size is unknown: taken as train.batch_size")
+    grown = sum(loader.growth() for loader in (rank.loaders.train, rank.loaders.validation) if loader is not None)
+    if grown * NOTEWORTHY > rank.loaders.train.private() + rank.loaders.train.queue():
+        notes.append(
+            f"in a long run the workers of a rank may keep up to {format_gib(round(grown))} more in holes of their "
+            "heaps (glibc before 2.38, samples that torch allocates): MALLOC_MMAP_THRESHOLD_=131072 keeps them out"
+        )
     if weights is None:
         notes.append("loading the model's weights is not counted: their number is unknown")
     return tuple(notes)

@@ -1,13 +1,17 @@
 """The host law: what one rank's data loaders keep in memory, as named terms, moment by moment.
 
-    hard     = base + 40 n (shuffle) + D (1 + g w) + private(w) + queue(w)
-    private  = w (m + r B + q S + k)
-    queue    = (w p + 1) B, without workers 3 B
+    training = base + 40 n (shuffle) + D (1 + g v w) + private(w) + queue(w)
+    start    = base + 48 n (shuffle) + D + what the workers keep before their first batch
+    private  = w (m + r B + q S + k + gc)
+    queue    = (w p + 1) B, without workers 3 B + q S (views: 2 B)
     validation mid-epoch      : + private(vw) + queue(vw)
-    validation at epoch end   : persistent workers keep private(w); else the larger of the two loaders
+    validation at epoch end   : persistent workers keep private(w); else the larger of the two loaders; without workers
+                                the batch that the training loop still holds
 
 B = batch x S, S bytes of one decoded sample, w workers, p prefetch factor, n samples, D bytes of the in-memory dataset,
-k what the program's own dataset keeps in each worker (a buffer of decoded samples).
+g the part of it that reading writes to, v the part that a worker visits (all of it when shuffled, else 1 / w), k what
+the program's own dataset keeps in each worker (a buffer of decoded samples, pictures while they are decoded), gc what a
+full collection copies. m is 11 MiB for a forked worker, the whole base for a spawned one.
 Everything grows (or stays) with every argument, so a search space is bounded by its corners.
 """
 
@@ -29,25 +33,51 @@ class Loader:
     sample: float
     workers: int
     prefetch: int = 2
+    base: float = 0.0
+    """Bytes of the process that starts the workers before it loads data."""
     spawned: bool = False
     views: bool = False
-    """__getitem__ returns views of one array: r = q = 0."""
+    """__getitem__ returns what is in memory already, or a view of it: r = q = 0."""
+    decodes: bool = False
+    """Samples are pictures that are decoded."""
+    tracked: int = 1
+    """Objects per sample that Python's collector visits."""
     own: int = 0
     """Bytes that the dataset keeps in each process that reads it."""
 
+    def started(self) -> float:
+        """Bytes of the workers before their first batch."""
+        if not self.workers:
+            return 0.0
+        each = self.base + c.WORKER_SPAWN if self.spawned else c.WORKER_FORK
+        return self.workers * each + (c.SPAWN_TRACKER if self.spawned else 0)
+
     def private(self) -> float:
         """Bytes that the workers keep for themselves (without workers: what the dataset keeps)."""
+        own = self.own + (c.DECODER if self.decodes else 0)
         if not self.workers:
-            return float(self.own)
-        worker = c.WORKER_SPAWN if self.spawned else c.WORKER_FORK
-        kept = c.COLLATE_BATCHES * self.batch * self.sample + c.COLLATE_SAMPLES * self.sample
-        tracker = c.SPAWN_TRACKER if self.spawned else 0
-        return self.workers * (worker + self.own + (0 if self.views else kept)) + tracker
+            return float(own)
+        batches = c.DECODED_BATCHES if self.decodes else c.COLLATE_BATCHES
+        kept = 0.0 if self.views else (batches * self.batch + c.holes(self.batch)) * self.sample
+        return self.started() + self.workers * (own + kept + self._collected())
+
+    def growth(self) -> float:
+        """Bytes that the workers' heaps may grow by in a long run, with an old glibc."""
+        more = min(c.HEAP_GROWTH_SAMPLES, c.GROWTH_BATCHES * self.batch) - c.holes(self.batch)
+        large = self.sample >= c.MMAP_THRESHOLD and self.batch < c.GROWING_BATCH and not self.views
+        return self.workers * more * self.sample if large else 0.0
+
+    def _collected(self) -> float:
+        """Bytes that a worker copies when Python collects its garbage; a spawned one has nothing to copy."""
+        collects = self.batch * self.tracked >= c.COLLECTION_THRESHOLD
+        return c.COLLECTED_PART * self.base if collects and not self.spawned else 0.0
 
     def queue(self) -> float:
         """Bytes of finished batches: in /dev/shm when there are workers."""
-        batches = self.workers * self.prefetch + 1 if self.workers else c.SYNCHRONOUS_BATCHES
-        return batches * self.batch * self.sample
+        if self.workers:
+            return float((self.workers * self.prefetch + 1) * self.batch * self.sample)
+        batches = c.SYNCHRONOUS_BATCHES - self.views
+        return (batches * self.batch + (0 if self.views else c.SYNCHRONOUS_SAMPLES)) * self.sample
 
     def shared(self) -> float:
         """The part of `queue` that lies in /dev/shm."""
@@ -74,8 +104,12 @@ class Loaders:
     validation: Loader | None = None
     dataset: int = 0
     growth: float = 0.0
+    pickled: float = 1.0
+    """The dataset's pickle beside the dataset."""
     shuffled: int = 0
     """Samples that are shuffled; 0 where they are not (or not known)."""
+    ordered: bool = False
+    """Samples come in the order of the dataset, so each worker visits its own part of it."""
     pinned: bool = False
     persistent: bool = False
     overlap: bool = False
@@ -83,18 +117,27 @@ class Loaders:
     def moments(self) -> tuple[Moment, ...]:
         """Every moment that can be the peak, the training one first."""
         train = Moment("training", {**self._fixed(), **self._loading(self.train), **self._pinned(self.train)})
-        found = [train]
-        if self.train.spawned and self.train.workers and self.dataset:
-            # each worker unpickles its copy while the parent still holds the pickle: (w + 2) D for a moment
-            start = {**self._fixed(), "workers": self.train.workers * c.WORKER_SPAWN + c.SPAWN_TRACKER}
-            start["dataset"] = 2.0 * self.dataset
-            found.append(Moment("start of the workers", start))
-        return (*found, *self._validation_moments(train))
+        return (train, self._start(), *self._validation_moments(train))
 
-    def as_views(self) -> Loaders:
-        """The same where samples are views of one array in memory."""
-        val = None if self.validation is None else replace(self.validation, views=True)
-        return replace(self, train=replace(self.train, views=True), validation=val)
+    def _start(self) -> Moment:
+        """The first batch is about to be asked for: the order of the samples is drawn while its tensor lives.
+
+        Each spawned worker unpickles its copy of the dataset while the parent still holds the pickle: (w + 2) D.
+        """
+        terms = self._fixed()
+        if self.train.spawned and self.train.workers and self.dataset:
+            terms["pickle"] = self.pickled * self.dataset
+        else:
+            terms.pop("copy_on_write", None)
+        if self.shuffled:
+            terms["shuffle"] += c.SHUFFLE_TENSOR_PER_SAMPLE * self.shuffled
+        workers = self.train.private() if self.persistent else self.train.started()
+        return Moment("start of an epoch", {**terms, **({"workers": workers} if workers else {})})
+
+    def with_views(self, views: bool) -> Loaders:
+        """The same where samples are (or are not) views of one array in memory."""
+        val = None if self.validation is None else replace(self.validation, views=views)
+        return replace(self, train=replace(self.train, views=views), validation=val)
 
     def _validation_moments(self, train: Moment) -> tuple[Moment, ...]:
         val = self.validation
@@ -102,6 +145,8 @@ class Loaders:
             return ()
         full = val.private() + val.queue()
         pinned = self._pinned(val)
+        if not self.train.workers and not self.overlap:  # the training loop's last batch is still held
+            pinned["held"] = self.train.batch * self.train.sample
         if self.overlap:
             return (Moment("validation", {**train.terms, "validation": full + sum(pinned.values())}),)
         if not self.persistent:
@@ -114,7 +159,8 @@ class Loaders:
 
     def _fixed(self) -> dict[str, float]:
         train = self.train
-        copies = float(train.workers if train.spawned else self.growth * train.workers)
+        visits = 1 / train.workers if self.ordered and train.workers else 1.0
+        copies = float(train.workers if train.spawned else self.growth * visits * train.workers)
         terms = {
             "shuffle": float(c.SHUFFLE_PER_SAMPLE * self.shuffled),
             "dataset": float(self.dataset),

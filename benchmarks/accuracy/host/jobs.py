@@ -1,0 +1,61 @@
+"""Measured points as Jobs: what the files of such a program would say, and the size of what it keeps in memory."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from preflight.job import Job, build
+
+Row = dict[str, Any]
+KINDS = {"array": "arrays", "copies": "arrays", "tensors": "arrays", "dicts": "objects", "records": "objects",
+         "strings": "strings", "tokenised": "strings", "arrow": "mapped", "arrow-in-memory": "arrays"}  # fmt: skip
+PICTURES = ("generated", "decoded", "doubled", "array", "copies", "tensors", "jpeg")
+TEXTS = ("tokenised", "arrow", "arrow-in-memory")
+TASKS = {**dict.fromkeys(PICTURES, "image-classification"), **dict.fromkeys(TEXTS, "causal-lm")}
+BRINGS = {"transformers:Trainer,AutoModelForCausalLM": {"datasets", "pandas", "scipy"}, "lightning": {"scipy"},
+          "transformers.models.llama.modeling_llama": {"scipy"}, "peft": {"scipy"}}  # fmt: skip
+"""What a module imports where it is installed, as it was on the measured machine (sys.modules after the import)."""
+DECODED = 3 * 4
+"""Bytes per pixel of a picture while it is decoded: four in Pillow, as many for what `convert` and `crop` copy."""
+SAMPLES = {"dicts": 16, "strings": 8, "records": 24}
+"""Bytes of one sample of the kinds whose shape does not say it."""
+
+
+def sample_bytes(row: Row) -> int:
+    """Bytes of one decoded sample."""
+    kind = row["kind"]
+    if kind in SAMPLES:
+        return SAMPLES[kind]
+    return prod(row["shape"]) * (24 if kind in ("tokenised", "arrow", "arrow-in-memory") else 4)
+
+
+def job_of(row: Row) -> Job:
+    """The job that a loader's point is."""
+    told = row["measured"]["told"]
+    fields: dict[str, object] = {
+        "train.batch_size": row["batch"], "data.workers": row["workers"], "data.prefetch": row["prefetch"],
+        "data.sample_bytes": sample_bytes(row), "data.persistent_workers": row.get("persistent", False),
+        "data.start_method": row.get("start", "fork"), "data.shuffle": row.get("shuffle", False),
+        "data.samples": row.get("items") or row["samples"], "data.imports": loaded(row), "task": TASKS.get(row["kind"]),
+        "parallel.ranks_per_node": row.get("ranks", 1),
+    }  # fmt: skip
+    if row["kind"] in KINDS:
+        fields |= {"data.in_memory_kind": KINDS[row["kind"]], "data.in_memory_bytes": told["dataset_bytes"]}
+    if "photo" in row:
+        width, height = row["photo"]
+        fields["data.worker_bytes"] = DECODED * width * height
+    if "val_workers" in row:
+        fields |= {"data.validation_workers": row["val_workers"],
+                   "validation.batch_size": row.get("val_batch", row["batch"]),
+                   "data.validation_overlaps": not row.get("epoch_end", False)}  # fmt: skip
+    return build(fields)
+
+
+def loaded(row: Row) -> list[str]:
+    """The packages that were in memory: what the point imports, and what that imports where it is installed."""
+    modules = row.get("imports", ["torch"])
+    found = {name.partition(":")[0].partition(".")[0] for name in modules}
+    for name in modules:
+        found |= BRINGS.get(name, set())
+    return sorted(found)

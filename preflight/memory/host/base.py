@@ -1,0 +1,77 @@
+"""What a Python process takes before it loads any data: the packages that it imports, as measured parts.
+
+Each part is what it adds to a process that has the others: `torch` alone 143.5 MiB, with `transformers` the sum of the
+two. Anonymous memory after the import; torch 2.13, transformers 5.23, lightning 2.6, datasets 5.2, pandas 3.1, scipy
+1.1x, Python 3.11, Debian 12 (benchmarks/accuracy/host, group "base").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from preflight.memory.host.constants import MIB, Measured
+
+PARTS = {
+    "torch": 143.5 * MIB,
+    "dynamo": 67.9 * MIB,
+    "transformers": 22.2 * MIB,
+    "trainer": 10.4 * MIB,
+    "scipy": 37.4 * MIB,
+    "pandas": 32.3 * MIB,
+    "datasets": 22.4 * MIB,
+    "accelerate": 4.1 * MIB,
+    "lightning": 26.3 * MIB,
+}
+"""Bytes of each part. `dynamo` is torch._dynamo with sympy, which an optimizer's first step imports (torch/_compile.py)
+as Trainer, peft and lightning do; `trainer` is transformers.Trainer with accelerate."""
+
+SHARED = 12.3 * MIB
+"""What pandas and scipy have in common, counted once where both are loaded."""
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "torch": (),
+    "sympy": ("dynamo",),
+    "transformers": ("transformers", "dynamo", "trainer"),
+    "peft": ("transformers", "dynamo", "trainer"),
+    "trl": ("transformers", "dynamo", "trainer", "datasets", "pandas"),
+    "sentence_transformers": ("transformers", "dynamo", "trainer"),
+    "setfit": ("transformers", "dynamo", "trainer", "datasets", "pandas"),
+    "axolotl": ("transformers", "dynamo", "trainer", "datasets", "pandas"),
+    "llamafactory": ("transformers", "dynamo", "trainer", "datasets", "pandas"),
+    "accelerate": ("accelerate",),
+    "datasets": ("datasets", "pandas"),
+    "pandas": ("pandas",),
+    "scipy": ("scipy",),
+    "lightning": ("lightning", "dynamo", "transformers"),
+    "pytorch_lightning": ("lightning", "dynamo", "transformers"),
+}
+"""Package -> the parts that it brings: transformers with a model class and Trainer, lightning with torchmetrics (which
+imports transformers where it is installed)."""
+
+HIDDEN = sum(PARTS[name] for name in ("dynamo", "pandas", "scipy")) - SHARED
+"""High end: packages that the files hide, as torch._dynamo, pandas and scipy."""
+
+LAZY = 17.6 * MIB
+"""Low end of transformers: imported, and no class of it used."""
+
+
+def parts_of(packages: Iterable[str], trains: bool) -> frozenset[str]:
+    """The parts that a program's packages bring. `trains`: an optimizer makes a step in this process."""
+    found = {part for name in packages for part in NEEDS.get(name.partition(".")[0], ())}
+    if "trainer" in found:
+        found.discard("accelerate")
+    return frozenset({"torch", *found, *(("dynamo",) if trains else ())})
+
+
+def bytes_of(parts: frozenset[str]) -> float:
+    """Bytes of a process with these parts."""
+    shared = SHARED if {"pandas", "scipy"} <= parts else 0.0
+    return sum(PARTS[name] for name in parts) - shared
+
+
+def base_of(packages: Iterable[str], trains: bool) -> Measured:
+    """Bytes of one rank before it loads data: low, expected, high."""
+    parts = parts_of(packages, trains)
+    expected = bytes_of(parts)
+    least = bytes_of(parts - {"transformers", "dynamo", "trainer"}) + LAZY if "transformers" in parts else expected
+    return Measured(least, expected, max(expected, bytes_of(parts | {"dynamo", "pandas", "scipy"})))

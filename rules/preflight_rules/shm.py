@@ -1,0 +1,142 @@
+"""The rule about /dev/shm, through which workers hand finished batches to the training process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from preflight.documents.base import Edit
+from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.memory.host.estimate import sample_bytes, samples_in_shared_memory
+from preflight.rule import Case, Options, Rule
+from preflight.values import Origin, Span
+from preflight_rules import host_memory_examples, loaders
+from preflight_rules.common import at_most, changed, describe_loaders, gib, related_of, written
+from preflight_rules.remedies import changes_of
+
+GIB = 2**30
+SUGGESTED = 16 * GIB
+"""Sizes that are written are whole GiB; nothing larger is written unasked: it is memory of the node."""
+
+
+class ShmOptions(Options):
+    largest_sample: int = Field(
+        2**20, gt=0, description="No finding where samples (bytes, decoded) may be this large: they rarely are."
+    )
+
+
+class ShmTooSmall(Rule):
+    """Workers pass finished batches through /dev/shm, and there is not enough of it.
+
+    A container has 64 MiB unless it is told otherwise (`docker run --shm-size`, `--ipc=host`; in Kubernetes an emptyDir
+    with `medium: Memory` mounted at /dev/shm), where a node has half of its memory. A loader has workers x prefetch + 1
+    batches there, all ranks of the container together.
+
+    It matters because the message says little: "Bus error. It is possible that dataloader's workers are out of shared
+    memory", often only when the queue has filled for the first time.
+
+    The fix gives the container more, where a script starts it; else it keeps fewer batches in flight. The run stays the
+    same. Where the size of a sample is nowhere in the files, the inequality is solved for it instead.
+    """
+
+    name = "shm-too-small"
+    summary = "Batches in flight are more than /dev/shm holds"
+    options = ShmOptions
+    examples = host_memory_examples.SHM
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        shm = case.job.machine.shm
+        samples = samples_in_shared_memory(case.job) if shm is not None and case.job.data.workers else None
+        if shm is None or not samples:
+            return
+        each = sample_bytes(case.job)[0]
+        if each is None:
+            yield from self._solve(case, shm, samples)
+        elif samples * each > shm:
+            yield self._finding(case, shm, samples * each)
+
+    def _finding(self, case: Case, shm: int, need: int) -> Finding:
+        origin = case.origin("machine.shm", "data.workers")
+        return Finding(
+            rule=self.name,
+            severity=Severity.error,
+            confidence=Confidence.high,
+            message=(
+                f"{describe_loaders(case.job)} keep {gib(need)} of finished batches in /dev/shm, which has {gib(shm)}"
+                f"{_why(case)}"
+            ),
+            origin=origin,
+            settings=("machine.shm", "data.workers", "data.prefetch", "train.batch_size"),
+            related=related_of(case, origin, ("data.workers", f"data.workers = {case.job.data.workers}")),
+            label=f"{gib(shm)} of shared memory",
+            help=("give the container more: --shm-size, or --ipc=host for the node's own",),
+            interval=(need, need, need),
+            capacity=shm,
+            tier="host",
+            proposals=(*_larger(case, need), *_fewer(case, shm)),
+        )
+
+    def _solve(self, case: Case, shm: int, samples: int) -> Iterator[Finding]:
+        options = case.options if isinstance(case.options, ShmOptions) else ShmOptions()  # type: ignore[call-arg]
+        threshold = shm // samples
+        if threshold > options.largest_sample:
+            return
+        yield Finding(
+            rule=self.name,
+            severity=Severity.info,
+            confidence=Confidence.medium,
+            message=(
+                f"/dev/shm has {gib(shm)}{_why(case)}: {samples:,} samples in flight fit only if one decoded sample is "
+                f"at most {at_most(threshold) if threshold >= 2**20 else f'{threshold / 1024:.1f} KiB'}; declare "
+                f"data.sample_bytes ({describe_loaders(case.job)})"
+            ),
+            origin=case.origin("machine.shm", "data.workers"),
+            settings=("machine.shm", "data.sample_bytes", "data.workers"),
+            label="what workers hand over passes through here",
+            help=("give the container more: --shm-size, or --ipc=host for the node's own",),
+            tier="host",
+        )
+
+
+def _place(case: Case) -> tuple[Origin, str] | None:
+    """Where a script says (or leaves unsaid) how much shared memory its container has, and the text there."""
+    bound = case.bound("machine.shm")
+    origin = bound.origin if bound is not None else None
+    if origin is None or bound is None or bound.source != "the container":
+        return None
+    text = case.project.source(origin.path).text
+    return origin, text[origin.span.start : origin.span.end]
+
+
+def _why(case: Case) -> str:
+    place = _place(case)
+    return " (what a container gets that is not given more)" if place is not None and place[1] == "run" else ""
+
+
+def _larger(case: Case, need: int) -> Iterator[Proposal]:
+    """`--shm-size` in the script, in whole GiB with a quarter to spare."""
+    place, size = _place(case), -(-need * 5 // 4 // GIB)
+    if place is None or size * GIB > SUGGESTED:
+        return
+    origin, text = place
+    end = origin.span.end
+    unsaid = text == "run"
+    span, new = (Span(end, end), f" --shm-size={size}g") if unsaid else (origin.span, f"{size}g")
+    yield Proposal(
+        f"shared memory of the container -> {size} GiB", safety=Safety.safe, edits=(Edit(origin.path, span, new),)
+    )
+
+
+def _fewer(case: Case, shm: int) -> Iterator[Proposal]:
+    """The gentlest change of the loaders after which the batches in flight fit."""
+    for changes in loaders.candidates(case):
+        job = changed(case, changes)
+        samples, each = samples_in_shared_memory(job), sample_bytes(job)[0]
+        if samples is not None and each is not None and samples * each <= shm:
+            yield Proposal(loaders.title(case.job, changes), changes_of(changes), Safety.safe)
+            return
+    alone = not case.job.data.persistent_workers and not written(case, "data.prefetch")  # refused without workers
+    if alone and written(case, "data.workers"):
+        changes = {"data.workers": 0}
+        yield Proposal(loaders.title(case.job, changes), changes_of(changes), Safety.safe)
