@@ -13,6 +13,7 @@ from typing import Any
 from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue
+from preflight.memory.device.attention import attention, kernel
 from preflight.memory.device.families import Family, family_of
 from preflight.memory.device.images import VALUES_ONLY, usual_size
 from preflight.memory.device.single import depth_key
@@ -43,8 +44,6 @@ _TASKS = {
 NEWEST = (99, 0)
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
 """Methods of peft whose adapters stand beside linear layers."""
-FLASH_FROM = (8, 0)
-"""Compute capability from which PyTorch has flash attention (sdp_utils.cpp, check_flash_attention_hardware_support)."""
 
 
 @dataclass(frozen=True)
@@ -197,26 +196,17 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
     weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:
         return Unknown("train.gradient_checkpointing is not known")
-    attention: str = train.attention or "sdpa"
-    padded = family is None or family.padded
-    mask = padded and train.sequences not in ("exact", "packed")
-    if attention == "flash":
-        attention, mask = "sdpa", False  # padding is taken out before the kernel (flash_attn_varlen)
-    if attention == "sdpa" and gpu is not None and gpu.compute_capability < FLASH_FROM:
-        attention = "efficient"
-    asked = "sdpa" if attention in ("efficient", "math") else attention
-    if family is not None and asked not in family.attentions:
-        attention = family.attentions[0]
-    if attention == "efficient" and (mask or not (half or mixed)):
-        attention = "sdpa"  # flash takes neither fp32 nor masks, so that the choice is the same
+    asked, mask = attention(job, family, release(job.software.get("transformers")))
+    in_half = mixed or (half and not (quantized and train.quantization.upcast_rest))
+    chosen = kernel(asked, mask, in_half, gpu)
     # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.
-    alike = attention not in ("eager", "math")
+    alike = chosen not in ("eager", "math")
     setup: dict[str, Any] = {
         "weights": "bf16" if weights == "fp16" and alike else weights,
         "autocast": ("bf16" if alike else train.precision.removesuffix("-mixed")) if mixed else None,
-        "attention": attention,
-        "mask": mask or (attention == "eager" and padded),
+        "attention": chosen,
+        "mask": mask or (chosen == "eager" and (family is None or family.padded)),
         "checkpointing": bool(train.gradient_checkpointing),
         "peft": None,
     }
@@ -251,15 +241,16 @@ def loss_of(asked: str | None, transformers: str | None) -> str | None:
     """
     if asked in ("chunked", "fused"):
         return asked
-    release = _release(transformers, NEWEST)
-    if release >= (4, 49):
+    version = release(transformers) or NEWEST
+    if version >= (4, 49):
         return None
-    return "shifted" if release >= (4, 46) else "shifted-out"
+    return "shifted" if version >= (4, 46) else "shifted-out"
 
 
-def _release(version: str | None, unknown: tuple[int, ...]) -> tuple[int, ...]:
+def release(version: str | None) -> tuple[int, ...] | None:
+    """The numbers of a version; None where there is none."""
     numbers = re.findall(r"\d+", (version or "").partition("+")[0])[:3]
-    return tuple(int(n) for n in numbers) or unknown
+    return tuple(int(n) for n in numbers) or None
 
 
 def _quantization(job: Job, alike: bool) -> dict[str, Any]:
@@ -270,7 +261,7 @@ def _quantization(job: Job, alike: bool) -> dict[str, Any]:
     compute = options.compute_dtype or "fp32"
     software = job.software
     more = {}
-    if four and _release(software.get("bitsandbytes"), NEWEST) < (0, 43, 1):
+    if four and (release(software.get("bitsandbytes")) or NEWEST) < (0, 43, 1):
         more["keeps_input"] = True
     if "litgpt" in software or "lightning-fabric" in software:
         more["head"] = True  # lightning/fabric/plugins/precision/bitsandbytes.py replaces every linear layer
