@@ -186,18 +186,20 @@ def _reduction(script: Script, edit: Edit, block: int, sizes: Sizes, unit: Unit)
     if layout.defer:
         return lines
     grads = [at for at, token in enumerate(t for t in edit.item.blocks[block] if t.kind == "b") if "g" in token.mark]
-    return [*lines, *_reduce(sizes, unit, [Token(kind, at) for at in grads for kind in "d+"])]
+    joined, reduced = _reduce(sizes, unit, [Token(kind, at) for at in grads for kind in "d+"])
+    return [*joined, *lines, *reduced]
 
 
-def _reduce(sizes: Sizes, unit: Unit, deaths: Sequence[Line]) -> list[Line]:
-    """Births at the tail: version 1's flat gradient, the input, the output, the kept part."""
+def _reduce(sizes: Sizes, unit: Unit, deaths: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """Births at the tail: version 1's flat gradient, the input, the output, the kept part. The first lines are
+    autograd's, which joins the flat gradient while the weights are whole; the others follow once they are freed."""
     output, kept, host = sizes.output(unit), sizes.kept(unit), sizes.layout.offload in ("gradients", "parameters")
     flat = sizes.gradients(unit)
-    before: list[Line] = [Born(flat, "", REDUCE), *(deaths if flat else ()), Born(sizes.reduced(unit), "", REDUCE)]
-    before += () if flat else deaths
+    joined: list[Line] = [Born(flat, "", REDUCE), *(deaths if flat else ())]
+    before: list[Line] = [Born(sizes.reduced(unit), "", REDUCE), *(() if flat else deaths)]
     after: list[Line] = [Born(output, "", REDUCE), Born(kept, "" if host else "g", REDUCE), Gone(2, tail=True)]
     end: list[Line] = [Gone(3, tail=True)] if host else [Added(3)]
-    return [*before, *after, *end, Gone(0, tail=True), Gone(1, tail=True)]
+    return joined, [*before, *after, *end, Gone(0, tail=True), Gone(1, tail=True)]
 
 
 def _root_ends(script: Script, sizes: Sizes, units: Units) -> None:
@@ -217,7 +219,8 @@ def _root_ends(script: Script, sizes: Sizes, units: Units) -> None:
         pending = units.first[script.down[-1].item.stack or ""] if script.down and not sizes.flat else None
         held = sizes.reduced(pending) if pending is not None else 0
         script.last.heads[0] = [Born(held, "", REDUCE)]
-        lines += [Gone(0), *_reduce(sizes, units.root, deaths)]
+        joined, reduced = _reduce(sizes, units.root, deaths)
+        lines = [*joined, *lines, Gone(0), *reduced]
     script.last.tails[0] = lines
 
 
