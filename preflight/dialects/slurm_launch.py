@@ -21,6 +21,9 @@ MAX_PEELED = 12
 STEP = "SLURM_STEP_ID"
 """A variable that only processes started by srun have: one runs per task, on every node."""
 
+STEP_CPUS = "SRUN_CPUS_PER_TASK"
+"""What srun reads in the place of its -c."""
+
 _SRUN_FLAGS = frozenset(
     re.findall(
         r"\S+",
@@ -185,7 +188,10 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     options, rest = _options(words, _SRUN_FLAGS)
     nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
     per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
-    step = {STEP: unknown("it is set in every step", words[0].origin if words else None)}
+    step: dict[str, Expr] = {STEP: unknown("it is set in every step", words[0].origin if words else None)}
+    cpus = _number(options, "--cpus-per-task", "-c")
+    if cpus is not None:
+        step[STEP_CPUS] = cpus
     inner = Launch("srun", nodes, per_node, tasks if per_node is None else None, environment=step)
     return tuple(rest), _within(launch, inner, None)
 

@@ -300,7 +300,8 @@ class SlurmTasksMismatch(Rule):
 
     `srun` starts one process per task, `torchrun` one per `--nproc_per_node` in each place it is started, `accelerate
     launch --num_processes` counts all machines together, and a script's own lines run on the first node alone. Eight
-    tasks that each start a torchrun of eight are 64 processes on eight GPUs.
+    tasks that each start a torchrun of eight are 64 processes on eight GPUs. And srun of SLURM 22.05 and 23.02 does not
+    inherit `--cpus-per-task`: every task of its step gets one CPU.
 
     It matters because two processes on one GPU need twice the memory, and idle nodes are paid for.
 

@@ -11,9 +11,7 @@ from preflight.rule import Case
 from preflight.study.request import Allocation
 from preflight.values import Expr, Origin, evaluate, origins
 from preflight_rules.common import worst_box
-
-STEP = "SLURM_STEP_ID"
-"""A variable that only processes started by srun have (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
+from preflight_rules.steps import STEP, cpus_lost, export
 
 LAUNCHERS = ("torchrun", "deepspeed")
 """Launchers that start a number of processes of their own in every place they are started."""
@@ -37,6 +35,9 @@ def mismatches(case: Case, request: Request, found: Allocation) -> Iterator[Mism
         yield doubled
     else:
         yield from _processes_and_gpus(case, request, found)
+    lost = cpus_lost(case, request)
+    if lost is not None:
+        yield Mismatch(lost, None, Severity.warning, (("cpus_per_task", "asked for here"),), export(request))
     yield from _nodes(case, found)
     yield from _lightning(case, request, found)
 

@@ -149,3 +149,33 @@ def test_lightning_wants_a_task_per_device(directives: tuple[str, ...], words: s
     (tmp_path / "fit.py").write_text(LIGHTNING)
     found = findings(tmp_path, script, "slurm-tasks-mismatch", None, None)
     assert [one.message for one in found if "Trainer" in one.message] == ([words] if words is not None else [])
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "lost"),
+    [
+        ("22.05", LINE, True),
+        ("23.02", LINE, True),
+        ("21.08", LINE, False),
+        ("23.11", LINE, False),
+        (None, LINE, False),
+        ("22.05", LINE.replace("srun", "srun -c 8"), False),
+        ("22.05", LINE.replace("srun", "srun --cpus-per-task=$SLURM_CPUS_PER_TASK"), False),
+        ("22.05", f"export SRUN_CPUS_PER_TASK=8\n{LINE}", False),
+        ("22.05", LINE.removeprefix("srun "), False),
+    ],
+)
+def test_a_step_inherits_cpus_by_version(version: str | None, line: str, lost: bool, tmp_path: Path) -> None:
+    cluster = CLUSTER if version is None else f'slurm_version = "{version}"\n{CLUSTER}'
+    script = job("--ntasks-per-node=1", "--gres=gpu:1", "--cpus-per-task=8", "--mem=64G", line=line)
+    found = [
+        one for one in findings(tmp_path, script, "slurm-tasks-mismatch", cluster=cluster) if "inherit" in one.message
+    ]
+    assert len(found) == int(lost)
+    if lost:
+        assert script[found[0].origin.span.start : found[0].origin.span.end] == "8"  # type: ignore[union-attr]
+        assert found[0].fix is not None
+        assert found[0].fix.edits[0].text == 'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"\n'
