@@ -32,7 +32,6 @@ class Layout:
     defer: bool = False
     reshard: bool = True
     prefetch: bool = True
-    limited: bool = True
     param_bytes: int | None = None
     reduce_bytes: int | None = None
     sequence_parallel: bool = False
@@ -124,7 +123,6 @@ def _fsdp(job: Job, base: Layout) -> Layouts:
         scheme=f"fsdp{version or 2}",
         reshard=bool(options.flag("reshard_after_forward")),
         prefetch=options.prefetch() != "none",
-        limited=bool(options.flag("limit_all_gathers")),
         param_bytes=param,
         reduce_bytes=reduce,
         defer=bool(options.flag("no_sync")),

@@ -23,7 +23,8 @@ FLAGS: dict[str, bool | None] = {
     "sequence_parallel": None,
     "loss_parallel": None,
 }
-"""Yes or no; None: what the library does depends on something else, or nobody can say."""
+"""Yes or no; None: what the library does depends on something else, or nobody can say. static_graph,
+find_unused_parameters, limit_all_gathers and forward_prefetch change when something is sent, and are only checked."""
 
 COUNTS: dict[str, int | None] = {
     "fsdp_version": None,
