@@ -59,15 +59,15 @@ def write(path: Path, keys: Iterable[Key]) -> None:
     replace_file(path, text)
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, content: str | bytes) -> None:
     """Writes `path` through a temporary file beside it: a reader sees the old text or the new. Raises UsageError."""
     import tempfile
 
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-                stream.write(text)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content.encode() if isinstance(content, str) else content)
                 stream.flush()
                 os.fsync(stream.fileno())
             os.chmod(name, path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())

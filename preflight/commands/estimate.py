@@ -23,6 +23,8 @@ from preflight.values import Value
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+    from preflight.memory.device.timeline import Moment
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -39,10 +41,13 @@ class Subject:
 @set_option
 @click.option("--gpu", metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
 @click.option("--measured", metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?")
+@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw memory through a step: an .svg or .png.")
+@click.option("--map", "with_map", is_flag=True, help="What fits by batch and length (or image size).")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    target: str, assignments: tuple[str, ...], gpu: str | None, measured: str | None, output_format: str
-) -> None:
+    target: str, assignments: tuple[str, ...], gpu: str | None, measured: str | None, plot: str | None,
+    with_map: bool, output_format: str,
+) -> None:  # fmt: skip
     """The memory of one job: phases, parts, the largest batch that fits.
 
     TARGET is a configuration (of a search: its worst combination), a Job as JSON or YAML, or a model's name.
@@ -51,6 +56,8 @@ def command(
     size = parse_bytes(measured) if measured is not None else None
     subject = _subject(target, overrides, gpu)
     found = subject.estimator.full(subject.job)
+    if plot is not None:
+        _plot(Path(plot), subject, found)
     from preflight.frontier import frontier
     from preflight.measured import compare
     from preflight.reports import estimate as texts
@@ -70,11 +77,40 @@ def command(
     rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
     smallest = _smallest(found)
     name = subject.gpu.name if subject.gpu is not None else ""
-    click.echo(
-        texts.render(subject.job, found, name, smallest, rows, compared, look_for(sys.stdout)), nl=False, color=True
-    )
+    look = look_for(sys.stdout)
+    text = texts.render(subject.job, found, name, smallest, rows, compared, look, _moments(subject, found))
+    click.echo(text, nl=False, color=True)
+    if with_map:
+        from preflight.reports.map import drawn_map
+
+        click.echo("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)), color=True)
     if subject.note:
         click.echo(f"note: {subject.note}")
+
+
+def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
+    """The step that the estimate replayed; empty where there was none."""
+    if found.device is None or found.device.lower_bound:
+        return ()
+    from preflight.memory.device.estimate import timeline
+
+    return timeline(subject.job, subject.gpu)
+
+
+def _plot(path: Path, subject: Subject, found: Estimates) -> None:
+    """Write the figure. Raises UsageError."""
+    from preflight.baseline import replace_file
+    from preflight.memory.device.replay import ALL_PARTS
+    from preflight.reports.estimate import heading
+    from preflight.reports.plot import figure, format_of
+
+    kind = format_of(path)
+    moments = _moments(subject, found)
+    if found.device is None or not moments:
+        raise UsageError(f"--plot: there is no step to draw: {found.reasons.get('device', 'only a bound is known')}")
+    context = found.device.breakdown["context"]
+    drawing = figure(heading(subject.job), ALL_PARTS, moments, context, found.device.capacity, found.device.where, kind)
+    replace_file(path, drawing)
 
 
 def _smallest(found: Estimates) -> str:

@@ -11,6 +11,7 @@ from preflight.measured import Comparison
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.reports.bar import bar
 from preflight.reports.style import Look, clean, gib, wrap
+from preflight.reports.timeline import Point, drawn
 
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
 _TIERS = (
@@ -22,12 +23,13 @@ _TIERS = (
 
 
 def render(
-    job: Job, found: Estimates, gpu: str, smallest: str, rows: Sequence[Row], compared: Comparison | None, look: Look
-) -> str:
-    """The whole text. `gpu` and `smallest` are names, empty where there is none."""
+    job: Job, found: Estimates, gpu: str, smallest: str, rows: Sequence[Row], compared: Comparison | None, look: Look,
+    moments: Sequence[Point] = (),
+) -> str:  # fmt: skip
+    """The whole text. `gpu` and `smallest` are names, empty where there is none; `moments`: a step to draw."""
     blocks = [[look.paint(clean(heading(job)), "bold")]]
     if found.device is not None:
-        blocks += [list(block) for block in _device(found.device, gpu, smallest, look)]
+        blocks += [list(block) for block in _device(found.device, gpu, smallest, look, moments)]
     else:
         blocks.append([f"GPU memory is {_verdict('unknown', look)}: {found.reasons.get('device', 'nothing says why')}"])
     if rows:
@@ -65,7 +67,8 @@ def heading(job: Job) -> str:
     return ", ".join(words)
 
 
-def _device(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -> Iterator[list[str]]:
+def _device(found: DeviceEstimate, gpu: str, smallest: str, look: Look,
+            moments: Sequence[Point]) -> Iterator[list[str]]:  # fmt: skip
     rows = [(name, getattr(found, name), what) for name, what in _TIERS]
     yield [
         look.paint(f"{'GPU memory, GiB':<24}{'low':>9}{'expected':>10}{'high':>9}", "bold"),
@@ -73,6 +76,9 @@ def _device(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -> Itera
     ]
     parts = [Part(name, size) for name, size in found.breakdown.items()]
     yield [f"  {line}" for line in bar(parts, found.capacity, look, look.width - 2)]
+    if moments:
+        outside = found.process.expected - max(moment.allocated for moment in moments)
+        yield [look.paint("memory through a step, GiB", "bold"), *drawn(moments, outside, found.capacity, look)]
     yield list(_phases(found, look))
     yield list(_verdict_lines(found, gpu, smallest, look))
 

@@ -21,6 +21,7 @@ from preflight.memory.device.replay import Replay, Replayed, Segment
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.sizes import evaluate
 from preflight.memory.device.tape import NotRegular
+from preflight.memory.device.timeline import Moment, Recorder, thinned
 from preflight.memory.device.validation import Phase, phases_beside
 from preflight.memory.estimate import DeviceEstimate, Interval
 from preflight.values import Unknown
@@ -246,12 +247,24 @@ def _workspace(gpu: Gpu | None) -> int:
     return CUBLAS_WORKSPACE_HOPPER if gpu is not None and gpu.compute_capability >= (9, 0) else CUBLAS_WORKSPACE
 
 
-def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int | None) -> Replayed:
+def timeline(job: Job, gpu: Gpu | None) -> tuple[Moment, ...]:
+    """The second training step and what follows it, moment by moment; empty where there is no law."""
+    ready = prepare(job, gpu)
+    if isinstance(ready, Unknown):
+        return ()
+    capacity, context = room(job, gpu, _convolutional(ready))
+    recorder = Recorder()
+    _replay(ready, phases_beside(ready), gpu, capacity - context.expected if capacity else None, recorder)
+    return thinned(recorder.moments)
+
+
+def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int | None,
+            recorder: Recorder | None = None) -> Replayed:  # fmt: skip
     job = ready.job
     options = job.train.allocator
     split = options.max_split_size_mb
     allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None)
-    replay = Replay(allocator)
+    replay = Replay(allocator, recorder)
     copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
     load(replay, ready.rank.rows, ready.resolved.setup.get("quantization"), 1.0, copies)
     if ready.buffers:
@@ -264,6 +277,8 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     segment = Segment.of(ready.laws.made.tape, ready.dims, ready.outputs_kept)
     for iteration in range(2):
         first = iteration == 0
+        if recorder is not None:
+            recorder.on = not first
         replay.run(segment, accumulated=ready.in_backward or (ready.zeros_stay and not first),
                    benchmarking=benchmarks and first)  # fmt: skip
         if ready.accumulating and not (ready.in_backward or ready.zeros_stay):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from preflight.memory.device.allocator import Block, CachingAllocator
 from preflight.memory.device.convolution import WORKSPACE
@@ -59,11 +60,18 @@ class Segment:
         return cls(tuple(events))
 
 
+class Recording(Protocol):
+    """What is told of every event of a replay; bytes, `parts` in the order of ALL_PARTS."""
+
+    def note(self, phase: str, allocated: int, reserved: int, parts: Sequence[int]) -> None: ...
+
+
 class Replay:
     """One device's history."""
 
-    def __init__(self, allocator: CachingAllocator) -> None:
+    def __init__(self, allocator: CachingAllocator, recorder: Recording | None = None) -> None:
         self.allocator = allocator
+        self.recorder = recorder
         self.live = [0] * len(ALL_PARTS)
         self.phases: dict[str, int] = {}
         self.peak = 0
@@ -91,6 +99,8 @@ class Replay:
 
     def _note(self, phase: str) -> None:
         allocated = self.allocator.allocated
+        if self.recorder is not None:
+            self.recorder.note(phase, allocated, self.allocator.reserved, self.live)
         if allocated > self.phases.get(phase, 0):
             self.phases[phase] = allocated
             if allocated > self.peak:
@@ -117,6 +127,8 @@ class Replay:
                 if gone is not None:
                     live[part] -= gone.size
                     free(gone)
+                    if self.recorder is not None:
+                        self._note(phase)
         made = {birth: (part, mark) for kind, birth, _, part, _, mark in segment.events if kind == "b"}
         for birth, block in blocks.items():
             part, mark = made[birth]
