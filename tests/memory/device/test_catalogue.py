@@ -129,7 +129,7 @@ def of_a_family(name: str) -> bool:
     return isinstance(found, Resolved) and found.family is not None
 
 
-@pytest.mark.parametrize("name", filter(of_a_family, NAMES))
+@pytest.mark.parametrize("name", list(filter(of_a_family, NAMES)))
 def test_laws_have_as_many_parameters_as_published(name: str) -> None:
     count = counted(name)
     if count is None:
