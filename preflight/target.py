@@ -137,6 +137,12 @@ def placed(study: Study, target: Target) -> Study:
     if node is not None:
         values |= {"node_memory": node.memory, "swap": node.swap, "shm": node.shm, "cpus": node.cpus}
     if allocation is not None:
+        from preflight.machines.model import Cgroup
+        from preflight.machines.swap import usable_swap
+
+        held_to = target.cluster.cgroup if target.cluster is not None else Cgroup()
+        memory = allocation.memory_limit if allocation.memory_limit is not None else node.memory if node else None
+        values["swap"] = usable_swap(node.swap if node is not None else None, memory, held_to)
         values["memory_limit"] = allocation.memory_limit
         values["cpus"] = allocation.cpus_per_node or values.get("cpus")
     if target.gpu is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from cases import GIB, Host, case, origin
+from cases import GIB, Host, case, origin, spread
 
 from preflight.dialects.reading import Launch, Request
 from preflight.findings import Finding, Safety, Severity
 from preflight.machines.model import Node
+from preflight.memory.estimate import HostEstimate
 from preflight.records import replace
 from preflight.rule import Case
 from preflight.values import Const, Op
@@ -170,3 +171,49 @@ def test_ranks_of_one_task_share_its_processors() -> None:
     [finding] = list(host.WorkersExceedCpus().check(replace(one, study=study)))
     assert finding.message == "4 ranks with 8 workers each on 2 CPUs: 1 in each rank can run at a time"
     assert [change.value for change in finding.proposals[0].changes] == [1]
+
+
+SHARED = {"train.batch_size": 8, "data.workers": Const(4, origin(2)), "data.sample_bytes": MIB}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {**SHARED},
+        {**SHARED, "machine.shm": 72 * MIB},
+        {**SHARED, "machine.shm": MIB, "data.workers": 0},
+        {"train.batch_size": 1, "data.workers": 1, "machine.shm": 64 * MIB},
+    ],
+    ids=["unknown", "just enough", "no workers", "only samples of 21 MiB would not fit"],
+)
+def test_enough_shared_memory(written: dict[str, object]) -> None:
+    assert findings(case(written)) == []  # type: ignore[arg-type]
+
+
+def test_shared_memory_is_filled_to_the_byte() -> None:
+    [finding] = findings(case({**SHARED, "machine.shm": Const(72 * MIB - 1, origin(7))}))
+    assert (finding.rule, finding.severity) == ("shm-too-small", Severity.error)
+    assert finding.interval == (72 * MIB,) * 3
+    assert finding.origin == origin(7)
+    assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("data.workers", 2)]
+
+
+def offloading(limit: int) -> HostEstimate:
+    need = spread(40 * GIB)
+    return HostEstimate(need, {"base": 4 * GIB, "offload": 36 * GIB}, limit, "node_memory", need.verdict(limit))
+
+
+def test_offloaded_states_are_spoken_of_once() -> None:
+    written = {"model.parameters": 2 * 10**9, "parallel.offload": "optimizer", "parallel.strategy": "zero3"}
+    for limit, rules in ((64, []), (32, ["offload-exceeds-host"])):
+        found = findings(case(written, host=lambda _, limit=limit: offloading(limit * GIB)))  # type: ignore[misc]
+        assert [finding.rule for finding in found] == rules
+
+
+def test_copies_are_named_where_they_are_large() -> None:
+    written = {"data.workers": 8, "data.in_memory_bytes": GIB, "data.in_memory_kind": "objects"}
+    for copies, rules in ((GIB, []), (4 * GIB, ["dataset-copied-per-worker"])):
+        need = spread(8 * GIB)
+        host = HostEstimate(need, {"base": GIB, "copy_on_write": copies}, None, "unknown", "unknown")
+        found = findings(case(written, host=lambda _, host=host: host))  # type: ignore[misc]
+        assert [finding.rule for finding in found] == rules

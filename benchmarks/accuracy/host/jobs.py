@@ -6,6 +6,8 @@ from math import prod
 from typing import Any
 
 from preflight.job import Job, build
+from preflight.memory.host.base import bytes_of, parts_of
+from preflight.memory.host.checkpoint import COPIES, SAVING
 
 Row = dict[str, Any]
 KINDS = {"array": "arrays", "copies": "arrays", "tensors": "arrays", "dicts": "objects", "records": "objects",
@@ -59,3 +61,38 @@ def loaded(row: Row) -> list[str]:
     for name in modules:
         found |= BRINGS.get(name, set())
     return sorted(found)
+
+
+PEAKS = ("load", "model", "loaded", "assigned", "written", "save")
+"""Phases of a checkpoint's point that count: what came before only warms up imports."""
+
+
+def measured(row: Row) -> int:
+    """The bytes that a point is judged by."""
+    found = row["measured"]
+    if row["what"] not in ("load", "save"):
+        peak: int = found["bytes"]
+        return peak
+    return max(size for name, size in found["phases"].items() if name in PEAKS)
+
+
+WAYS = {
+    "torch-load": ("torch-load", -1.0), "torch-load-mmap": ("torch-load-mmap", -1.0),
+    "torch-load-into-model": ("torch-load", 0.0), "torch-load-mmap-into-model": ("torch-load-mmap", 0.0),
+    "torch-load-mmap-into-model-assign": ("torch-load-mmap", 0.0),
+    "torch-load-full-into-model": ("torch-load-full", 0.0),
+    "from-pretrained": ("from-pretrained", -1.0), "from-pretrained-trained": ("from-pretrained", 0.0),
+    "from-pretrained-bf16": ("from-pretrained", -0.5),
+}  # fmt: skip
+"""How a point loads -> model.load, and the copies that it differs by: no model beside the file's tensors, nothing cast
+(pages of the file), half of the bytes after a cast."""
+
+
+def weights_expected(row: Row) -> float:
+    """Bytes of all ranks of a point that loads or saves weights in fp32."""
+    told = row["measured"]["told"]
+    base, weights = bytes_of(parts_of(loaded(row), trains=True)), 4 * told["parameters"]
+    if row["what"] == "save":  # what is held when saving begins is measured: saving is what is tested
+        return float(told["held"] + SAVING * weights)
+    load, more = WAYS[row["how"]]
+    return float(row.get("ranks", 1) * (base + (COPIES[load] + more) * weights))

@@ -35,6 +35,9 @@ WORKER_FORK = 11.0 * MIB
 """One forked worker before it loads anything: pages it writes to. 11.0 at 8 and 16 workers of tiny samples, whatever is
 imported (10.6 with Trainer, 9.7 with lightning)."""
 
+WORKER_FORK_MORE = 4 * MIB
+"""High end: what a forked worker takes more; 13 to 15 MiB in all were measured with Trainer imported."""
+
 WORKER_SPAWN = 1.8 * MIB
 """One spawned worker beside the base of the program, all of whose imports it repeats (145.7 with torch alone, 325 with
 Trainer and datasets, where the parents took 143.9 and 324.7)."""

@@ -315,8 +315,9 @@ def _notes(job: Job, rank: _Rank, weights: Weights | None) -> tuple[str, ...]:
         notes.append(f"shuffling keeps {c.SHUFFLE_PER_SAMPLE} bytes per sample: not counted, data.samples is unknown")
     if job.data.validation_workers is not None and job.validation.batch_size is None:
         notes.append("validation.batch_size is unknown: taken as train.batch_size")
-    grown = sum(loader.growth() for loader in (rank.loaders.train, rank.loaders.validation) if loader is not None)
-    if grown * NOTEWORTHY > rank.loaders.train.private() + rank.loaders.train.queue():
+    train = rank.loaders.train
+    grown = train.growth() - train.workers * c.WORKER_FORK_MORE
+    if grown * NOTEWORTHY > train.private() + train.queue():
         notes.append(
             f"in a long run the workers of a rank may keep up to {format_gib(round(grown))} more in holes of their "
             "heaps (glibc before 2.38, samples that torch allocates): MALLOC_MMAP_THRESHOLD_=131072 keeps them out"

@@ -1,4 +1,7 @@
-"""The measured loaders of the shared file of host runs, as rows that `jobs.py` reads; the file is an argument."""
+"""Loaders that were measured earlier by another harness (`earlier.jsonl`), as rows that `jobs.py` reads.
+
+Their epochs were broken off: the million samples that a row has are what was shuffled, not what was loaded.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 Row = dict[str, Any]
 KINDS = {"fly": "generated", "npu8": "decoded", "numpy": "array", "list": "dicts", "strlist": "strings"}
+HIDDEN = ("name", "kind", "pin_memory")
 
 
 def rows(path: Path) -> list[Row]:
@@ -37,8 +41,8 @@ def _row(row: Row) -> Row:
         more |= {"items": samples, "whole": True}
     kind = KINDS[config["kind"]]
     return {
-        "id": " ".join(f"{key}={value}" for key, value in config.items() if key not in ("name", "kind", "pin_memory")),
-        "group": f"shared file: {config['name']}", "what": "loader", "kind": kind, "shape": config.get("shape", [4]),
+        "id": " ".join([config["name"], *(f"{key}={value}" for key, value in config.items() if key not in HIDDEN)]),
+        "group": "earlier", "what": "loader", "kind": kind, "shape": config.get("shape", [4]),
         "batch": config["b"], "workers": config["w"], "prefetch": config["p"], "persistent": config["persistent"],
         "shuffle": config.get("shuffle", True), "samples": samples, **more,
         "measured": {"bytes": row["peak_hard"], "told": {"dataset_bytes": row["info"].get("ds_bytes", 0)}},

@@ -1,0 +1,88 @@
+"""Constants of the host law fitted without a group of points, which is then judged by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.accuracy.host import jobs
+from preflight.job import Job
+from preflight.memory.estimate import HostEstimate
+from preflight.memory.host import constants as c
+from preflight.memory.host.estimate import estimate_host
+
+Point = tuple[str, Job, int]
+STEPS = (0.7, 0.85, 1.0, 1.15, 1.3)
+ROUNDS = 2
+_holes, _untouched = c.holes, dict(c.UNTOUCHED_PER_ITEM)
+
+
+def _plain(name: str) -> Callable[[float], None]:
+    value = getattr(c, name)
+
+    def put(factor: float) -> None:
+        setattr(c, name, value * factor)
+
+    return put
+
+
+def _put_holes(factor: float) -> None:
+    c.holes = lambda batch: _holes(batch) * factor
+
+
+def _put_untouched(factor: float) -> None:
+    c.UNTOUCHED_PER_ITEM["objects"] = _untouched["objects"] * factor
+
+
+KNOBS: dict[str, Callable[[float], None]] = {
+    "WORKER_FORK": _plain("WORKER_FORK"),
+    "WORKER_SPAWN": _plain("WORKER_SPAWN"),
+    "COLLATE_BATCHES": _plain("COLLATE_BATCHES"),
+    "DECODED_BATCHES": _plain("DECODED_BATCHES"),
+    "DECODER": _plain("DECODER"),
+    "SYNCHRONOUS_SAMPLES": _plain("SYNCHRONOUS_SAMPLES"),
+    "COLLECTED_PART": _plain("COLLECTED_PART"),
+    "holes": _put_holes,
+    "UNTOUCHED_PER_ITEM": _put_untouched,
+}
+"""What is calibrated. The rest of the law is counted (queues, copies, permutations) or measured apart (bases)."""
+
+
+@contextmanager
+def _restored() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for put in KNOBS.values():
+            put(1.0)
+
+
+def left_out(rows: Sequence[dict[str, Any]], aside: str) -> dict[str, list[float]]:
+    """Absolute errors of each group, by constants that the other groups gave. `aside` teaches nothing."""
+    points = [(row["group"], jobs.job_of(row), jobs.measured(row)) for row in rows if row["group"] != aside]
+    found: dict[str, list[float]] = {}
+    for group in dict.fromkeys(name for name, _, _ in points):
+        with _restored():
+            _fit([point for point in points if point[0] != group])
+            found[group] = [_error(point) for point in points if point[0] == group]
+    return found
+
+
+def _fit(points: Sequence[Point]) -> None:
+    """Each constant in turn takes the factor with the least mean error."""
+    best = dict.fromkeys(KNOBS, 1.0)
+    for _ in range(ROUNDS):
+        for name, put in KNOBS.items():
+            errors = {}
+            for factor in STEPS:
+                put(factor)
+                errors[factor] = sum(_error(point) for point in points)
+            best[name] = min(errors, key=lambda factor: (errors[factor], abs(factor - 1)))
+            put(best[name])
+
+
+def _error(point: Point) -> float:
+    found = estimate_host(point[1], cuda=False)
+    assert isinstance(found, HostEstimate)
+    return abs(found.per_node.expected / point[2] - 1)

@@ -1,0 +1,125 @@
+"""Sets the host law beside every measured point: `python benchmarks/accuracy/host/table.py` writes docs/host-memory.md.
+
+Needs no torch. Constants are refitted without each group in turn, and the group is judged by what the others say.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[2]))
+
+from benchmarks.accuracy.host import earlier, jobs, refit  # noqa: E402
+from preflight.memory.estimate import HostEstimate  # noqa: E402
+from preflight.memory.host.base import bytes_of, parts_of  # noqa: E402
+from preflight.memory.host.estimate import estimate_host  # noqa: E402
+
+DOCS = HERE.parents[2] / "docs" / "host-memory.md"
+TEXT = HERE / "host-memory.in.md"
+MIB = 2**20
+LONG = "long"
+"""A group that the expected value does not claim: hundreds of batches per worker, on a glibc before 2.38."""
+PARTS = {"torch": ["torch"], "torch+tensor": ["torch"], "torch+transformers+AutoModel": ["transformers"],
+         "torch+llama": ["transformers"]}  # fmt: skip
+"""Earlier measurements of bases -> what was imported, where the parts can say it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A point beside its estimate, in bytes; `inside`: whether the interval holds it (None: there is no interval)."""
+
+    group: str
+    name: str
+    measured: float
+    expected: float
+    inside: bool | None = None
+
+    @property
+    def error(self) -> float:
+        return self.expected / self.measured - 1
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> Iterator[Line]:
+    """Every point of the harness and of the earlier one."""
+    for row in rows:
+        if row["what"] == "loader":
+            found = estimate_host(jobs.job_of(row), cuda=False)
+            assert isinstance(found, HostEstimate), found
+            size, node = jobs.measured(row), found.per_node
+            yield Line(row["group"], row["id"], size, node.expected, node.low <= size <= node.high)
+        elif row["what"] == "base":
+            yield Line("base", row["id"], jobs.measured(row), bytes_of(parts_of(jobs.loaded(row), trains=False)))
+        else:
+            yield Line("checkpoint", f"{row['what']}: {row['id']}", jobs.measured(row), jobs.weights_expected(row))
+    for row in earlier.bases(HERE / "earlier.jsonl"):
+        if row["prog"] in PARTS:
+            expected = bytes_of(parts_of(PARTS[row["prog"]], trains=False) - {"trainer"})
+            yield Line("base", f"earlier: {row['prog']}", row["anon"], expected)
+
+
+def summary(found: Sequence[Line], left_out: dict[str, list[float]]) -> list[str]:
+    """Errors by group; the last column has them with constants that were fitted without the group."""
+    text = ["| group | points | median error | worst | inside the interval | left out: median | worst |",
+            "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for group in dict.fromkeys(line.group for line in found):
+        some = [line for line in found if line.group == group]
+        text.append(_row(group, some, left_out.get(group)))
+    claimed = [line for line in found if line.group != LONG]
+    every = [error for group, errors in left_out.items() if group != LONG for error in errors]
+    text.append(_row(f"**all but {LONG}**", claimed, every))
+    return text
+
+
+def _row(name: str, some: Sequence[Line], without: Sequence[float] | None) -> str:
+    sizes = [abs(line.error) for line in some]
+    judged = [line.inside for line in some if line.inside is not None]
+    inside = f"{sum(judged)} of {len(judged)}" if judged else ""
+    last = f"{statistics.median(without):.1%} | {max(without):.1%}" if without else " | "
+    return f"| {name} | {len(some)} | {statistics.median(sizes):.1%} | {max(sizes):.1%} | {inside} | {last} |"
+
+
+def every(found: Sequence[Line]) -> list[str]:
+    """Every point."""
+    text = ["| group | point | measured | law | error | |", "|---|---|---|---|---|---|"]
+    for line in found:
+        outside = "" if line.inside is not False else "outside"
+        text.append(
+            f"| {line.group} | {line.name} | {line.measured / MIB:,.1f} | {line.expected / MIB:,.1f} "
+            f"| {line.error:+.1%} | {outside} |"
+        )
+    return text
+
+
+def facts(rows: Sequence[dict[str, Any]]) -> str:
+    """The machine, in a line."""
+    machine = rows[-1]["machine"]
+    words = [f"{name} {value}" for name, value in machine.items() if name not in ("huge_pages", "cpus", "kernel")]
+    return f"Linux {machine['kernel']}, {', '.join(words)}; huge pages: {machine['huge_pages']}"
+
+
+def main() -> None:
+    rows = [json.loads(line) for line in (HERE / "points.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [row for row in rows if not row["measured"]["killed"]]
+    loaders = [row for row in rows if row["what"] == "loader"] + earlier.rows(HERE / "earlier.jsonl")
+    found = [*lines(loaders), *lines([row for row in rows if row["what"] != "loader"])]
+    left_out = refit.left_out(loaders, LONG)
+    worst = sorted((line for line in found if line.group != LONG), key=lambda line: -abs(line.error))
+    far = [f"- {line.error:+.1%}: {line.group}: {line.name}" for line in worst if abs(line.error) > 0.1]
+    text = TEXT.read_text(encoding="utf-8")
+    parts = {"SUMMARY": "\n".join(summary(found, left_out)), "EVERY": "\n".join(every(found)), "MACHINE": facts(rows),
+             "FAR": "\n".join(far) or "None."}  # fmt: skip
+    for name, part in parts.items():
+        text = text.replace(f"<!-- {name} -->", part)
+    DOCS.write_text(text, encoding="utf-8")
+    print(parts["SUMMARY"], "\n".join(far), f"written: {DOCS.name}", sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Data sets that keep Python objects, and checkpoints that every process loads: what is told and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs_as_text import facts, read_program, values
+
+DATASET = """
+import glob, json, pickle
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Texts(Dataset):
+    def __init__(self, path):
+        {made}
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+loader = DataLoader(Texts("a"), batch_size=8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("self.items = json.load(open(path))", "objects"),
+        ("self.items = [json.loads(line) for line in open(path)]", "objects"),
+        ("self.items = [{'x': n} for n in range(9)]", "objects"),
+        ("self.items: list = pickle.load(open(path, 'rb'))", "objects"),
+        ("self.items = open(path).readlines()", "strings"),
+        ("self.items = open(path).read().splitlines()", "strings"),
+        ("self.items = [line.strip() for line in open(path)]", "strings"),
+        (
+            "self.items = []\n        for line in open(path):\n            self.items.append(json.loads(line))",
+            "objects",
+        ),
+    ],
+)
+def test_held(made: str, kind: str, tmp_path: Path) -> None:
+    reading = read_program(DATASET.format(made=made), tmp_path)
+    assert facts(reading)["dataset_held"] == kind
+    assert values(reading)["data.in_memory_kind"] == kind
+    [origin] = [fact.origin for fact in reading.facts if fact.name == "dataset_held"]
+    assert origin is not None
+    text = (tmp_path / "train.py").read_text()
+    assert f"= {text[origin.span.start : origin.span.end]}" in text
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "self.items = np.load(path)",
+        "self.items = torch.load(path)",
+        "self.items = sorted(glob.glob(path))",
+        "self.items = torch.zeros(9)",
+        "self.items = make(path)",
+        "self.rest = json.load(open(path))",
+        "self.items = []",
+    ],
+)
+def test_left_alone(made: str, tmp_path: Path) -> None:
+    reading = read_program(DATASET.format(made=made), tmp_path)
+    assert "dataset_held" not in facts(reading)
+    assert "data.in_memory_kind" not in values(reading)
+
+
+LOADS = """
+import torch
+
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=1)
+{load}
+model(torch.ones(2)).sum().backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "how", "told"),
+    [
+        ("state = torch.load('a.pt', map_location='cpu')", "torch-load", True),
+        ("state = torch.load('a.pt', 'cpu')", "torch-load", True),
+        ("state = torch.load('a.pt', map_location='cpu', mmap=True)", "torch-load-mmap", False),
+        ("state = torch.load('a.pt')", None, False),
+        ("state = torch.load('a.pt', map_location='cuda')", None, False),
+        ("state = None", None, False),
+    ],
+)
+def test_checkpoints(load: str, how: str | None, told: bool, tmp_path: Path) -> None:
+    reading = read_program(LOADS.format(load=load), tmp_path)
+    assert values(reading).get("model.load") == how
+    assert ("checkpoint_loaded" in facts(reading)) == told
