@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,11 @@ from preflight.commands.options import parse_set, set_option
 from preflight.errors import UsageError
 from preflight.reports.style import look_for
 from preflight.values import Unknown, Value
+
+if TYPE_CHECKING:
+    from preflight.job import Job
+    from preflight.memory.device.laws import Laws
+    from preflight.memory.device.resolve import Resolved
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,9 +52,14 @@ def list_models(words: tuple[str, ...]) -> None:
 
 @command.command()
 @click.argument("name")
+@set_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def show(name: str, output_format: str) -> None:
-    """A model's dimensions as its public configuration has them."""
+def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
+    """A model's dimensions as its public configuration has them, and its memory law as formulas.
+
+    The law is that of a training step; --set says the setup, as in train.precision=bf16. Of its moments those are
+    shown that are the largest for some batch and length, and a table says which one where.
+    """
     from preflight.memory.device import catalogue
 
     model = catalogue.find(name)
@@ -74,6 +85,14 @@ def show(name: str, output_format: str) -> None:
                 click.echo(f"  {option:<{wide}}  {f'{size:,}' if type(size) is int else size}")
         elif value:
             click.echo(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
+    from preflight.reports.law import law_lines
+
+    try:
+        job, resolved, laws_found = _subject(name, {"train.precision": "bf16-mixed", **parse_set(assignments)})
+    except UsageError as error:
+        click.echo(f"\nno law is shown: {error}")
+        return
+    click.echo("\n" + "\n".join(law_lines(job, resolved, laws_found, look_for(sys.stdout))), color=True)
 
 
 @command.command()
@@ -100,10 +119,10 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
             click.echo(f"{row['phase']:<10} {row['where']}: {_formula(row['terms'])}")
 
 
-def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
-    """A law as the design writes it down. Raises UsageError where there is none."""
+def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, Laws]:
+    """A model's law of a training step under a setup. Raises UsageError where there is none."""
     from preflight.job import build
-    from preflight.memory.device import catalogue, law, laws, resolve, store
+    from preflight.memory.device import catalogue, laws, resolve
 
     model = catalogue.find(name)
     if model is None and "/" not in name:
@@ -116,6 +135,14 @@ def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
     found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
         raise UsageError(f"{name}: {found.reason if isinstance(found, Unknown) else ''}")
+    return job, resolved, found
+
+
+def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
+    """A law as the design writes it down. Raises UsageError where there is none."""
+    from preflight.memory.device import law, store
+
+    job, resolved, found = _subject(name, overrides)
     moments = law.rows(found.accumulating if (job.train.grad_accum or 1) > 1 else found.plain)
     return {
         "name": resolved.name,

@@ -58,20 +58,22 @@ class _Stretch:
 class Law:
     """A tape prepared for finding its peak. `accumulating`, `outputs_kept`: see the module."""
 
+    KEPT_LAYERS = _KEPT_LAYERS
+
     def __init__(self, tape: Tape, accumulating: bool = False, outputs_kept: bool = False) -> None:
         self.tape, self.accumulating, self.outputs_kept = tape, accumulating, outputs_kept
         self._folded: dict[tuple[int, ...], tuple[_Stretch, ...]] = {}
 
     @cached_property
-    def _columns(self) -> Columns:
+    def columns(self) -> Columns:
         return Columns(self.tape.sizes)
 
     def peak(self, dims: Mapping[str, int], phases: frozenset[str] | None = None) -> Peak:
         """The largest moment (of `phases` alone, when given) at dimensions: one integer per dimension of the tape."""
-        values = self._columns.values(dims)
+        values = self.columns.values(dims)
         best, best_at = -1, (0, 0)
         live = 0
-        stretches = self._stretches(dims)
+        stretches = self.stretches(dims)
         for number, stretch in enumerate(stretches):
             before = live
             wanted = phases is None or stretch.phase in phases
@@ -105,13 +107,14 @@ class Law:
         module = self.tape.modules[stretch.modules[events - 1]] if events and self.tape.modules else ""
         return Peak(best, dict(zip(PARTS, parts, strict=True)), stretch.phase, module)
 
-    def _stretches(self, dims: Mapping[str, int]) -> tuple[_Stretch, ...]:
+    def stretches(self, dims: Mapping[str, int]) -> tuple[_Stretch, ...]:
+        """The blocks that are walked, at a depth."""
         depths = sorted(set(self.tape.depths.values()))
         whole = any(dims[depth] < _KEPT_LAYERS for depth in depths)
         layers = tuple(dims[depth] if whole else _KEPT_LAYERS for depth in depths)
         if layers not in self._folded:
             kept = dict(zip(depths, layers, strict=True))
-            self._folded[layers] = _fold(self, kept, whole, self._columns)
+            self._folded[layers] = _fold(self, kept, whole, self.columns)
         return self._folded[layers]
 
 

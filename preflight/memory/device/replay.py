@@ -127,7 +127,7 @@ class Replay:
                 if gone is not None:
                     live[part] -= gone.size
                     free(gone)
-                    if self.recorder is not None:
+                    if self.recorder is not None and phase != "end":
                         self._note(phase)
         made = {birth: (part, mark) for kind, birth, _, part, _, mark in segment.events if kind == "b"}
         for birth, block in blocks.items():

@@ -43,8 +43,8 @@ def evaluate(size: Size, dims: Mapping[str, int]) -> int:
     for coefficient, monomial in size:
         product = coefficient
         for name, exponent in monomial:
-            product *= dims[name] ** exponent
-        total += product
+            product = product * dims[name] ** exponent
+        total = total + product
     return round(total)
 
 

@@ -181,9 +181,7 @@ def test_resnet_against_nvidia_smi() -> None:
     2,354 MiB, from 32 to 64 by 3,236."""
 
     def process(batch: int) -> float:
-        job = build(
-            {"model.target": "timm:resnet50", "train.batch_size": batch, "train.optimizer": "sgd-momentum"}
-        )
+        job = build({"model.target": "timm:resnet50", "train.batch_size": batch, "train.optimizer": "sgd-momentum"})
         found = device.estimate(job, find_gpu("A100 40GB"))
         assert isinstance(found, DeviceEstimate)
         return found.process.expected / MIB
