@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from preflight.errors import UsageError
 
+if TYPE_CHECKING:
+    from preflight.machines.model import Cluster
+
 
 def run(conf: str | None, output: str | None) -> None:
     """Writes the machine file, or prints it where no file is named. Raises UsageError."""
     from preflight.machines.clusters import MachineError, dump_machine, save_machine
-    from preflight.machines.gpus import ambiguity
     from preflight.machines.slurm_import import import_slurm
 
     try:
@@ -23,10 +27,25 @@ def run(conf: str | None, output: str | None) -> None:
         raise UsageError(str(error)) from error
     if output is None:
         click.echo(dump_machine(cluster), nl=False)
+    for note in dict.fromkeys(_notes(cluster, conf)):
+        click.echo(f"note: {note}", err=True)
+
+
+def _notes(cluster: Cluster, conf: str | None) -> Iterator[str]:
+    """What the file cannot say, for the user to fill in."""
+    from preflight.machines.gpus import ambiguity, candidates
+
+    doubtful: dict[str, list[str]] = {}
     for node in cluster.nodes:
         if node.gpus and node.gpu is None:
-            click.echo(
-                f"note: no GPU is known for node type {node.name} (GRES type {node.gpu_type}): add gpu =", err=True
-            )
-        elif node.gpu is not None and node.gpu_type is not None and ambiguity(node.gpu_type) is not None:
-            click.echo(f"note: {ambiguity(node.gpu_type)}", err=True)
+            kind = f"GRES type {node.gpu_type}" if node.gpu_type else "its GRES has no type"
+            yield f"no GPU is known for node type {node.name} ({kind}): add gpu ="
+        elif node.gpu is not None and node.gpu_type is not None and node.gpu == candidates(node.gpu_type)[0].name:
+            doubtful.setdefault(ambiguity(node.gpu_type) or "", []).append(node.name)
+        if node.memory is None:
+            yield f"no RealMemory is known for node type {node.name}: add memory ="
+    for doubt, names in doubtful.items():
+        if doubt:
+            yield f"{doubt} (node type{'s' * (len(names) > 1)} {', '.join(names)})"
+    if conf is not None and cluster.select_type is None:
+        yield f"{conf} names no SelectType: select/linear until SLURM 23.02, select/cons_tres since, which is assumed"

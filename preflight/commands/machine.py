@@ -62,6 +62,10 @@ def show(name: str, output_format: str) -> None:
 _SIZES = ("capacity", "memory", "swap", "shm", "low", "expected", "high", "bytes")
 
 
+def _blank(value: object) -> bool:
+    return isinstance(value, dict) and all(one is None for one in value.values())
+
+
 def _text(data: object, key: str = "", indent: int = 0) -> list[str]:
     """Plain data as indented lines, sizes in GiB."""
     lead = "  " * indent
@@ -69,7 +73,7 @@ def _text(data: object, key: str = "", indent: int = 0) -> list[str]:
         lines = [f"{lead}{key}:"] if key else []
         inner = indent + bool(key)
         for name, value in data.items():
-            if value not in (None, [], {}, ()):
+            if value not in (None, [], {}, ()) and value is not False and not _blank(value):
                 lines += _text(value, str(name), inner)
         return lines
     if isinstance(data, (list, tuple)) and any(isinstance(item, dict) for item in data):

@@ -184,6 +184,8 @@ def _gres_texts(given: _Given) -> tuple[tuple[str, str], ...]:
     found = []
     for name, scope in _SCOPES:
         text = given.value(name) if name in given.last else ""
+        if "$" in text:
+            continue  # a problem of its own; what was meant is not known
         if name == "gres" and name in given.last:
             if text.lower() != "none":
                 found.append((scope, text))

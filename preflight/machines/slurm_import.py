@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from preflight.machines.errors import MachineError
-from preflight.machines.gpus import find_gpu
+from preflight.machines.gpus import candidates, find_gpu
 from preflight.machines.hostlist import expand, fold, natural
 from preflight.machines.model import Cluster, Node
 from preflight.machines.slurm_conf import read_slurm_conf
@@ -65,7 +65,7 @@ def by_type(cluster: Cluster) -> Cluster:
     of: dict[str, str] = {}
     for ((key, _), alike), name in zip(groups.items(), _type_names(groups.values()), strict=True):
         hosts = [host for node in alike for host in expand(node.hosts or node.name)]
-        nodes.append(replace(key, name=name, count=len(hosts), hosts=fold(hosts), gpu=_gpu(key.gpu)))
+        nodes.append(replace(key, name=name, count=len(hosts), hosts=fold(hosts), gpu=_gpu(key.gpu, key.features)))
         of.update((node.name, name) for node in alike)
     partitions = tuple(
         replace(one, nodes=tuple(dict.fromkeys(sorted(of[node] for node in one.nodes)))) for one in cluster.partitions
@@ -84,7 +84,14 @@ def _type_names(groups: Iterable[list[Node]]) -> list[str]:
     return found
 
 
-def _gpu(kind: str | None) -> str | None:
-    """The GRES type as a GPU's name; left out where it names none (the user fills it in)."""
-    found = find_gpu(kind) if kind is not None else None
+def _gpu(kind: str | None, features: tuple[str, ...]) -> str | None:
+    """The GRES type as a GPU's name, by its features where the type can be several ("a100" with "a100_80gb")."""
+    if kind is None:
+        return None
+    known = candidates(kind)
+    for feature in features if len(known) > 1 else ():
+        named = candidates(feature)
+        if len(named) == 1 and named[0] in known:
+            return named[0].name
+    found = find_gpu(kind)
     return found.name if found is not None else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from preflight.dialects.reading import Request
 from preflight.machines.model import Cluster, Node, Partition
-from preflight.records import dataclass
+from preflight.records import dataclass, replace
 from preflight.scheduler import features, limits
 from preflight.scheduler.answers import NODE_CONFIG, NODE_COUNT, Refused
 from preflight.scheduler.choose import Search
@@ -15,6 +15,7 @@ from preflight.scheduler.hosts import MIB, Host, Shape, hosts_of, in_partition
 from preflight.scheduler.job import Job, describe
 from preflight.scheduler.offer import Details, Offer, Rules, details_of, offer, rules_of
 from preflight.scheduler.share import Share, shares
+from preflight.values import Unknown
 
 MAX_NODES = 500_000
 """A job takes no more nodes (job_start_data)."""
@@ -34,6 +35,8 @@ class Verdict:
 
 def judge(request: Request, cluster: Cluster) -> Verdict:
     """What `sbatch --test-only` would answer on the idle cluster; a heterogeneous job's parts after each other."""
+    if isinstance(request.partition, Unknown) and cluster.partitions:
+        return _anywhere(request, cluster)
     parts = (request, *request.components)
     try:
         for part in parts:
@@ -42,6 +45,16 @@ def judge(request: Request, cluster: Cluster) -> Verdict:
     except Refused as refused:
         return Verdict(refused.answer, refused.words, refused.settings)
     return first
+
+
+def _anywhere(request: Request, cluster: Cluster) -> Verdict:
+    """Of a partition that is not known: the first that accepts the job, else what the last one says."""
+    verdicts = (judge(replace(request, partition=one.name), cluster) for one in cluster.partitions)
+    found = Verdict()
+    for found in verdicts:
+        if found.answer is None:
+            return found
+    return found
 
 
 def admitted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from preflight.dialects.reading import Request
 from preflight.machines.gpus import ambiguity, find_gpu
 from preflight.machines.model import Cluster, Gpu, Node, Partition
-from preflight.values import Value
+from preflight.values import Unknown, Value
 
 
 def partitions_of(request: Request, cluster: Cluster) -> list[Partition] | str:
@@ -13,6 +13,8 @@ def partitions_of(request: Request, cluster: Cluster) -> list[Partition] | str:
     everything = Partition("", tuple(node.name for node in cluster.nodes))
     if not cluster.partitions:
         return [everything]
+    if isinstance(request.partition, Unknown):
+        return list(cluster.partitions)
     if not isinstance(request.partition, str):
         default = [partition for partition in cluster.partitions if partition.default]
         return default or list(cluster.partitions[:1])
@@ -47,7 +49,7 @@ def is_type(kind: str, node: Node) -> bool:
     if not node.gpus:
         return False
     if node.gpu_type is not None:
-        return kind == node.gpu_type
+        return kind == node.gpu_type or any(one.startswith(f"gpu:{kind}:") for one in node.gres)
     wanted, own = find_gpu(kind), find_gpu(node.gpu) if node.gpu else None
     return wanted is None or own is None or wanted.name == own.name or ambiguity(kind) is not None
 
@@ -73,5 +75,8 @@ def named_gpu(request: Request) -> tuple[Gpu | None, tuple[str, ...]]:
 def gpu_of(request: Request, node: Node, gpus: int | None) -> tuple[Gpu | None, tuple[str, ...]]:
     if not gpus or node.gpu is None:
         return named_gpu(request)
+    kind = request.gpu_type
+    if isinstance(kind, str) and kind != node.gpu_type and any(one.startswith(f"gpu:{kind}:") for one in node.gres):
+        return named_gpu(request)  # a node with GPUs of several types
     found, doubt = find_gpu(node.gpu), ambiguity(node.gpu)
     return found, (doubt,) if doubt else ()

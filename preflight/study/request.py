@@ -341,16 +341,20 @@ def _short(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple
             f"GPUs of type {kind} are requested; {what} has {'none' if not node.gpus else other or 'others'}",
         )
     if need.gpus is not None and need.gpus > node.gpus:
-        return "gpus_per_node", f"{_count(need.gpus, 'GPU')} per node are requested; {what} has {node.gpus}"
+        return "gpus_per_node", f"{_asked(need.gpus, 'GPU')}; {what} has {node.gpus}"
     if need.memory is not None and node.memory is not None and need.memory > node.memory:
         asked = f"{need.said.split(':')[0]} asks for {need.memory // MIB} MiB per node"
         return "memory", f"{asked}; {what} has {node.memory // MIB} MiB"
     if need.cpus is not None and node.cpus is not None and need.cpus > node.cpus:
-        return "cpus_per_task", f"{_count(need.cpus, 'CPU')} per node are requested; {what} has {node.cpus}"
+        return "cpus_per_task", f"{_asked(need.cpus, 'CPU')}; {what} has {node.cpus}"
     counted = any(one.count > 1 for one in cluster.nodes)
     if counted and need.nodes is not None and need.nodes > node.count:
         return "nodes", f"{_count(need.nodes, 'node')} are needed; there are {node.count} of type {node.name}"
     return None
+
+
+def _asked(number: int, what: str) -> str:
+    return f"{_count(number, what)} per node {'is' if number == 1 else 'are'} requested"
 
 
 def _count(number: int, what: str) -> str:

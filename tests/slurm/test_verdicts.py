@@ -45,6 +45,7 @@ def test_generated_requests(cluster: Asked) -> None:
     assert [one for one in found if one is not None] == []
 
 
+@pytest.mark.slow
 def test_recorded_requests(tmp_path: Path) -> None:
     with started(CLUSTERS["even"], tmp_path) as controller:
         described = import_slurm(controller.conf)
