@@ -5,6 +5,11 @@ heads, k key-value heads, d head size, R the part of it that is rotated, f feed-
 positions, E embedding width, X experts, K experts per token, F the width of a shared expert, n image patches, m image
 tokens (patches and class token), p patch size, D projection width, r LoRA rank; a second stack has its own (Lt, ht, ...
 for CLIP's text side, Ld, F ... for decoders).
+
+A family has one tape for all its layers, so these have none, and are traced where torch is: those with layers of
+several kinds (SmolLM3 leaves the rotation out in every fourth; Gemma 3 and ModernBERT attend to a window in most), one
+layer that runs many times (ALBERT), sizes that are no products of dimensions (BLOOM's slopes, for the largest power of
+two below its heads; the stages of Swin and ConvNeXt), and training steps that no task of a job is (wav2vec 2.0, HuBERT).
 """
 
 from __future__ import annotations
@@ -20,10 +25,21 @@ from preflight.memory.device.families.vision import VISION, patch_sides
 FAMILIES: dict[str, Family] = {f.name: f for f in (*DECODERS, *OLDER, *EXPERTS, *ENCODERS, *SEQ2SEQ, *VISION)}
 
 
+_ONLY: dict[str, dict[str, object]] = {
+    "phi3": {"partial_rotary_factor": 1.0},
+    "qwen2_moe": {"mlp_only_layers": []},
+    "qwen3_moe": {"mlp_only_layers": []},
+}
+"""Config keys whose other values make layers that the family's tape has not."""
+
+
 def family_of(architecture: str, config: Config) -> Family | None:
-    """The family of a model: by its `model_type`, and by the config where a type has several."""
+    """The family of a model: by its `model_type`, and by the config where a type has several. None: there is none."""
     if architecture == "falcon" and config.get("new_decoder_architecture"):
         return FAMILIES["falcon-grouped"]
+    for key, value in _ONLY.get(architecture, {}).items():
+        if config.get(key) not in (None, value):
+            return None
     return FAMILIES.get(architecture)
 
 
