@@ -9,7 +9,8 @@ for CLIP's text side, Ld, F ... for decoders).
 A family has one tape for all its layers, so these have none, and are traced where torch is: those with layers of
 several kinds (SmolLM3 leaves the rotation out in every fourth; Gemma 3 and ModernBERT attend to a window in most), one
 layer that runs many times (ALBERT), sizes that are no products of dimensions (BLOOM's slopes, for the largest power of
-two below its heads; the stages of Swin and ConvNeXt), and training steps that no task of a job is (wav2vec 2.0, HuBERT).
+two below its heads; the stages of Swin and ConvNeXt), and training steps that no task of a job is (wav2vec 2.0,
+HuBERT).
 """
 
 from __future__ import annotations
