@@ -15,6 +15,7 @@ from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue
 from preflight.memory.device.attention import attention, kernel
 from preflight.memory.device.families import Family, family_of
+from preflight.memory.device.families.activations import unusual
 from preflight.memory.device.images import VALUES_ONLY, usual_size
 from preflight.memory.device.single import depth_key
 from preflight.values import Unknown
@@ -121,7 +122,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     if setup.get("peft"):
         dims = {**dims, "r": job.train.peft.r or 8}
     structure = {key: config.get(key, default) for key, default in family.structure.items()}
-    structure |= family.coinciding(dims)
+    structure |= {**family.coinciding(dims), **unusual(family, config)}
     fixed = {key: value for key, value in dims.items() if key not in lengths}
     return Resolved(family, task, fixed, lengths, structure, setup, model, name)
 

@@ -118,3 +118,17 @@ def test_a_law_written_to_a_file_is_read_back(tmp_path: Path) -> None:
     other = device.estimate(build({**job, "model.law": str(path), "train.precision": "fp32"}), None)
     assert isinstance(other, Unknown)
     assert "holds no law" in other.reason
+
+
+def test_another_activation_is_another_law() -> None:
+    from preflight.memory.device.resolve import Resolved, resolve
+
+    def structure(name: str, config: dict[str, object]) -> dict[str, object]:
+        found = resolve(build({**SIZES, "model.name": name, "model.config": config}))
+        assert isinstance(found, Resolved)
+        return dict(found.structure)
+
+    assert structure("microsoft/phi-1_5", {"hidden_act": "gelu_pytorch_tanh"})["hidden_act"] == "gelu_pytorch_tanh"
+    assert "hidden_act" not in structure("microsoft/phi-1_5", {"hidden_act": "gelu_new"})
+    assert "hidden_act" not in structure("bert-base-uncased", {"hidden_act": "silu"})  # one kernel that saves its input
+    assert structure("bert-base-uncased", {"hidden_act": "relu"})["hidden_act"] == "relu"
