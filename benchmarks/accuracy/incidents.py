@@ -78,6 +78,12 @@ _ALPACA_LORA: Fields = {
     "train.quantization.type": "int8", "train.optimizer": "adamw", "train.peft.targets": ["q_proj", "v_proj"],
     "train.peft.dropout": 0.05, "train.attention": "eager", "software": {"transformers": "4.30"},  # mid-2023
 }  # fmt: skip
+_PLATYPUS: Fields = {
+    # finetune.py, as alpaca-lora's but for optim adamw_torch_fused; fine-tuning.sh: the four projections of attention.
+    **_ALPACA_LORA,
+    "train.peft.targets": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "train.optimizer_impl": "fused",
+}
 _AXOLOTL: Fields = {
     # examples/mistral/qlora.yml: bf16, load_in_4bit, sample_packing, flash_attention, lora_target_linear, dropout 0.05;
     # axolotl/utils/models.py: double quantisation, and norms, embeddings and head back to bf16 for flash attention.
@@ -102,8 +108,10 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
     "berttoxic6-large-128-16": _EAGER,
     "berttoxic6-base-256-16": _EAGER,
     "qlora184-30b-1x3090": _EAGER,
-    "platypus10-70b-ddp": _EAGER,
-    "platypus10-70b-ddp-r8": _EAGER,
+    "platypus10-70b-ddp": _PLATYPUS,
+    "platypus10-70b-ddp-r8": _PLATYPUS,
+    "vicunarlhf6-t4": _ALPACA_LORA,  # supervised_finetune.py: MICRO_BATCH_SIZE 4, CUTOFF_LEN 256
+    "simplefinetuner7-4090-b15": {**_ALPACA_LORA, "train.peft.dropout": 0.01},  # main.py
     "llamacookbook413-7b-1xa100": {"train.precision": "fp32", "train.sequences": "packed"},
     "torchtune527-llama2-7b-paged": {
         "train.precision": "bf16",

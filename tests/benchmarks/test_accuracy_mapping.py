@@ -131,6 +131,13 @@ def test_the_capacity_of_the_message_is_the_capacity() -> None:
     assert job(INCIDENTS["aitextgen71-gpt2m"]).machine.gpu_memory == round(15.9 * GIB)
 
 
+def test_what_a_source_shows_beats_what_the_row_leaves_open() -> None:
+    train = job(INCIDENTS["axolotl708-mistral-qlora-mb2"]).train
+    assert (train.precision, train.weights_dtype, train.quantization.double_quant) == ("bf16-mixed", "bf16", True)
+    assert train.peft.targets is not None
+    assert len(train.peft.targets) == 7
+
+
 def test_nodes_share_the_gpus_of_a_report() -> None:
     parallel = job(INCIDENTS["llava655-7b-z2-a100-40"]).parallel
     assert (parallel.strategy, parallel.nodes, parallel.gpus_per_node) == ("zero2", 2, 4)

@@ -55,6 +55,9 @@ def fields(row: Row) -> Fields:
         "machine.gpu": "A100-SXM4-40GB" if tables else "A10G",
         "software": _TABLES if tables else _HUB,
     }
+    if "phi-" in row["model"]:
+        # GptNeoxMLP calls F.gelu(approximate="tanh"), which transformers calls so; its own Phi has it written out.
+        found["model.config"] = {"hidden_act": "gelu_pytorch_tanh"}
     if "adapter" in method:  # finetune/adapter.py: LLaMA-Adapter, which peft calls adaption_prompt
         found |= {"train.peft.method": "adaption_prompt", "train.peft.r": None, "train.peft.dtype": "bf16"}
     elif method:
