@@ -29,6 +29,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "exit-zero": ("", "Submit whatever is found; the same as --preflight-mode=warn."),
     "mode": ("MODE", "off: submit unchecked; warn: submit, and say what is found; on: stop what will be killed for its "
                      "memory (default); strict: stop at every error. Default: the variable PREFLIGHT_SBATCH."),
+    "default": ("MODE", "The mode where neither that option nor the variable says; for a site's wrapper."),
     "only": ("", "Check and submit nothing; exit status 1 for what would be stopped."),
     "verbose": ("", "Show the whole report, also where nothing is wrong."),
     "machine": ("NAME|FILE", "The cluster. Default: PREFLIGHT_MACHINE, /etc/preflight/cluster.toml, the settings."),
@@ -46,6 +47,7 @@ class Own:
     """Our own options. `mode` is "" where none was given."""
 
     mode: str = ""
+    default: str = "on"
     fix: bool = False
     only: bool = False
     verbose: bool = False
@@ -144,7 +146,7 @@ def _own(own: Own, word: str) -> Own:
         )
     if bool(OPTIONS[name][0]) != bool(value) or (equals and not OPTIONS[name][0]):
         raise UsageError(f"{word}: write {PREFIX}{name}" + (f"={OPTIONS[name][0]}" if OPTIONS[name][0] else ""))
-    allowed = {"mode": MODES, "print": SHOWN}.get(name)
+    allowed = {"mode": MODES, "default": MODES, "print": SHOWN}.get(name)
     if allowed is not None and value not in allowed:
         raise UsageError(f"{word}: write one of {', '.join(allowed)}")
     match name:
@@ -156,6 +158,8 @@ def _own(own: Own, word: str) -> Own:
             return replace(own, verbose=True)
         case "mode" | "exit-zero":
             return replace(own, mode=value or "warn")
+        case "default":
+            return replace(own, default=value)
         case "machine":
             return replace(own, machine=value)
         case "sbatch":

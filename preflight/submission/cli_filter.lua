@@ -3,7 +3,7 @@
 
 local python = "/opt/preflight/bin/python"
 
--- For everyone: " --preflight-machine=/etc/preflight/cluster.toml --preflight-log=syslog"
+-- For everyone, each behind a space: " --preflight-default=warn --preflight-log=syslog"
 local extra = ""
 
 -- Exit status 100: stop. Whatever else happens to it, the job is submitted.

@@ -84,12 +84,12 @@ def _sbatch(line: CommandLine) -> str:
 
 
 def _mode(line: CommandLine) -> str:
-    """Our option, else the environment, else on."""
+    """Our option, else the environment, else the site's."""
     stated = line.own.mode or os.environ.get(MODE, "")
     if stated and stated not in MODES:
         print(f"preflight: {MODE}={stated} is none of {', '.join(MODES)}; taken as warn", file=sys.stderr)
         return "warn"
-    return stated or "on"
+    return stated or line.own.default
 
 
 def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> CommandLine:

@@ -4,14 +4,24 @@
 # Install it as `sbatch` in a directory that comes before the real one's in PATH; see docs/admin.md.
 python=/opt/preflight/bin/python
 sbatch=/usr/bin/sbatch
-# For everyone, before what a user gives: --preflight-machine=..., --preflight-log=syslog, ... (no spaces in a word)
+# For everyone, before what a user gives: --preflight-default=warn, --preflight-log=syslog, ... (no spaces in a word)
 options=
 
 case "${PREFLIGHT_SBATCH:-on} $*" in
 *--preflight-*) ;; # only preflight takes its own options out
 off\ *) exec "$sbatch" "$@" ;;
 esac
-[ -x "$python" ] || exec "$sbatch" "$@"
+if ! [ -x "$python" ]; then
+    echo "preflight: this job was not checked: $python is gone" >&2
+    for word do
+        shift
+        case "$word" in
+        --preflight-*) ;;
+        *) set -- "$@" "$word" ;;
+        esac
+    done
+    exec "$sbatch" "$@"
+fi
 
 # Where preflight cannot even be loaded, the job is submitted all the same.
 exec "$python" -I -c '

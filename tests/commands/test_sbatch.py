@@ -167,6 +167,8 @@ def test_warn_shows_and_submits(room: Room) -> None:
     ran = room.run("large.sh", PREFLIGHT_SBATCH="warn")
     assert (ran.code, ran.words) == (5, [b"large.sh"])
     assert "the job is submitted all the same" in ran.err
+    assert room.run("--preflight-default=off", "large.sh").err == ""
+    assert room.run("--preflight-default=off", "large.sh", PREFLIGHT_SBATCH="on").code == 1
 
 
 def test_fixed_text_is_submitted_through_standard_input(room: Room) -> None:
@@ -252,7 +254,8 @@ def test_the_wrapper_finds_the_real_one_and_never_itself(room: Room, tmp_path: P
     assert (ran.code, ran.words) == (5, [b"large.sh"])
     assert "this job was not checked: it cannot be loaded" in ran.err
     (front / "sbatch").write_text(printed.replace(sys.executable, "/nowhere/python"))
-    assert room.run("large.sh", command=[wrapper], PATH=path).words == [b"large.sh"]
+    gone = room.run("--preflight-fix", "large.sh", "a b", command=[wrapper], PATH=path)
+    assert (gone.words, gone.err.count("not checked")) == ([b"large.sh", b"a b"], 1)
 
 
 def test_a_wrapper_that_cannot_be_told_from_the_real_one_ends_too(room: Room, tmp_path: Path) -> None:
