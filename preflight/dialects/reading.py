@@ -218,6 +218,8 @@ class Request:
     node_list: Value = None
     exclude: Value = None
     time_min_minutes: Value = None
+    plane_size: Value = None
+    """Tasks that are kept together (--distribution=plane=N)"""
     overcommit: bool = False
     gres: tuple[tuple[str, str], ...] = ()
     """Everything that is asked of generic resources, GPUs too: (job, node, socket or task; "gpu:a100:2,nvme:1")."""

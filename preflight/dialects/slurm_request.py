@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from preflight.dialects.reading import Problem, Request
 from preflight.dialects.slurm_schema import FIELDS, MEMORY_OPTIONS, Count, Directives, Gpus, memory_meant
 from preflight.dialects.slurm_submission import COMMAND_LINE, ENVIRONMENT, Submission
+from preflight.dialects.slurm_words import WORDS
 from preflight.documents.base import Source
 from preflight.plain import plain
 from preflight.records import dataclass, replace
@@ -152,6 +153,7 @@ def _component(
         origins[field] = given.origin(name)
         if isinstance(value, Gpus) and value.type is not None:
             fields["gpu_type"], origins["gpu_type"] = value.type, given.origin(name)
+    fields.update((name, value) for name, value in _hinted(given) if name not in fields)
     if "exclusive" in given.last:
         origins["exclusive"] = given.origin("exclusive")
     at = _insert_at(source, first or directives)
@@ -167,6 +169,22 @@ def _component(
         components=(),
     )
     return request, (*problems, *_contradictions(given), *_unknown_options(given))
+
+
+def _hinted(given: _Given) -> Iterator[tuple[str, Value]]:
+    """The layout that a --hint stands for (verify_hint), unless one is given beside it (validate_hint_option), and the
+    size of a plane."""
+    plane = re.fullmatch(r"plane=(\d+)", given.value("distribution").lower()) if "distribution" in given.last else None
+    if plane is not None:
+        yield "plane_size", int(plane[1])
+    others = ("ntasks-per-core", "threads-per-core", "extra-node-info")
+    if "hint" not in given.last or any(given.stated(name) for name in others):
+        return
+    hint = given.value("hint").lower()
+    if hint in ("nomultithread", "compute_bound", "memory_bound"):
+        yield "threads_per_core", 1
+    if hint == "memory_bound":
+        yield "cores_per_socket", 1
 
 
 def _plain(value: object) -> Value:
@@ -287,6 +305,9 @@ def _unknown_options(given: _Given) -> Iterator[Problem]:
     for said in given.all:
         one = said.option
         if one.known:
+            rule = WORDS.get(one.name)
+            if rule is not None and one.value is not None and not rule[0](one.value):
+                yield _refused(said.origin, one.name, one.value, rule[1])
             if one.value is None and one.name in FIELDS and one.name != "exclusive":
                 yield Problem("invalid-config", f"--{one.name} needs a value", Origin(said.path, one.span))
             continue

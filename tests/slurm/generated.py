@@ -170,6 +170,13 @@ def _layout(rng: random.Random, words: Words) -> list[str]:
 
 
 def _other(rng: random.Random, words: Words) -> list[str]:
+    words_of = (
+        "--mail-type=END,FAIL", "--mail-type=never", "--signal=B:USR1@120", "--signal=SIGNOPE", "-m cyclic:block",
+        "--distribution=plane=2", "-mblocky", "--hint=nomultithread", "--hint=compute_bound", "--hint=fast",
+        "--open-mode=append", "--open-mode=new", "--gres-flags=enforce-binding", "--gres-flags=x",
+    )  # fmt: skip
+    if rng.random() < 0.4:
+        return rng.choice(words_of).split(" ")
     return [rng.choice(["--exclusive", "--exclusive", "--exclusive=user", "--exclusive=mine", "-O", "--contiguous",
                         "--requeue", "-A nobody", "--qos=nope", "--job-name=x", "--oversubscribe"])]  # fmt: skip
 

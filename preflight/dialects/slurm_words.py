@@ -1,0 +1,54 @@
+"""Options of sbatch whose value is one of a few words: whether sbatch takes them (22.05 and later)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+_MAIL = frozenset(
+    re.findall(
+        r"\w+",
+        "NONE ARRAY_TASKS BEGIN END FAIL INVALID_DEPEND REQUEUE ALL STAGE_OUT TIME_LIMIT TIME_LIMIT_90 TIME_LIMIT_80 "
+        "TIME_LIMIT_50",
+    )
+)
+_DIST = re.compile(
+    r"plane=[1-9]\d*|(block|cyclic|arbitrary|\*)(:(block|cyclic|fcyclic|\*)){0,2}(,(no)?pack)?|(no)?pack", re.IGNORECASE
+)
+_SIGNAL = re.compile(r"(?:[RB]|BR|RB)?:?\s*(\w+)(?:@(\d+))?", re.IGNORECASE)
+_BINDINGS = frozenset(
+    {"disable-binding", "enforce-binding", "one-task-per-sharing", "multiple-tasks-per-sharing", "allow-task-sharing"}
+)
+_HINTS = frozenset({"compute_bound", "memory_bound", "multithread", "nomultithread", "help"})
+
+
+def mail_type(text: str) -> bool:
+    """One word that sbatch knows is enough (parse_mail_type, src/common/proc_args.c)."""
+    return any(part.upper() in _MAIL for part in text.split(","))
+
+
+def signal(text: str) -> bool:
+    """`[R][B:]SIGNAL[@SECONDS]` (get_signal_opts)"""
+    import signal as known
+
+    found = _SIGNAL.fullmatch(text)
+    if found is None or int(found[2] or 0) > 0xFFFF:
+        return False
+    name = found[1].upper()
+    if name.isdigit():
+        return 0 < int(name) <= 0xFFFF
+    return f"SIG{name.removeprefix('SIG')}" in known.Signals.__members__
+
+
+WORDS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "mail-type": (mail_type, "sbatch takes NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT and the like"),
+    "signal": (signal, "sbatch takes a signal and seconds: B:USR1@120"),
+    "distribution": (
+        lambda text: _DIST.fullmatch(text) is not None,
+        "sbatch takes block, cyclic, plane=N, ...",
+    ),
+    "hint": (lambda text: text.lower() in _HINTS, f"sbatch takes {', '.join(sorted(_HINTS - {'help'}))}"),
+    "gres-flags": (lambda text: text.lower() in _BINDINGS, "sbatch takes disable-binding or enforce-binding"),
+    "open-mode": (lambda text: text[:1].lower() in ("a", "t"), "sbatch takes append or truncate"),
+}
+"""Long option -> whether a value is taken, and what is."""
