@@ -9,10 +9,11 @@ import pytest
 
 from preflight.memory.device import store
 from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.law import Law
+from preflight.memory.device.law import MIN_LAYERS, Law
 from preflight.memory.device.make import Made
 from preflight.memory.device.resolve import SAME_CODE
 from preflight.memory.device.sizes import evaluate, with_derived
+from preflight.memory.device.tape import NotRegular
 
 pytest.importorskip("torch")
 
@@ -99,7 +100,12 @@ def check(name: str, seed: int) -> None:
     request = _request(family, task, kind, setup, structure, dims)
     reply = steps.trace(request)
 
-    assert Law(made.tape).peak(dims).bytes == traced_peak(reply), (key, dims)
+    try:
+        peak = Law(made.tape).peak(dims).bytes
+    except NotRegular:  # said to be unknown, where the two ends of a stack overlap
+        assert min(dims[depth] for depth in family.depths.values()) < MIN_LAYERS
+        return
+    assert peak == traced_peak(reply), (key, dims)
     elements = sum(n for n, _, _ in made.parameters.sizes(made.tape.depths, dims))
     assert elements == sum(row[2] for row in reply["parameters"]), (key, dims)
     names = {n for _, monomial in made.parameters.buffers for n, _ in monomial}
