@@ -66,6 +66,8 @@ def _loaders() -> Iterator[Point]:
     ):  # fmt: skip
         quick = (shape, batch, workers) in ((SMALL, 32, 2), (TINY, 8, 8))
         yield loader("generated", "generated", shape, batch, workers, prefetch=prefetch, quick=quick)
+    for batch, workers in ((4, 2), (2, 4), (4, 0)):
+        yield loader("huge", "generated", [3, 2048, 2048], batch, workers)
     yield loader("shuffle", "generated", TINY, 32, 2, shuffle=True, samples=1_000_000)
     yield loader("shuffle", "generated", TINY, 32, 0, shuffle=True, samples=4_000_000)
     yield loader("shuffle", "generated", TINY, 32, 4, shuffle=True, samples=4_000_000)

@@ -88,10 +88,10 @@ def holes(batch: int) -> float:
 HEAP_GROWTH_SAMPLES = 140
 GROWTH_BATCHES = 67
 GROWING_BATCH = 40
-MMAP_THRESHOLD = 128 * 1024
+MMAP_THRESHOLD, MMAP_THRESHOLD_MAX = 128 * 1024, 32 * MIB
 """The same after hundreds of batches: up to 140 samples (67 for batches of one), where a batch has fewer than about 40
-and a sample is larger than what glibc first takes from mmap (M_MMAP_THRESHOLD). Nothing from glibc 2.38 on, so it
-counts at the high end."""
+and a sample is larger than what glibc first takes from mmap and smaller than what it always does (M_MMAP_THRESHOLD).
+Nothing from glibc 2.38 on, nor where numpy makes the samples: a note says it, no interval holds it."""
 
 SYNCHRONOUS_BATCHES = 3
 SYNCHRONOUS_SAMPLES = 4.6

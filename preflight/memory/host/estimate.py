@@ -278,7 +278,7 @@ def _interval(rank: _Rank, moments: tuple[Moment, ...], ranks: int, offload: c.M
         least = _moments(replace(rank, loaders=rank.loaders.with_views(True)))
         most = _moments(replace(rank, loaders=rank.loaders.with_views(False)))
     both = [rank.loaders.train, *([rank.loaders.validation] if rank.loaders.validation else [])]
-    more = sum(loader.growth() for loader in both)
+    more = sum(loader.spread() for loader in both)
     if rank.loaders.pinned:
         more += c.PINNED_ROUNDING * rank.loaders.train.queue()
     unloaded = (rank.checkpoint - rank.checkpoint_low) * rank.trials
@@ -316,7 +316,7 @@ def _notes(job: Job, rank: _Rank, weights: Weights | None) -> tuple[str, ...]:
     if job.data.validation_workers is not None and job.validation.batch_size is None:
         notes.append("validation.batch_size is unknown: taken as train.batch_size")
     train = rank.loaders.train
-    grown = train.growth() - train.workers * c.WORKER_FORK_MORE
+    grown = train.growth()
     if grown * NOTEWORTHY > train.private() + train.queue():
         notes.append(
             f"in a long run the workers of a rank may keep up to {format_gib(round(grown))} more in holes of their "

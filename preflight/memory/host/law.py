@@ -62,11 +62,14 @@ class Loader:
         return self.started() + self.workers * (own + kept + self._collected())
 
     def growth(self) -> float:
-        """Bytes that the workers may take more: their heaps grow in a long run, with an old glibc."""
+        """Bytes that the workers' heaps may grow by in a long run, with an old glibc and samples that torch makes."""
         more = min(c.HEAP_GROWTH_SAMPLES, c.GROWTH_BATCHES * self.batch) - c.holes(self.batch)
-        fork = 0 if self.spawned else self.workers * c.WORKER_FORK_MORE
-        large = self.sample >= c.MMAP_THRESHOLD and self.batch < c.GROWING_BATCH and not self.views
-        return fork + (self.workers * more * self.sample if large else 0.0)
+        large = c.MMAP_THRESHOLD <= self.sample < c.MMAP_THRESHOLD_MAX and self.batch < c.GROWING_BATCH and not self.views
+        return self.workers * more * self.sample if large else 0.0
+
+    def spread(self) -> float:
+        """Bytes that the workers may take more from the start."""
+        return 0.0 if self.spawned else float(self.workers * c.WORKER_FORK_MORE)
 
     def _collected(self) -> float:
         """Bytes that a worker copies when Python collects its garbage; a spawned one has nothing to copy."""

@@ -83,11 +83,11 @@ def test_large_batches_set_off_a_collection_in_young_heaps() -> None:
     assert above - below < MIB
 
 
-def test_heaps_that_grow_are_at_the_high_end_and_said() -> None:
+def test_heaps_that_may_grow_are_said() -> None:
     small = known(job(train__batch_size=4, data__sample_bytes=4 * MIB))
-    assert small.per_node.high - small.per_node.expected > 4 * 120 * 4 * MIB
     assert any("holes of their heaps" in note for note in small.notes)
-    assert not any("holes" in note for note in known(job(train__batch_size=64)).notes)
+    for other in ({"train__batch_size": 64}, {"train__batch_size": 4, "data__sample_bytes": 64 * MIB}):
+        assert not any("holes" in note for note in known(job(**other)).notes)
 
 
 @pytest.mark.parametrize("load", sorted(COPIES))
