@@ -18,8 +18,8 @@ class UnknownMethod(Exception):
 
 
 def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.nn.Module:
-    """The model with adapters. `options`: {"method", "r", "targets", "dropout", "options", "half"
-    (adapters stay in 16 bits instead of fp32)}.
+    """The model with adapters. `options`: {"method", "r", "targets", "dropout", "options", "half" (the dtype of 16 bits
+    that adapters have; fp32 where there is none)}.
 
     Raises UnknownMethod, and what peft raises for options that do not fit the model.
     """
@@ -34,7 +34,12 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
     if depth is not None and getattr(config, "adapter_layers", 0) > depth:
         config.adapter_layers = depth  # a model that is traced at fewer layers than it has
     with torch.device("meta"):
-        return peft.get_peft_model(model, config, autocast_adapter_dtype=not options.get("half"))
+        adapted = peft.get_peft_model(model, config)
+    if options.get("half"):  # peft gives adapters the dtype of what they stand beside, but not on the meta device
+        for parameter in adapted.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.to(options["half"])
+    return adapted  # type: ignore[no-any-return]
 
 
 Maker = Callable[[Any, "dict[str, Any]", "dict[str, Any]"], Any]

@@ -43,7 +43,8 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
         if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
             parameter.requires_grad_(False)
     if setup.get("peft"):
-        built = adapters.adapt(built, setup["peft"], model.get("task", ""))
+        options = {**setup["peft"], "half": DTYPES.get(setup["peft"].get("half") or "")}
+        built = adapters.adapt(built, options, model.get("task", ""))
         quantized.adapt_forwards(built, bool(setup.get("autocast")))
     return built
 

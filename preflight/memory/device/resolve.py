@@ -228,7 +228,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
         method = "lora" if train.peft.method == "rslora" else train.peft.method
         setup["peft"] = {"method": method, "targets": targets, "dropout": bool(train.peft.dropout)}
         if train.peft.dtype in ("bf16", "fp16"):
-            setup["peft"]["half"] = True
+            setup["peft"]["half"] = "bf16" if alike else train.peft.dtype
         if family is None:
             setup["peft"] |= {"r": train.peft.r or 8, "options": dict(train.peft.options)}
     return setup

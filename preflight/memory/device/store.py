@@ -95,7 +95,7 @@ def _adapted(peft: Mapping[str, Any] | None, train: bool) -> str:
     targets = peft["targets"]
     names = "-".join(targets) if isinstance(targets, list) else str(targets)
     dropout = ":dropout" if peft.get("dropout") and train else ""
-    return f"{peft['method']}:{names}{dropout}{':half' if peft.get('half') else ''}"
+    return f"{peft['method']}:{names}{dropout}{':' + peft['half'] if peft.get('half') else ''}"
 
 
 def _quantized(options: Mapping[str, Any] | None) -> list[str]:
