@@ -33,47 +33,51 @@ TARGETS: Mapping[str, str] = {
     "timm": """
         resnet10t resnet18 resnet18d resnet26 resnet26d resnet34 resnet34d resnet50 resnet50d resnet101 resnet101d
         resnet152 wide_resnet50_2 wide_resnet101_2 resnext50_32x4d resnext101_32x8d seresnet50 seresnext50_32x4d
-        ecaresnet50d skresnet18 resnest50d res2net50_26w_4s resnetv2_50 resnetrs50
-        densenet121 densenet161 densenet169 densenet201
-        vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn
-        inception_v3 inception_v4 inception_resnet_v2 xception41 legacy_xception
-        mobilenetv2_100 mobilenetv2_140 mobilenetv3_small_050 mobilenetv3_small_100 mobilenetv3_large_100
-        mobilenetv4_conv_small mobilenetv4_conv_medium mnasnet_100 semnasnet_100 lcnet_050 lcnet_100 tinynet_a
-        efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6
-        efficientnet_b7 tf_efficientnet_b0 tf_efficientnet_b3 tf_efficientnet_b4 tf_efficientnet_b5 tf_efficientnet_b7
-        efficientnetv2_s efficientnetv2_rw_s tf_efficientnetv2_s tf_efficientnetv2_m tf_efficientnetv2_l
-        efficientnet_lite0
-        regnetx_002 regnetx_004 regnetx_008 regnetx_016 regnetx_032 regnety_002 regnety_004 regnety_008 regnety_016
-        regnety_032 regnety_080 regnety_160
-        convnext_atto convnext_nano convnext_tiny convnext_small convnext_base convnext_large convnextv2_nano
-        convnextv2_tiny convnextv2_base
-        mixnet_s mixnet_m mixnet_l ghostnet_100 dla34 dla60 dla102 hrnet_w18 hrnet_w32 hrnet_w48 rexnet_100 rexnet_150
-        dpn68 dpn92 darknet53 cspdarknet53 cspresnet50 repvgg_a0 repvgg_a2 gernet_s
-        deit_tiny_patch16_224 deit_small_patch16_224 deit_base_patch16_224 deit3_base_patch16_224
+        ecaresnet50d skresnet18 resnest50d res2net50_26w_4s resnetv2_50 resnetrs50 densenet121 densenet161 densenet169
+        densenet201 vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn inception_v3 inception_v4
+        inception_resnet_v2 xception41 legacy_xception mobilenetv2_100 mobilenetv2_140 mobilenetv3_small_050
+        mobilenetv3_small_100 mobilenetv3_large_100 mobilenetv4_conv_small mobilenetv4_conv_medium mnasnet_100
+        semnasnet_100 lcnet_050 lcnet_100 tinynet_a efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3
+        efficientnet_b4 efficientnet_b5 efficientnet_b6 efficientnet_b7 tf_efficientnet_b0 tf_efficientnet_b3
+        tf_efficientnet_b4 tf_efficientnet_b5 tf_efficientnet_b7 efficientnetv2_s efficientnetv2_rw_s
+        tf_efficientnetv2_s tf_efficientnetv2_m tf_efficientnetv2_l efficientnet_lite0 regnetx_002 regnetx_004
+        regnetx_008 regnetx_016 regnetx_032 regnety_002 regnety_004 regnety_008 regnety_016 regnety_032 regnety_080
+        regnety_160 convnext_atto convnext_nano convnext_tiny convnext_small convnext_base convnext_large
+        convnextv2_nano convnextv2_tiny convnextv2_base mixnet_s mixnet_m mixnet_l ghostnet_100 dla34 dla60 dla102
+        hrnet_w18 hrnet_w32 hrnet_w48 rexnet_100 rexnet_150 dpn68 dpn92 darknet53 cspdarknet53 cspresnet50 repvgg_a0
+        repvgg_a2 gernet_s deit_tiny_patch16_224 deit_small_patch16_224 deit_base_patch16_224 deit3_base_patch16_224
         vit_tiny_patch16_224 vit_small_patch16_224 vit_base_patch16_224 vit_large_patch16_224 vit_small_patch32_224
         vit_base_patch32_224 vit_base_patch16_384 vit_base_patch16_clip_224 vit_small_patch14_dinov2
         vit_base_patch14_dinov2 beit_base_patch16_224 eva02_tiny_patch14_224 eva02_base_patch14_224
-        swin_tiny_patch4_window7_224 swin_small_patch4_window7_224 swin_base_patch4_window7_224
-        swinv2_tiny_window8_256 cait_xxs24_224 cait_s24_224 pit_s_224 maxvit_tiny_tf_224 coatnet_0_rw_224
-        mixer_s32_224 mixer_b16_224 gmlp_s16_224 resmlp_12_224 poolformer_s12 levit_128 mobilevit_s mobilevit_xs
-        edgenext_small fastvit_t8 efficientformer_l1 xcit_small_12_p16_224 twins_svt_small test_vit test_resnet
+        swin_tiny_patch4_window7_224 swin_small_patch4_window7_224 swin_base_patch4_window7_224 swinv2_tiny_window8_256
+        cait_xxs24_224 cait_s24_224 pit_s_224 maxvit_tiny_tf_224 coatnet_0_rw_224 mixer_s32_224 mixer_b16_224
+        gmlp_s16_224 resmlp_12_224 poolformer_s12 levit_128 mobilevit_s mobilevit_xs edgenext_small fastvit_t8
+        efficientformer_l1 xcit_small_12_p16_224 test_vit test_resnet
     """,
     "torchvision": """
-        resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d wide_resnet50_2
-        wide_resnet101_2 densenet121 densenet161 densenet169 densenet201 vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn
-        vgg16_bn vgg19_bn alexnet squeezenet1_0 squeezenet1_1 googlenet inception_v3 mnasnet1_0 mobilenet_v2
-        mobilenet_v3_small mobilenet_v3_large shufflenet_v2_x0_5 shufflenet_v2_x1_0 efficientnet_b0 efficientnet_b1
-        efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6 efficientnet_b7
-        efficientnet_v2_s efficientnet_v2_m regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_x_400mf
-        regnet_x_800mf regnet_x_3_2gf convnext_tiny convnext_small convnext_base convnext_large vit_b_16 vit_b_32
-        vit_l_16 swin_t swin_s swin_b swin_v2_t
+        resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d wide_resnet50_2 densenet121 vgg11 vgg16 vgg19
+        vgg16_bn alexnet squeezenet1_1 googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
+        shufflenet_v2_x1_0 efficientnet_b0 efficientnet_b4 efficientnet_v2_s convnext_tiny vit_b_16 vit_l_16 swin_t
     """,
 }
+TRAINED = """
+    coat_tiny coatnet_rmlp_nano_rw_224 darknet17 dm_nfnet_f0 dm_nfnet_f6 efficientvit_m0 eva_giant_patch14_clip_224
+    lcnet_035 legacy_seresnet18 mnasnet_small mobilenetv3_small_075 mobilenetv4_conv_aa_large nextvit_small nf_resnet50
+    nfnet_f5 regnetx_160 repghostnet_111 repvit_m2 res2net50_14w_8s resnest14d resnet26t semnasnet_050 test_byobnet
+    test_efficientnet tinynet_e vit_medium_patch16_gap_256 vit_so400m_patch14_siglip_224 xception65
+"""
+"""More of timm's, in fp32 and without a law for validation."""
+MIXED = """
+    timm-efficientnet_b0 timm-resnet10t timm-resnet18 timm-resnet18d timm-resnet26 timm-resnet26d timm-resnet50
+    torchvision-resnet18 torchvision-resnet50
+"""
+"""Files that have laws in mixed precision as well."""
 
 
 def names() -> list[str]:
     """Names of all files: "timm-resnet50"."""
-    return [f"{home}-{name}" for home, text in TARGETS.items() for name in text.split()]
+    trained = [f"timm-{name}" for name in TRAINED.split()]
+    return [*(f"{home}-{name}" for home, text in TARGETS.items() for name in text.split()), *trained]
 
 
 def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -87,11 +91,12 @@ def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
 
 
-def laws_of(family: str, precisions: Sequence[str], kinds: Sequence[str]) -> dict[str, Made | str]:
+def laws_of(family: str) -> dict[str, Made | str]:
     """Every law of a model by its key, or the file and key of the law that it is as well; those that are there are
     kept. Raises CannotMake, TraceError, NotRegular."""
     target = family.replace("-", ":", 1)
     image = usual_size(target)
+    kinds = ("train",) if family.partition("-")[2] in TRAINED.split() else KINDS
     model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
     made: dict[str, Made | str] = {}
     for name, (weights, autocast) in PRECISIONS.items():
@@ -103,7 +108,7 @@ def laws_of(family: str, precisions: Sequence[str], kinds: Sequence[str]) -> dic
             if there is not None:
                 twin = family.replace("torchvision-", "timm-")
                 made[key] = f"{twin}|{key}" if twin != family and there is load(LawKey(twin, key)) else there
-            elif name in precisions and kind in kinds:
+            elif kind in kinds and (name != "mixed" or family in MIXED.split()):
                 made[key] = twin_of(family, key, model, kind, setup) or make_at(
                     model, kind, setup, {"b": 1, "i": image}, run
                 )
@@ -138,14 +143,13 @@ def versions() -> dict[str, str]:
             "tracer": TRACER_VERSION}  # fmt: skip
 
 
-def make_one(family: str, precisions: Sequence[str] = tuple(PRECISIONS), kinds: Sequence[str] = KINDS,
-             again: bool = False) -> str:  # fmt: skip
+def make_one(family: str, again: bool = False) -> str:
     """Make and write the laws of one model; what came of it, in words."""
     start = time.perf_counter()
     if again:
         image_path(family).unlink(missing_ok=True)
     try:
-        made = laws_of(family, precisions, kinds)
+        made = laws_of(family)
     except (CannotMake, TraceError, NotRegular) as error:
         return f"{family}: not made: {str(error)[:200]}"
     body = pack({key: law for key, law in made.items() if isinstance(law, Made)})
@@ -170,11 +174,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--again", action="store_true", help="make what is there as well")
-    parser.add_argument("--precisions", nargs="+", choices=tuple(PRECISIONS), default=list(PRECISIONS))
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
-    make = partial(make_one, precisions=options.precisions, kinds=options.kinds, again=options.again)
+    make = partial(make_one, again=options.again)
     with ProcessPoolExecutor(options.jobs) as pool:
         for home in TARGETS:  # timm first: torchvision's point to it
             for said in pool.map(make, [n for n in options.names or names() if n.startswith(home)]):
