@@ -156,6 +156,7 @@ def test_a_job_that_will_be_killed_does_not(room: Room, tmp_path: Path) -> None:
     assert "gpu-memory-exceeded" in entry["rules"]
 
 
+@pytest.mark.slow
 def test_only_reports_and_submits_nothing(room: Room) -> None:
     ran = room.run("--preflight-only", "large.sh")
     assert (ran.code, ran.err, ran.words) == (1, "", None)
@@ -177,6 +178,7 @@ def test_fixed_text_is_submitted_through_standard_input(room: Room) -> None:
     assert b"--per_device_train_batch_size 8 --gradient_accumulation_steps 8" in ran.input
 
 
+@pytest.mark.slow
 def test_a_script_from_a_command(room: Room) -> None:
     """bash gives its output a name of its own."""
     code = COMMAND[2].replace("'", '"')
@@ -191,6 +193,7 @@ def test_a_script_from_a_command(room: Room) -> None:
         assert words is None or words in (room.bin / "shown").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_gpu_of_the_settings_stops_nothing(room: Room, tmp_path: Path) -> None:
     """The desk's GPU is not the cluster's."""
     other = Room(tmp_path, room.bin)
@@ -237,6 +240,7 @@ def test_jobs_that_cannot_train_are_not_made_to_wait(room: Room, tmp_path: Path)
     assert "not checked" in other.run("--preflight-verbose", "job.sh").err
 
 
+@pytest.mark.slow
 def test_the_wrapper_finds_the_real_one_and_never_itself(room: Room, tmp_path: Path) -> None:
     front = tmp_path / "front"
     front.mkdir()
@@ -258,6 +262,7 @@ def test_the_wrapper_finds_the_real_one_and_never_itself(room: Room, tmp_path: P
     assert (gone.words, gone.err.count("not checked")) == ([b"large.sh", b"a b"], 1)
 
 
+@pytest.mark.slow
 def test_a_wrapper_that_cannot_be_told_from_the_real_one_ends_too(room: Room, tmp_path: Path) -> None:
     front = tmp_path / "front"
     front.mkdir()
