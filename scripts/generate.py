@@ -1,12 +1,15 @@
 """Writes the files that are made from the code: settings schema, rule pages, outputs shown in the README and the guide.
 
-    python scripts/generate.py            writes what is out of date
-    python scripts/generate.py --check    writes nothing, exit status 1 if something is out of date
+    python scripts/generate.py [--check] [FILE...]    writes what is out of date: everything, or these files alone
 
-In Markdown files what is made stands between two comments. The first says what: the output of a command, a file, or a
-table that is made here.
+With --check nothing is written, and the exit status is 1 if something is out of date.
+
+In Markdown files what is made stands between two comments. The first says what: the output of a command (of which
+`head -n N` and `tail -n N` may leave a part), a file, or a table that is made here.
 
     <!-- output: preflight check examples/readme/sweep.yaml -->
+    <!-- end -->
+    <!-- output: preflight estimate examples/readme/sweep.yaml | head -n 12 -->
     <!-- end -->
     <!-- file: examples/readme/sweep.yaml -->
     <!-- end -->
@@ -23,7 +26,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,12 +39,15 @@ _MIB = 2**20
 _ENDS = ("low", "expected", "high")
 
 
-def generated() -> Iterator[tuple[str, str]]:
-    """Path and text of every generated file."""
-    yield SCHEMA, schema()
-    yield from rule_pages()
+def generated(only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Path and text of every generated file, or of some."""
+    if not only or SCHEMA in only:
+        yield SCHEMA, schema()
+    if not only or any(path.startswith(f"{RULES}/") for path in only):
+        yield from (made for made in rule_pages() if not only or made[0] in only)
     for path in documents():
-        yield path, with_outputs((ROOT / path).read_text(encoding="utf-8"))
+        if not only or path in only:
+            yield path, with_outputs((ROOT / path).read_text(encoding="utf-8"))
 
 
 def schema() -> str:
@@ -89,15 +95,9 @@ def table(name: str) -> str:
 
 
 def tiers() -> str:
-    """The summaries of docs/accuracy.md, which `benchmarks/accuracy/run.py` makes: one row per kind of run and tier."""
-    kind, lines = "", []
-    for line in (ROOT / ACCURACY_PAGE).read_text(encoding="utf-8").splitlines():
-        kind = line.removeprefix("## ") if line.startswith("## ") else kind
-        if line.startswith("| tier |"):
-            lines = lines or ["| runs " + line, "|---" + "|---" * (line.count("|") - 1) + "|"]
-        elif line.startswith(("| requested |", "| allocated |", "| reserved |", "| process |")):
-            lines.append(f"| {kind} {line}")
-    return "\n".join(lines) + "\n"
+    """The summary of docs/accuracy.md, which `python -m benchmarks.accuracy` makes: a row per kind of run and tier."""
+    text = (ROOT / ACCURACY_PAGE).read_text(encoding="utf-8")
+    return text.partition("<!-- summary -->\n")[2].partition("<!-- end of summary -->")[0].strip("\n") + "\n"
 
 
 def accuracy() -> str:
@@ -122,10 +122,22 @@ def accuracy() -> str:
 
 def shown(command: str) -> str:
     """A command and its output as a fenced block."""
-    output = run(shlex.split(command)[1:])
+    first, *filters = command.split(" | ")
+    output = run(shlex.split(first)[1:])
+    for words in map(shlex.split, filters):
+        output = _part(output, words)
     language = "diff" if "--diff" in command else "json" if output.startswith("{") else "text"
     head = "" if language != "text" else f"$ {command}\n"
     return f"```{language}\n{head}{output.rstrip()}\n```\n"
+
+
+def _part(text: str, words: Sequence[str]) -> str:
+    """What `head -n N` or `tail -n N` (N > 0) would let through."""
+    name, option, count = words
+    if name not in ("head", "tail") or option != "-n":
+        raise ValueError(f"only head -n N and tail -n N are known here: {shlex.join(words)}")
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[: int(count)] if name == "head" else lines[-int(count) :])
 
 
 _MADE = {"output": shown, "file": shown_file, "table": table}
@@ -163,15 +175,20 @@ class _Utf8(io.TextIOBase):
         return self._inner.write(text)
 
 
-def stale() -> dict[str, str | None]:
-    """Files that differ from what the code makes: path -> the text it should have, None for one too many."""
-    wanted = dict(generated())
+def stale(only: Sequence[str] = ()) -> dict[str, str | None]:
+    """Files that differ from what the code makes: path -> the text it should have, None for one too many.
+
+    `only`: these files alone. Raises KeyError with those of them that are not made here.
+    """
+    wanted = dict(generated(only))
+    if strangers := set(only) - wanted.keys():
+        raise KeyError(", ".join(sorted(strangers)))
     found: dict[str, str | None] = {}
     for path, text in wanted.items():
         file = ROOT / path
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             found[path] = text
-    for file in (ROOT / RULES).glob("*.md"):
+    for file in () if only else (ROOT / RULES).glob("*.md"):
         if file.relative_to(ROOT).as_posix() not in wanted:
             found[file.relative_to(ROOT).as_posix()] = None
     return found
@@ -179,22 +196,28 @@ def stale() -> dict[str, str | None]:
 
 def main(arguments: list[str]) -> int:
     """Exit status."""
-    if arguments not in ([], ["--check"]):
+    check = arguments[:1] == ["--check"]
+    only = arguments[check:]
+    if any(name.startswith("-") for name in only):
         print(__doc__)
         return 2
-    differing = stale()
+    try:
+        differing = stale(only)
+    except KeyError as error:
+        print(f"not made here: {error.args[0]}")
+        return 2
     for path, text in sorted(differing.items()):
-        print(f"{'out of date' if arguments else 'written'}: {path}")
-        if arguments:
+        print(f"{'out of date' if check else 'written'}: {path}")
+        if check:
             continue
         if text is None:
             (ROOT / path).unlink()
         else:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(text, encoding="utf-8")
-    if differing and arguments:
+    if differing and check:
         print("run: python scripts/generate.py")
-    return int(bool(differing and arguments))
+    return int(bool(differing and check))
 
 
 if __name__ == "__main__":
