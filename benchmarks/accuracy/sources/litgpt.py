@@ -55,6 +55,9 @@ def fields(row: Row) -> Fields:
         "machine.gpu": "A100-SXM4-40GB" if tables else "A10G",
         "software": _TABLES if tables else _HUB,
     }
+    if any(name in row["model"] for name in ("Llama-3.2", "gemma")):
+        # litgpt's GPT has an lm_head of its own; a checkpoint with tied weights is loaded into both (litgpt/model.py).
+        found["model.config"] = {"tie_word_embeddings": False}
     if "phi-" in row["model"]:
         # GptNeoxMLP calls F.gelu(approximate="tanh"), which transformers calls so; its own Phi has it written out.
         found["model.config"] = {"hidden_act": "gelu_pytorch_tanh"}
