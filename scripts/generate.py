@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = "preflight.schema.json"
 RULES = "docs/rules"
 ACCURACY_PAGE = "docs/accuracy.md"
+HOST_PAGE = "docs/host-memory.md"
 PUBLIC_RUNS = "benchmarks/accuracy/public.json"
 _BLOCK = re.compile(r"(<!-- (output|file|table): ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MIB = 2**20
@@ -91,13 +92,41 @@ def shown_file(path: str) -> str:
 
 def table(name: str) -> str:
     """A table by its name."""
-    return {"accuracy": accuracy, "tiers": tiers}[name]()
+    return {"accuracy": accuracy, "figures": figures}[name]()
 
 
-def tiers() -> str:
-    """The summary of docs/accuracy.md, which `python -m benchmarks.accuracy` makes: a row per kind of run and tier."""
-    text = (ROOT / ACCURACY_PAGE).read_text(encoding="utf-8")
-    return text.partition("<!-- summary -->\n")[2].partition("<!-- end of summary -->")[0].strip("\n") + "\n"
+def figures() -> str:
+    """What the measured runs of docs/accuracy.md and docs/host-memory.md come to: a line per kind of run, on the
+    process (what nvidia-smi shows), and one for a node."""
+    lines = [
+        f"- {row['runs']}: {row['median error']}, {row.get('p90') or row['90 % within']}, {row['inside']}"
+        for row in _rows(ACCURACY_PAGE)
+        if row.get("tier") == "process"
+    ]
+    lines += [
+        f"- host memory of loaders and checkpoints: {row['median error']}, {row['worst']} at worst, "
+        f"{row['inside the interval']}"
+        for row in _rows(HOST_PAGE)
+        if row.get("group", "").startswith("**all")
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(path: str) -> Iterator[dict[str, str]]:
+    """Rows of a page's tables of errors; "runs" is the heading above where there is no such column. Where the page
+    marks a summary, that alone counts."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    marked = text.partition("<!-- summary -->")[2].partition("<!-- end of summary -->")[0]
+    heading, names = "", list[str]()
+    for line in (marked or text).splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if line.startswith("## "):
+            heading = line.removeprefix("## ")
+        if not cells or not names:
+            names = cells
+        elif "median error" in names and not set(cells[0]) <= {"-"}:
+            # Of columns of the same name the first counts: the later ones are of the groups left out.
+            yield {"runs": heading, **dict(reversed([*zip(names, cells, strict=False)]))}
 
 
 def accuracy() -> str:
