@@ -47,18 +47,18 @@ class Search:
             least = max(least, -(-details.num_tasks // job.ntasks_per_node))
         if details.num_tasks and most > details.num_tasks:
             most = max(details.num_tasks, least)
-        found = self._evaluate(hosts, least, most, wanted, True)
+        found = self._evaluate(hosts, least, most, wanted)
         if found is not None:
             return found
         if len(hosts) <= least:
-            return self._evaluate(hosts, least, most, wanted, False)
+            return self._evaluate(hosts, least, most, wanted)
         return self._without_small(hosts, least, most, wanted)
 
     def _without_small(self, hosts: list[Host], least: int, most: int, wanted: int) -> list[Taken] | None:
         """Leaves out the nodes with the least to give, a little more each time."""
-        richest = max(self.offers[host.name].weight for host in hosts)
+        weights = {self.offers[host.name].weight for host in hosts}
         left = list(hosts)
-        for size in range(1, richest):
+        for size in sorted((weights | {1}) - {max(weights)}):
             kept, removed = [], 0
             for index, host in enumerate(left):
                 if len(left) - removed <= least and removed:
@@ -71,12 +71,12 @@ class Search:
             left = kept
             if not removed and size != 1:
                 continue
-            found = self._evaluate(left, least, most, wanted, False)
+            found = self._evaluate(left, least, most, wanted)
             if found is not None or len(left) <= least:
                 return found
         return None
 
-    def _evaluate(self, hosts: list[Host], least: int, most: int, wanted: int, first: bool) -> list[Taken] | None:
+    def _evaluate(self, hosts: list[Host], least: int, most: int, wanted: int) -> list[Taken] | None:
         """_eval_nodes"""
         if len(hosts) < least:
             return None
@@ -95,20 +95,23 @@ class Search:
         usable: list[tuple[int, Host, int, Offer]] = []
         for host in (host for host in hosts if host.name in self.required):
             node = self.offers[host.name].copy()
-            cpus = _select_cores(self, node, host, state.least_left, first)
+            cpus = _select_cores(self, node, host)
             if not state.take(host, cpus, node):
                 return None
         if state.done():
             return state.taken if self.required or not usable else None
         if state.most <= 0:
             return None
+        cut: dict[Shape, tuple[int, Offer]] = {}
         for index, host in enumerate(hosts):
             if host.name in self.required:
                 continue
-            node = self.offers[host.name].copy()
-            cpus = _select_cores(self, node, host, state.least_left, first)
+            if host.shape not in cut:
+                node = self.offers[host.name].copy()
+                cut[host.shape] = (_select_cores(self, node, host), node)
+            cpus, node = cut[host.shape]
             if cpus:
-                usable.append((index, host, cpus, node))
+                usable.append((index, host, cpus, node.copy()))
         return state.fill(_runs(usable, hosts))
 
     def _most_cpus(self, nodes: int) -> int:
@@ -263,7 +266,7 @@ class _State:
 # --- cores and tasks on one node --------------------------------------------------------------------------------------
 
 
-def _select_cores(search: Search, node: Offer, host: Host, rem_nodes: int, first: bool) -> int:
+def _select_cores(search: Search, node: Offer, host: Host) -> int:
     """The CPUs to use on a node, 0 where no task fits (_select_cores); changes the offer's cores and resources."""
     job, details, shape = search.job, search.details, host.shape
     low, high = _task_range(job, details, search.per_core, shape)
@@ -276,7 +279,7 @@ def _select_cores(search: Search, node: Offer, host: Host, rem_nodes: int, first
             high = fitting
     cpus = node.cpus
     if job.gres:
-        cpus, high = _gres_cores(search, node, host, cpus, low, high, first)
+        cpus, high = _gres_cores(search, node, host, cpus, low, high)
     if high == 0:
         return 0
     return cpus
@@ -303,9 +306,7 @@ def _task_range(job: Job, details: Details, per_core: int | None, shape: Shape) 
     return 1, NO_LIMIT
 
 
-def _gres_cores(
-    search: Search, node: Offer, host: Host, cpus: int, low: int, high: int, first: bool
-) -> tuple[int, int]:
+def _gres_cores(search: Search, node: Offer, host: Host, cpus: int, low: int, high: int) -> tuple[int, int]:
     """gres_select_filter_sock_core, for resources that are not bound to sockets: CPUs to use, and the most tasks."""
     if high == 0:
         return cpus, 0
@@ -384,10 +385,30 @@ def _needed_cores(
 
 
 def _without_extra(node: Offer, needed: int, cpus: int, tpc: int) -> int:
-    """Gives back the cores beyond those needed, from the fullest sockets."""
-    while sum(node.cores) > needed:
-        fullest = max(range(len(node.cores)), key=lambda socket: (node.cores[socket], -socket))
-        node.cores[fullest] -= 1
-        if sum(node.cores) * tpc < cpus:
-            cpus -= tpc
-    return cpus
+    """Gives back the cores beyond those needed, from the fullest sockets; the CPUs follow once cores are too few."""
+    total = sum(node.cores)
+    if total <= needed:
+        return cpus
+    if len(node.cores) == 1:
+        node.cores[0] = needed
+    else:
+        node.cores = _levelled(node.cores, needed)
+    return cpus - tpc * max(0, min(total - 1, (cpus - 1) // tpc) - needed + 1)
+
+
+def _levelled(cores: list[int], needed: int) -> list[int]:
+    """The cores cut from the top until so many are left, the last ones from the first sockets."""
+    level = 0
+    for height in sorted(set(cores)):
+        if sum(min(one, height) for one in cores) > needed:
+            break
+        level = height
+    while sum(min(one, level + 1) for one in cores) <= needed:
+        level += 1
+    kept = [min(one, level) for one in cores]
+    left = needed - sum(kept)
+    for socket in range(len(cores) - 1, -1, -1):
+        if left and cores[socket] > level:
+            kept[socket] += 1
+            left -= 1
+    return kept

@@ -55,7 +55,7 @@ def shape_of(node: Node) -> Shape:
     """Sockets, cores and threads: as stated, else one core per CPU (build_node_spec in src/common/node_conf.c)."""
     cpus = node.cpus if node.cpus is not None else MANY
     threads = node.threads_per_core or 1
-    cores = node.cores_per_socket or 1
+    cores = node.cores_per_socket or (1 if node.cpus is not None else MANY)
     sockets = node.sockets or max(1, cpus // (cores * threads))
     total = sockets * cores
     tpc = threads if cpus >= total * threads else max(1, cpus // total)

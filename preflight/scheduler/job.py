@@ -133,7 +133,7 @@ def _counts(request: Request) -> Job:
     each = whole(request.cpus_per_task)
     count = 1 if tasks is None else tasks
     plane = whole(request.plane_size)
-    if plane and (least <= 0 or count // plane < least) and (least - 1) * plane >= count:
+    if plane and (least <= 0 or count // plane < least) and ((least - 1) * plane) % 2**32 >= count:
         words = f"{count} tasks in planes of {plane} do not reach {least} nodes"
         raise Refused(CLIENT, words, "request.plane_size", "request.nodes")
     if nodes_set and tasks is None and most in (0, least):

@@ -256,25 +256,23 @@ def _cores(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | No
 
 
 def _filled(free: list[int], cpus: int, threads: int, per_socket: int, details: Details, most: int | None) -> Offer:
-    """Cores taken one by one, socket by socket, until the CPUs or the limit per socket are used up."""
+    """Cores taken socket by socket until the CPUs, or the limit per socket, are used up."""
     taken, used = [0] * len(free), 0
-    left, remaining = details.cpus_per_task, cpus
+    left = details.cpus_per_task
+    split = details.ntasks_per_core == 1 and details.cpus_per_task > threads  # a task's last core is not used whole
     for socket, cores in enumerate(free):
-        on_socket = 0
+        cores = min(cores, max(-(-per_socket // threads), 1))
+        if not split:
+            taken[socket] = min(cores, -(-(cpus - used) // threads))
+            used += min(taken[socket] * threads, cpus - used)
+            continue
         for _ in range(cores):
-            if remaining <= 0 or (on_socket and on_socket >= per_socket):
+            if used >= cpus:
                 break
-            on_socket += threads
             taken[socket] += 1
-            if remaining >= threads:
-                step = threads
-                if details.ntasks_per_core == 1 and details.cpus_per_task > threads:
-                    step = min(left, threads)
-                remaining -= step
-                used += step
-                left = details.cpus_per_task if left <= step else left - step
-            else:
-                used, remaining = used + remaining, 0
+            step = min(left, threads, cpus - used)
+            used += step
+            left = details.cpus_per_task if left <= step else left - step
     return Offer(used if most is None else min(used, most), taken)
 
 
@@ -290,9 +288,7 @@ def _cpus_by_memory(job: Job, details: Details, shape: Shape, rules: Rules, memo
             cpus = min(cpus, memory // (size * shape.tpc))
         else:
             step = _unit(job, details, shape, rules)
-            while cpus > 0 and size * cpus > memory:
-                cpus -= step
-            cpus = max(cpus, 0)
+            cpus = max(0, cpus - max(0, -(-(cpus - memory // size) // step)) * step)
     if details.cpus_per_task > 1:
         cpus -= cpus % details.cpus_per_task
     return 0 if cpus < (job.ntasks_per_node or 0) else cpus
