@@ -148,7 +148,7 @@ def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
         "name": resolved.name,
         "setup": dict(resolved.setup),
         "shipped": found.shipped,
-        **store.law_file(store.key_of(resolved, "train"), found.made),
+        **store.law_file(store.key_of(resolved, "train"), found.made, dict(found.made_by)),
         "rows": [
             {"phase": row.phase, "where": row.where, "terms": [[c, dict(m), part] for c, m, part in row.terms]}
             for row in moments

@@ -39,7 +39,7 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
         for parameter in adapted.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.to(options["half"])
-    return adapted  # type: ignore[no-any-return]
+    return adapted
 
 
 Maker = Callable[[Any, "dict[str, Any]", "dict[str, Any]"], Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -42,11 +43,14 @@ class Laws:
     accumulating: Law
     shipped: bool
     with_outputs: tuple[Law, Law]
+    made_by: tuple[tuple[str, str], ...] = ()
+    """Versions of what traced it."""
 
     @classmethod
-    def of(cls, made: Made, shipped: bool) -> Laws:
+    def of(cls, made: Made, shipped: bool, made_by: Mapping[str, str] | None = None) -> Laws:
         tape = made.tape
-        return cls(made, Law(tape), Law(tape, True), shipped, (Law(tape, False, True), Law(tape, True, True)))
+        kept = (Law(tape, False, True), Law(tape, True, True))
+        return cls(made, Law(tape), Law(tape, True), shipped, kept, tuple(sorted((made_by or {}).items())))
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
@@ -62,8 +66,11 @@ class Laws:
 
 @lru_cache(maxsize=64)
 def _prepared(key: store.LawKey, channels_last: bool) -> Laws | None:
-    made = store.load(key)
-    return None if made is None else Laws.of(_ordered(made, channels_last), True)
+    try:
+        made = store.load(key)
+    except store.StaleLaw:
+        return None  # as if it were not there: it is traced where torch is
+    return None if made is None else Laws.of(_ordered(made, channels_last), True, store.made_by(key.family))
 
 
 def _ordered(made: Made, channels_last: bool) -> Made:
@@ -104,16 +111,22 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
         name = f"{key.family} {key.text}"
     if name not in _TRACED:
         try:
-            _TRACED[name] = Laws.of(_ordered(_trace(resolved, kind), channels_last), False)
+            made, versions = _trace(resolved, kind)
+            _TRACED[name] = Laws.of(_ordered(made, channels_last), False, versions)
         except (TraceError, CannotMake, NotRegular) as error:
             _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}")
     return _TRACED[name]
 
 
-def _trace(resolved: Resolved, kind: str) -> Made:
+def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
+    """The law, and the versions of what made it."""
+    versions: dict[str, str] = {}
+
     def run(traces: Any) -> list[dict[str, Any]]:
-        return request_traces(traces, TRACING.interpreter)[0]
+        replies, found = request_traces(traces, TRACING.interpreter)
+        versions.update(found)
+        return replies
 
     if resolved.family is not None:
-        return make(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run)
-    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run)
+        return make(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run), versions
+    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run), versions

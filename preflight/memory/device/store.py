@@ -23,8 +23,13 @@ FORMAT = 2
 """Rises when the form of a law file changes: a file of another number is stale and refused."""
 
 
+OLDEST_TRACER = 2
+"""Laws of an older tracer (`made_by`) are stale: since version 2 it sees what kernels allocate for themselves. Version 3
+changed what grouped heads do, and their laws are filed under keys that older ones do not have."""
+
+
 class StaleLaw(Exception):
-    """A law file of another format; the message names it and says what to do."""
+    """A law file of another format or an old tracer; the message names it and says what to do."""
 
 
 _NAME = re.compile(r"[\w.-]+")
@@ -122,6 +127,9 @@ def _file(path: Path) -> dict[str, Any] | None:
     data: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     if data.get("format") != FORMAT:
         raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {FORMAT}: make them again")
+    tracer = int(data.get("made_by", {}).get("tracer", 0))
+    if tracer < OLDEST_TRACER:
+        raise StaleLaw(f"{path} was made by version {tracer} of the tracer; since {OLDEST_TRACER} it sees more")
     return data
 
 
@@ -150,9 +158,9 @@ def load(key: LawKey, home: Path = LAWS) -> Made | None:
     return _unpack(data, entry)
 
 
-def law_file(key: LawKey, made: Made) -> dict[str, Any]:
+def law_file(key: LawKey, made: Made, versions: Mapping[str, str]) -> dict[str, Any]:
     """A packed file with one law, as `load_file` reads it."""
-    return {"format": FORMAT, "family": key.family, **pack({key.text: made})}
+    return {"format": FORMAT, "family": key.family, "made_by": dict(versions), **pack({key.text: made})}
 
 
 def load_file(path: Path, key: LawKey) -> Made | None:

@@ -64,7 +64,9 @@ class Loader:
     def growth(self) -> float:
         """Bytes that the workers' heaps may grow by in a long run, with an old glibc and samples that torch makes."""
         more = min(c.HEAP_GROWTH_SAMPLES, c.GROWTH_BATCHES * self.batch) - c.holes(self.batch)
-        large = c.MMAP_THRESHOLD <= self.sample < c.MMAP_THRESHOLD_MAX and self.batch < c.GROWING_BATCH and not self.views
+        large = (
+            c.MMAP_THRESHOLD <= self.sample < c.MMAP_THRESHOLD_MAX and self.batch < c.GROWING_BATCH and not self.views
+        )
         return self.workers * more * self.sample if large else 0.0
 
     def spread(self) -> float:

@@ -14,11 +14,11 @@ from preflight.values import Unknown
 
 pytest.importorskip("torch")
 
-OPT = {"hidden_size": 64, "num_hidden_layers": 12, "num_attention_heads": 4, "ffn_dim": 128, "vocab_size": 500,
-       "word_embed_proj_dim": 64}  # fmt: skip
+OWN = {"hidden_size": 64, "num_hidden_layers": 12, "num_attention_heads": 4, "intermediate_size": 128,
+       "vocab_size": 500, "layerdrop": 0.0}  # fmt: skip
 JOB = {
-    "model.architecture": "opt",
-    "model.config": OPT,
+    "model.architecture": "biogpt",
+    "model.config": OWN,
     "task": "causal-lm",
     "train.batch_size": 4,
     "train.seq_len": 96,
@@ -43,7 +43,7 @@ def test_the_folded_law_is_that_of_the_whole_model() -> None:
 
 def test_layers_that_differ_are_traced_whole() -> None:
     """Without a count of layers in the config nothing is folded, and the estimate is there all the same."""
-    job = build({**JOB, "model.config": {**OPT, "num_hidden_layers": 3}})
+    job = build({**JOB, "model.config": {**OWN, "num_hidden_layers": 3}})
     assert isinstance(device.estimate(job, None), DeviceEstimate)
 
 
@@ -56,6 +56,6 @@ def test_a_target_of_the_users_own_is_not_imported() -> None:
 
 
 def test_what_transformers_refuses_is_the_reason() -> None:
-    found = device.estimate(build({**JOB, "model.config": {**OPT, "num_attention_heads": 5}}), None)
+    found = device.estimate(build({**JOB, "model.config": {**OWN, "num_attention_heads": 5}}), None)
     assert isinstance(found, Unknown)
     assert "tracing failed" in found.reason

@@ -9,6 +9,7 @@ import pytest
 
 from preflight.job import build
 from preflight.memory import device
+from preflight.memory.device import store
 from preflight.memory.device.resolve import SAME_CODE, Resolved, resolve
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
@@ -121,8 +122,6 @@ def test_a_law_written_to_a_file_is_read_back(tmp_path: Path) -> None:
 
 
 def test_another_activation_is_another_law() -> None:
-    from preflight.memory.device.resolve import Resolved, resolve
-
     def structure(name: str, config: dict[str, object]) -> dict[str, object]:
         found = resolve(build({**SIZES, "model.name": name, "model.config": config}))
         assert isinstance(found, Resolved)
@@ -132,3 +131,14 @@ def test_another_activation_is_another_law() -> None:
     assert "hidden_act" not in structure("microsoft/phi-1_5", {"hidden_act": "gelu_new"})
     assert "hidden_act" not in structure("bert-base-uncased", {"hidden_act": "silu"})  # one kernel that saves its input
     assert structure("bert-base-uncased", {"hidden_act": "relu"})["hidden_act"] == "relu"
+
+
+def test_laws_of_an_old_tracer_are_refused(tmp_path: Path) -> None:
+    shipped = json.loads((store.LAWS / "bert.json").read_text())
+    key = store.LawKey("bert", next(iter(shipped["laws"])))
+    assert int(store.made_by("bert")["tracer"]) >= store.OLDEST_TRACER
+    shipped["made_by"]["tracer"] = "1"
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(shipped))
+    with pytest.raises(store.StaleLaw, match="version 1 of the tracer"):
+        store.load_file(old, key)
