@@ -63,11 +63,14 @@ class _MatMul8Bit(torch.autograd.Function):
 class _Quantised(nn.Linear):
     """A frozen linear layer whose weight is kept in few bits: `bytes_per_element` is what one costs."""
 
-    def __init__(self, original: nn.Linear, bytes_per_element: float) -> None:
+    def __init__(self, original: Any, bytes_per_element: float) -> None:
         nn.Module.__init__(self)
-        self.in_features, self.out_features = original.in_features, original.out_features
+        shape = tuple(original.weight.shape)
+        if not isinstance(original, nn.Linear):  # GPT-2's Conv1D keeps its weight the other way round
+            shape = shape[::-1]
+        self.out_features, self.in_features = shape
         self.loaded = original.weight.dtype
-        self.weight = nn.Parameter(torch.empty_like(original.weight, dtype=torch.uint8), requires_grad=False)
+        self.weight = nn.Parameter(torch.empty(shape, dtype=torch.uint8, device="meta"), requires_grad=False)
         self.weight._preflight_bytes = bytes_per_element
         self.bias = original.bias
         if self.bias is not None:
@@ -77,11 +80,11 @@ class _Quantised(nn.Linear):
 class Linear4bit(_Quantised):
     """nf4 or fp4: half a byte an element, and its scales."""
 
-    def __init__(self, original: nn.Linear, compute: torch.dtype | None, keeps_input: bool) -> None:
+    def __init__(self, original: Any, compute: torch.dtype | None, keeps_input: bool) -> None:
         super().__init__(original, 0.5)
         self.keeps_input = keeps_input
         self.compute = compute
-        shape = original.weight.shape
+        shape = self.weight.shape
         # A scale belongs to a block of elements; the shape is the weight's so that its size is known in its dimensions.
         self.absmax = nn.Parameter(torch.empty(shape, dtype=torch.uint8, device="meta"), requires_grad=False)
         self.absmax._preflight_bytes = 4 / BLOCK
@@ -102,7 +105,7 @@ class Linear4bit(_Quantised):
 class Linear8bit(_Quantised):
     """LLM.int8(): a byte an element and a float32 scale for each row."""
 
-    def __init__(self, original: nn.Linear) -> None:
+    def __init__(self, original: Any) -> None:
         super().__init__(original, 1)
         self.scale = nn.Parameter(torch.empty(self.out_features, device="meta"), requires_grad=False)
 
@@ -123,7 +126,7 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
     for name, module in list(model.named_modules()):
         for child, layer in list(module.named_children()):
             path = f"{name}.{child}" if name else child
-            if type(layer) is not nn.Linear or path in kept:
+            if not _is_linear(layer) or path in kept:
                 continue
             made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps)
             setattr(module, child, made)
@@ -132,6 +135,11 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
         half = parameter.dtype in (torch.float16, torch.bfloat16)
         if options.get("upcast_rest") and half:
             parameter.data = parameter.data.to(torch.float32)
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    """What transformers replaces (integrations/bitsandbytes.py: nn.Linear, its subclasses, and GPT-2's Conv1D)."""
+    return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
 
 
 def _kept_whole(model: nn.Module) -> set[str]:

@@ -119,3 +119,27 @@ def test_adapters_in_sixteen_bits() -> None:
         return sum(row[1] for row in trace(peft={**LORA, **more})["parameters"] if "lora" in row[0])
 
     assert adapters() == 2 * adapters(half="bf16")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config"),
+    [
+        ("gpt2", {"n_embd": H, "n_head": 4, "n_layer": 2, "vocab_size": V}),
+        ("falcon", {"hidden_size": H, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": V}),
+    ],
+)
+def test_layers_that_are_linear_by_another_name(architecture: str, config: dict[str, Any]) -> None:
+    model = {"architecture": architecture, "task": "causal-lm", "config": config}
+    names = {"gpt2": "c_attn", "falcon": "query_key_value"}
+    setup = {
+        **SETUP,
+        "quantization": {"type": "4bit", "compute": "bf16"},
+        "peft": {**LORA, "targets": [names[architecture]]},
+    }
+    reply = steps.trace({"model": model, "setup": setup, "point": {"b": B, "s": S}, "kind": "train", "warm_up": False})
+    wide = [
+        row for row in reply["parameters"] if row[2] >= H * H and "lora" not in row[0] and row[0].endswith("weight")
+    ]
+    layers = [row for row in wide if ".h." in row[0]]
+    assert len(layers) == 8
+    assert all(row[1] == row[2] / 2 for row in layers)

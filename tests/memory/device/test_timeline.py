@@ -17,7 +17,7 @@ def test_peak_and_phases_are_the_estimates() -> None:
     moments = timeline(build(JOB), None)
     top = max(moments, key=lambda moment: moment.allocated)
     assert (top.allocated, top.phase) == (found.allocated.expected, found.phase)
-    assert [m.phase for m in moments if m.phase != "backward"][0] == "forward"
+    assert next(m.phase for m in moments if m.phase != "backward") == "forward"
     assert {m.phase for m in moments} == {"forward", "backward", "optimizer"}
     assert all(sum(m.parts) == m.allocated <= m.reserved for m in moments)
 
