@@ -28,7 +28,7 @@ def _plain(name: str) -> Callable[[float], None]:
 
 
 def _put_holes(factor: float) -> None:
-    c.holes = lambda batch: _holes(batch) * factor
+    c.holes = lambda batch, sample: _holes(batch, sample) * factor
 
 
 def _put_untouched(factor: float) -> None:

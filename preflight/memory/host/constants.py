@@ -75,20 +75,27 @@ DECODERS = frozenset({"PIL", "torchvision", "cv2", "imageio", "skimage", "timm"}
 """Packages whose import says that samples are decoded pictures."""
 
 
-def holes(batch: int) -> float:
+MMAP_THRESHOLD_MAX = 32 * MIB
+"""Bytes from which on glibc always takes a block from mmap."""
+
+
+def holes(batch: int, sample: float) -> float:
     """q: samples a worker's heap keeps besides, in holes, within the first tens of batches.
 
     glibc before 2.38 does not give a hole that posix_memalign left to the next request of the same size (sourceware bug
     14581); each batch leaves one or two (a batch of one at most one), fewer where many lie side by side and join.
-    Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on.
+    Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on. None for samples of 32
+    MiB and more (48 measured), which glibc maps one by one and returns: DEFAULT_MMAP_THRESHOLD_MAX, malloc/malloc.c.
     """
+    if sample >= MMAP_THRESHOLD_MAX:
+        return 0.0
     return min(5.0 * batch, max(8.0, 14.0 - 0.4 * max(0, batch - 4)))
 
 
 HEAP_GROWTH_SAMPLES = 140
 GROWTH_BATCHES = 67
 GROWING_BATCH = 40
-MMAP_THRESHOLD, MMAP_THRESHOLD_MAX = 128 * 1024, 32 * MIB
+MMAP_THRESHOLD = 128 * 1024
 """The same after hundreds of batches: up to 140 samples (67 for batches of one), where a batch has fewer than about 40
 and a sample is larger than what glibc first takes from mmap and smaller than what it always does (M_MMAP_THRESHOLD).
 Nothing from glibc 2.38 on, nor where numpy makes the samples: a note says it, no interval holds it."""
