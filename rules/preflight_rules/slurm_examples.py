@@ -243,12 +243,6 @@ IGNORED = (
         fixed={"train.sbatch": EARLY},
         unsafe=True,
     ),
-    Example(
-        "DOS line breaks",
-        {"train.sbatch": EARLY.lstrip("\n").replace("\n", "\r\n"), "train.py": TRAIN},
-        fixed={"train.sbatch": EARLY},
-        says=("DOS line breaks",),
-    ),
     Example("All directives at the top", {"train.sbatch": EARLY, "train.py": TRAIN}, finds=0),
     Example(
         "A directive that is switched off, and given again",

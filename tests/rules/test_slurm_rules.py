@@ -21,7 +21,7 @@ def findings(
 ) -> list[Finding]:
     files = {"train.sbatch": script, "train.py": TRAIN, **({"cluster.toml": cluster} if cluster else {})}
     for name, text in files.items():
-        (root / name).write_text(text)
+        (root / name).write_bytes(text.encode())
     known = {"data.sample_bytes": sample} if sample is not None else {}
     settings = Settings(set=known, machine="cluster.toml" if cluster else None)
     project, asked = engine.setup(Batch(root, settings, None, ("train.sbatch",), ()), engine.Options(), root)
@@ -179,3 +179,18 @@ def test_a_step_inherits_cpus_by_version(version: str | None, line: str, lost: b
         assert script[found[0].origin.span.start : found[0].origin.span.end] == "8"  # type: ignore[union-attr]
         assert found[0].fix is not None
         assert found[0].fix.edits[0].text == 'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"\n'
+
+
+def test_dos_line_breaks_are_repaired(tmp_path: Path) -> None:
+    script = job("--gres=gpu:1", "--mem=64G", line=LINE)
+    [finding] = [
+        one
+        for one in findings(tmp_path, script.replace("\n", "\r\n"), "slurm-directive-ignored")
+        if "DOS" in one.message
+    ]
+    assert finding.fix is not None
+    assert finding.fix.safety is Safety.safe
+    text = script.replace("\n", "\r\n")
+    for edit in sorted(finding.fix.edits, key=lambda edit: -edit.span.start):
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    assert text == script
