@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-Write = Callable[[dict[str, str]], Path]
+from folders import Write
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import PROGRAM, SWEEP, Raises, fake_engine, preflight
-from conftest import Write
+from folders import Write
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.56 GiB "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Write
+from folders import Write
 
 from preflight.study.build import build
 from preflight.study.model import Study
