@@ -38,6 +38,7 @@ PUBLIC_RUNS = "benchmarks/accuracy/public.json"
 _BLOCK = re.compile(r"(<!-- (output|file|table): ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MIB = 2**20
 _ENDS = ("low", "expected", "high")
+_TIERS = ("process", "reserved", "allocated")
 
 
 def generated(only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
@@ -96,37 +97,33 @@ def table(name: str) -> str:
 
 
 def figures() -> str:
-    """What the measured runs of docs/accuracy.md and docs/host-memory.md come to: a line per kind of run, on the
-    process (what nvidia-smi shows), and one for a node."""
-    lines = [
-        f"- {row['runs']}: {row['median error']}, {row.get('p90') or row['90 % within']}, {row['inside']}"
-        for row in _rows(ACCURACY_PAGE)
-        if row.get("tier") == "process"
-    ]
-    lines += [
-        f"- host memory of loaders and checkpoints: {row['median error']}, {row['worst']} at worst, "
-        f"{row['inside the interval']}"
-        for row in _rows(HOST_PAGE)
-        if row.get("group", "").startswith("**all")
-    ]
+    """What the measured runs of docs/accuracy.md come to, every tier of every kind of run, and those of a node."""
+    kinds: dict[str, dict[str, str]] = {}
+    for row in _rows(ACCURACY_PAGE):
+        error = "" if row["median error"] == "-" else f"{row['median error']} ({row['p90']}), "
+        kinds.setdefault(row["runs"], {})[row["tier"]] = f"{error}{row['answered']}"
+    lines = [f"| runs | {' | '.join(_TIERS)} |", "|---" * (1 + len(_TIERS)) + "|"]
+    for kind, tiers in sorted(kinds.items()):
+        lines.append(f"| {kind} | {' | '.join(tiers.get(tier, '') for tier in _TIERS)} |")
+    for row in _rows(HOST_PAGE):
+        if row["group"].startswith("**all"):
+            host = f"{row['median error']}, {row['worst']} at worst, {row['inside the interval']} in their intervals"
+            lines += ["", f"Host memory of loaders and checkpoints: median error {host}."]
     return "\n".join(lines) + "\n"
 
 
 def _rows(path: str) -> Iterator[dict[str, str]]:
-    """Rows of a page's tables of errors; "runs" is the heading above where there is no such column. Where the page
-    marks a summary, that alone counts."""
+    """Rows of a page's tables of errors; where the page marks a summary, that alone counts."""
     text = (ROOT / path).read_text(encoding="utf-8")
     marked = text.partition("<!-- summary -->")[2].partition("<!-- end of summary -->")[0]
-    heading, names = "", list[str]()
+    names: list[str] = []
     for line in (marked or text).splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
-        if line.startswith("## "):
-            heading = line.removeprefix("## ")
         if not cells or not names:
             names = cells
         elif "median error" in names and not set(cells[0]) <= {"-"}:
             # Of columns of the same name the first counts: the later ones are of the groups left out.
-            yield {"runs": heading, **dict(reversed([*zip(names, cells, strict=False)]))}
+            yield dict(reversed([*zip(names, cells, strict=False)]))
 
 
 def accuracy() -> str:
