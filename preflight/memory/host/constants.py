@@ -84,7 +84,7 @@ def holes(batch: int, sample: float) -> float:
 
     glibc before 2.38 does not give a hole that posix_memalign left to the next request of the same size (sourceware bug
     14581); each batch leaves one or two (a batch of one at most one), fewer where many lie side by side and join.
-    Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on. None for samples of 32
+    Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on. None for tensors of 32
     MiB and more (48 measured), which glibc maps one by one and returns: DEFAULT_MMAP_THRESHOLD_MAX, malloc/malloc.c.
     """
     if sample >= MMAP_THRESHOLD_MAX:

@@ -206,6 +206,7 @@ def _rank(job: Job, sample: int, weights: Weights | None, cuda: bool) -> _Rank:
         base=base.expected,
         spawned=spawned,
         views=_views(job, sample),
+        single=job.task == "image-classification",
         decodes=bool(c.DECODERS & {name.partition(".")[0] for name in data.imports}),
         tracked=c.TRACKED_PER_SAMPLE.get(job.task or "", 1) if base.expected < c.YOUNG_HEAP else 0,
     )

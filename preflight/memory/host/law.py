@@ -12,8 +12,8 @@ B = batch x S, S bytes of one decoded sample, w workers, p prefetch factor, n sa
 g the part of it that reading writes to, v the part that a worker visits (all of it when shuffled, else 1 / w), k what
 the program's own dataset keeps in each worker (a buffer of decoded samples, pictures while they are decoded), gc what a
 full collection copies. m is 11 MiB for a forked worker, the whole base for a spawned one.
-Everything grows (or stays) with every argument, so a search space is bounded by its corners; but for samples of 32 MiB,
-from which on heaps keep no holes.
+Everything grows (or stays) with every argument, so a search space is bounded by its corners; but for single tensors of
+32 MiB, from which on heaps keep no holes.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Loader:
     spawned: bool = False
     views: bool = False
     """__getitem__ returns what is in memory already, or a view of it: r = q = 0."""
+    single: bool = False
+    """A sample is one tensor; else it may be several, each smaller."""
     decodes: bool = False
     """Samples are pictures that are decoded."""
     tracked: int = 1
@@ -59,12 +61,18 @@ class Loader:
         if not self.workers:
             return float(own)
         batches = c.DECODED_BATCHES if self.decodes else c.COLLATE_BATCHES
-        kept = 0.0 if self.views else (batches * self.batch + c.holes(self.batch, self.sample)) * self.sample
+        kept = (
+            0.0
+            if self.views
+            else (batches * self.batch + c.holes(self.batch, self.sample if self.single else 0.0)) * self.sample
+        )
         return self.started() + self.workers * (own + kept + self._collected())
 
     def growth(self) -> float:
         """Bytes that the workers' heaps may grow by in a long run, with an old glibc and samples that torch makes."""
-        more = min(c.HEAP_GROWTH_SAMPLES, c.GROWTH_BATCHES * self.batch) - c.holes(self.batch, self.sample)
+        more = min(c.HEAP_GROWTH_SAMPLES, c.GROWTH_BATCHES * self.batch) - c.holes(
+            self.batch, self.sample if self.single else 0.0
+        )
         large = (
             c.MMAP_THRESHOLD <= self.sample < c.MMAP_THRESHOLD_MAX and self.batch < c.GROWING_BATCH and not self.views
         )
@@ -84,7 +92,7 @@ class Loader:
         if self.workers:
             return float((self.workers * self.prefetch + 1) * self.batch * self.sample)
         batches = c.SYNCHRONOUS_BATCHES - self.views
-        mapped = self.views or self.sample >= c.MMAP_THRESHOLD_MAX
+        mapped = self.views or (self.single and self.sample >= c.MMAP_THRESHOLD_MAX)
         return (batches * self.batch + (0 if mapped else c.SYNCHRONOUS_SAMPLES)) * self.sample
 
     def shared(self) -> float:
