@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from preflight.job import Job
+from preflight.memory.device import catalogue
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
@@ -12,12 +13,19 @@ QUANTISED = {"nf4": 0.5, "fp4": 0.5, "int8": 1.0}
 """Bytes per element of quantised weights, scales left out."""
 
 
+def _published(job: Job) -> int | None:
+    """The least number of parameters that a model's published figure stands for; None where none is known."""
+    model = catalogue.find(job.model.name) if job.model.name and not job.model.config else None
+    found = catalogue.published(model) if model is not None else None
+    return None if found is None else found[0] - found[1]
+
+
 def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) -> DeviceEstimate | Unknown:
     """The states that a parameter count implies: exceeds, or unknown; never fits. With adapters: the weights alone.
 
     `room`: capacity and context. `reason`: why there is no full estimate; returned where there is no bound either.
     """
-    count, precision = job.model.parameters, job.train.precision
+    count, precision = job.model.parameters or _published(job), job.train.precision
     found = layouts(job)
     if count is None or precision is None or isinstance(found, Unknown):
         return reason
