@@ -2,7 +2,7 @@
 
     python benchmarks/accuracy/host/run.py [--quick] [--only WORD]... [--output FILE]
 
-Needs torch and, for their points, transformers, datasets, pillow and lightning (`pip install '.[bench]'`); a point
+Needs torch and, for their points, transformers, datasets, pillow and lightning (`pip install '.[measure]'`); a point
 whose packages are missing is named and left out. Points that are in the output already are measured again and replaced.
 """
 
