@@ -24,9 +24,9 @@ PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))
 # Config keys whose other value is usual as well.
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
-    "llama": ({}, {"tie_word_embeddings": True}, {GROUPED: False}),
+    "llama": ({}, {"tie_word_embeddings": True}, {GROUPED: False}, {GROUPED: False, "tie_word_embeddings": True}),
     "phi3": ({GROUPED: False}, {}),
-    "qwen2": ({}, {"tie_word_embeddings": False}),
+    "qwen2": ({}, {"tie_word_embeddings": False}, {GROUPED: False, "tie_word_embeddings": False}, {GROUPED: False}),
     "gpt2": ({}, {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
     "bert": ({}, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
     "t5": ({}, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
@@ -140,10 +140,11 @@ def adapted_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], di
                     continue
                 if attention in ("efficient", "eager") and (turn or not every) and "sdpa" in family.attentions:
                     continue
-                for weights, mixed, checkpointing in product(dtypes, (False, True), (True, False)):
+                dropouts = (False, True) if attention == family.attentions[0] else (False,)
+                for weights, mixed, checkpointing, dropout in product(dtypes, (False, True), (True, False), dropouts):
                     setup: dict[str, Any] = {
                         "attention": attention, "mask": mask, "checkpointing": checkpointing, "weights": weights,
-                        "peft": {"method": "lora", "targets": targets, "dropout": False},
+                        "peft": {"method": "lora", "targets": targets, "dropout": dropout},
                         "autocast": weights if mixed else None,
                     }  # fmt: skip
                     if rest is not None:

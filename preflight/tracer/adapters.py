@@ -48,7 +48,7 @@ Maker = Callable[[Any, "dict[str, Any]", "dict[str, Any]"], Any]
 def _lora(peft: Any, o: dict[str, Any], _: dict[str, Any]) -> Any:
     rank = o.get("r", 8)
     return peft.LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=o.get("dropout", 0.0), target_modules=o.get("targets"),
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.1 if o.get("dropout") else 0.0, target_modules=o.get("targets"),
         modules_to_save=_given(o).get("modules_to_save"), use_dora=o.get("method") == "dora",
     )  # fmt: skip
 

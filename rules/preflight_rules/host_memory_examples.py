@@ -7,7 +7,7 @@ from preflight_rules.host_examples import GIB, SAMPLES, TRAIN
 
 IN_DOCKER = """
 #!/bin/bash
-#SBATCH --mem=64G
+#SBATCH --mem=30G
 #SBATCH --cpus-per-task=16
 
 docker run --rm --gpus all -v "$PWD:/work" -w /work pytorch/pytorch python train.py --batch_size 64

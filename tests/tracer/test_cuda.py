@@ -75,7 +75,7 @@ def births(run: Callable[[], Any]) -> list[int]:
         pytest.param(torch.bfloat16, False, True, "flash", id="16 bit, grouped heads"),
         pytest.param(torch.bfloat16, True, False, "efficient", id="a mask"),
         pytest.param(torch.float32, False, False, "efficient", id="32 bit"),
-        pytest.param(torch.float32, False, True, "math", id="32 bit, grouped heads: scores are kept"),
+        pytest.param(torch.float32, False, True, "efficient", id="32 bit, grouped heads: keys are repeated"),
     ],
 )
 def test_attention_kernel(dtype: Any, mask: bool, grouped: bool, kernel: str) -> None:

@@ -25,7 +25,9 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
 
     `room`: capacity and context. `reason`: why there is no full estimate; returned where there is no bound either.
     """
-    count, precision = job.model.parameters or _published(job), job.train.precision
+    # A field that is missing is asked for; a published count speaks where there is no law to ask.
+    known = job.model.parameters or (_published(job) if reason.reason.startswith("no law ") else None)
+    count, precision = known, job.train.precision
     found = layouts(job)
     if count is None or precision is None or isinstance(found, Unknown):
         return reason

@@ -77,11 +77,24 @@ def test_parameter_count(name: str) -> None:
     assert sum(n for n, _, _ in ready.parameters) == pytest.approx(COUNTS[name], abs=1024 if "roberta" in name else 0)
 
 
-@pytest.mark.parametrize("name", catalogue.names())
-def test_every_model_of_the_catalogue_is_estimated_without_torch(name: str) -> None:
-    job = build({"model.name": name, "train.batch_size": 2, "train.seq_len": 64, "train.target_len": 32,
-                 "train.precision": "bf16-mixed"})  # fmt: skip
-    assert isinstance(device.estimate(job, None), DeviceEstimate)
+def test_models_of_the_catalogue_are_estimated_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most by a shipped law; of the others the reason is said, and what their published count makes certain."""
+    monkeypatch.setattr(TRACING, "allowed", False)
+    lawless = []
+    for name in catalogue.names():
+        found = catalogue.find(name)
+        assert found is not None
+        precision = "fp32" if found.target else "bf16-mixed"
+        job = build({"model.name": name, "train.batch_size": 2, "train.seq_len": 64, "train.target_len": 32,
+                     "train.precision": precision})  # fmt: skip
+        device_memory = device.estimate(job, None)
+        if isinstance(device_memory, Unknown):
+            assert device_memory.reason
+            lawless.append(name)
+        elif device_memory.lower_bound:
+            assert any("lower bound: " in note for note in device_memory.notes)
+            lawless.append(name)
+    assert len(lawless) <= len(catalogue.names()) // 3, lawless
 
 
 def test_the_reported_bert_large_run() -> None:

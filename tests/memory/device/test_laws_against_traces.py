@@ -24,11 +24,12 @@ def setup_from(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict
     quantised = rest.pop(0).split(":") if rest[0].startswith(("4bit", "int8")) else None
     adapters, *switches = rest
     weights, _, autocast = precision.partition("/")
-    targets = adapters.partition(":")[2].split("-") if adapters != "full" else []
+    _, names, *more = (*adapters.split(":"), "")
+    targets = names.split("-") if adapters != "full" else []
     setup = {
         "weights": weights, "autocast": None if autocast == "plain" else autocast, "attention": attention,
         "mask": padded == "padded", "checkpointing": stored == "checkpointed",
-        "peft": {"method": "lora", "targets": targets, "dropout": False} if targets else None,
+        "peft": {"method": "lora", "targets": targets, "dropout": "dropout" in more} if targets else None,
     }  # fmt: skip
     if quantised:
         kind_of, *options = quantised
@@ -39,7 +40,10 @@ def setup_from(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict
     for switch in switches:
         name, _, value = switch.partition("=")
         default = family.structure.get(name, True)
-        structure[name] = value == "true" if isinstance(default, bool) else default if value != "off" else 0.0
+        if isinstance(default, str):
+            structure[name] = value
+        else:
+            structure[name] = value == "true" if isinstance(default, bool) else default if value != "off" else 0.0
     return task, kind, setup, structure
 
 
