@@ -24,8 +24,8 @@ FORMAT = 2
 
 
 OLDEST_TRACER = 2
-"""Laws of an older tracer (`made_by`) are stale: since version 2 it sees what kernels allocate for themselves. Version 3
-changed what grouped heads do, and their laws are filed under keys that older ones do not have."""
+"""Laws of an older tracer (`made_by`) are stale: since version 2 it sees what kernels allocate for themselves. Its
+third changed what grouped heads do, and their laws are filed under keys that older ones do not have."""
 
 
 class StaleLaw(Exception):

@@ -30,7 +30,7 @@ tensors of its own (transformers, activations.py)."""
 
 
 def unusual(family: Family, config: Mapping[str, Any]) -> dict[str, object]:
-    """The config key of a model whose activation leaves other tensors than its type's usual one: part of a law's key."""
+    """The config key of a model whose activation leaves other tensors than its type's usual; part of a law's key."""
     key, usual = USUAL.get(family.model_type, ("", ""))
     given = config.get(key)
     if not isinstance(given, str) or key in family.structure:
