@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from law_keys import from_key
 
 from preflight.memory.device import store
 from preflight.memory.device.families import FAMILIES, Family
@@ -19,37 +20,13 @@ pytest.importorskip("torch")
 
 WITH_LAWS = [name for name in FAMILIES if name not in SAME_CODE and store.keys(name)]
 CONFIGURATIONS = 50
+SLOW = 2
+"""Of these, those that every run of all checks makes; the others take an hour."""
 FAST = ("qwen3", "mixtral", "falcon-grouped", "electra", "siglip")
 RANGES = {"b": (1, 4), "s": (3, 120), "t": (3, 60), "V": (60, 700), "f": (3, 200), "F": (3, 200), "P": (125, 300),
           "e": (1, 6), "E": (1, 6), "X": (4, 12), "K": (2, 4), "R": (1, 3), "p": (2, 9), "q": (2, 7), "g": (2, 5),
           "k": (2, 4), "u": (1, 6), "B": (8, 40), "r": (2, 20)}  # fmt: skip
 """Base variables of families (see preflight.memory.device.families) -> what is drawn for them."""
-
-
-def switch(text: str, default: object) -> object:
-    """The value that a part of a law's key stands for."""
-    if text in ("true", "false", "None"):
-        return {"true": True, "false": False, "None": None}[text]
-    if text in ("on", "off"):
-        return (default or 0.1) if text == "on" else 0.0
-    return type(default)(text) if isinstance(default, (int, float)) and not isinstance(default, bool) else text
-
-
-def from_key(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict[str, object]]:
-    """(task, kind, setup, structure) of a law's key."""
-    task, kind, precision, attention, padded, stored, adapters, *switches = key.split(" ")
-    weights, _, autocast = precision.partition("/")
-    targets = adapters.partition(":")[2].split("-") if adapters != "full" else None
-    setup = {
-        "weights": weights, "autocast": None if autocast == "plain" else autocast, "attention": attention,
-        "mask": padded == "padded", "checkpointing": stored == "checkpointed",
-        "peft": {"method": "lora", "targets": targets, "dropout": False} if targets else None,
-    }  # fmt: skip
-    structure = dict(family.usual)
-    for one in switches:
-        name, _, value = one.partition("=")
-        structure[name] = switch(value, family.usual[name])
-    return task, kind, setup, structure
 
 
 def draw(family: Family, structure: dict[str, object], rng: random.Random, adapters: bool) -> dict[str, int]:
@@ -93,7 +70,7 @@ def check(name: str, seed: int) -> None:
     from preflight.tracer import steps
 
     family, rng = FAMILIES[name], random.Random(f"{name} {seed}")
-    key = rng.choice([k for k in store.keys(name) if " 4bit" not in k and " int8" not in k])
+    key = rng.choice(store.keys(name))
     task, kind, setup, structure = from_key(key, family)
     made = law_of(name, key)
     dims = draw(family, structure, rng, bool(setup["peft"]))
@@ -121,8 +98,13 @@ def test_a_law_is_the_trace(name: str) -> None:
     check(name, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, CONFIGURATIONS + 1))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, SLOW + 1)),
+        *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(SLOW + 1, CONFIGURATIONS + 1)),
+    ],
+)
 @pytest.mark.parametrize("name", WITH_LAWS)
 def test_laws_are_the_traces(name: str, seed: int) -> None:
     check(name, seed)

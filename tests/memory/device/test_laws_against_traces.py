@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from law_keys import from_key
 
 from preflight.memory.device import store
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
@@ -16,35 +17,6 @@ pytest.importorskip("torch")
 SHIPPED = ("llama", "qwen2", "gemma2", "phi3", "gpt2", "bert", "roberta", "distilbert", "deberta-v2", "t5", "vit",
            "clip", "whisper")  # fmt: skip
 """Families with laws of every kind; test_families_traces.py has all."""
-
-
-def setup_from(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
-    """(task, kind, setup, structure) that a law's key stands for."""
-    task, kind, precision, attention, padded, stored, *rest = key.split(" ")
-    quantised = rest.pop(0).split(":") if rest[0].startswith(("4bit", "int8")) else None
-    adapters, *switches = rest
-    weights, _, autocast = precision.partition("/")
-    _, names, *more = (*adapters.split(":"), "")
-    targets = names.split("-") if adapters != "full" else []
-    setup = {
-        "weights": weights, "autocast": None if autocast == "plain" else autocast, "attention": attention,
-        "mask": padded == "padded", "checkpointing": stored == "checkpointed",
-        "peft": {"method": "lora", "targets": targets, "dropout": "dropout" in more} if targets else None,
-    }  # fmt: skip
-    if quantised:
-        kind_of, *options = quantised
-        setup["quantization"] = {
-            "type": kind_of, "compute": options[0], "upcast_rest": "rest32" in options,
-        }  # fmt: skip
-    structure = {**family.structure, **({GROUPED: True} if "k" in family.named else {})}
-    for switch in switches:
-        name, _, value = switch.partition("=")
-        default = family.structure.get(name, True)
-        if isinstance(default, str):
-            structure[name] = value
-        else:
-            structure[name] = value == "true" if isinstance(default, bool) else default if value != "off" else 0.0
-    return task, kind, setup, structure
 
 
 def random_dims(family: Family, rng: random.Random, adapters: bool, grouped: bool = True) -> dict[str, int]:
@@ -92,7 +64,7 @@ def test_law_is_the_trace(name: str, seed: int) -> None:
     keys = store.keys(name)
     assert keys, f"no laws are shipped for {name}"
     key = rng.choice([k for k in keys if k.split(" ")[1] == "train"])
-    task, kind, setup, structure = setup_from(key, family)
+    task, kind, setup, structure = from_key(key, family)
     made = store.load(store.LawKey(name, key))
     assert made is not None
     dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))
@@ -115,7 +87,7 @@ def test_validation_law_is_the_trace(name: str) -> None:
     family = FAMILIES[name]
     rng = random.Random(f"{name} eval")
     key = rng.choice([k for k in store.keys(name) if k.split(" ")[1] in ("eval", "generate")])
-    task, kind, setup, structure = setup_from(key, family)
+    task, kind, setup, structure = from_key(key, family)
     made = store.load(store.LawKey(name, key))
     assert made is not None
     dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))

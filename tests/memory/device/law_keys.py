@@ -1,0 +1,39 @@
+"""What the key of a shipped law stands for: the inverse of `store.key_text`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from preflight.memory.device.families import Family
+
+SWITCHES = {"true": True, "false": False, "None": None}
+
+
+def from_key(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict[str, object]]:
+    """(task, kind, setup, structure)."""
+    task, kind, precision, attention, padded, stored, *rest = key.split(" ")
+    weights, _, autocast = precision.partition("/")
+    setup: dict[str, Any] = {
+        "weights": weights, "autocast": None if autocast == "plain" else autocast, "attention": attention,
+        "mask": padded == "padded", "checkpointing": stored == "checkpointed", "peft": None,
+    }  # fmt: skip
+    if rest[0].startswith(("4bit", "int8")):
+        kind_of, compute, *more = rest.pop(0).split(":")
+        setup["quantization"] = {"type": kind_of, "compute": compute, "upcast_rest": "rest32" in more}
+    adapters, *switches = rest
+    if adapters != "full":
+        _, names, *more = adapters.split(":")
+        setup["peft"] = {"method": "lora", "targets": names.split("-"), "dropout": "dropout" in more}
+    structure = dict(family.usual)
+    for one in switches:
+        name, _, value = one.partition("=")
+        structure[name] = _switch(value, family.usual[name])
+    return task, kind, setup, structure
+
+
+def _switch(text: str, default: object) -> object:
+    if text in SWITCHES:
+        return SWITCHES[text]
+    if text in ("on", "off"):
+        return (default or 0.1) if text == "on" else 0.0
+    return type(default)(text) if isinstance(default, (int, float)) and not isinstance(default, bool) else text
