@@ -23,7 +23,7 @@ CONFIGURATIONS = 50
 SLOW = 2
 """Of these, those that every run of all checks makes; the others take an hour."""
 FAST = ("qwen3", "mixtral", "falcon-grouped", "electra", "siglip")
-RANGES = {"b": (1, 4), "s": (3, 120), "t": (3, 60), "V": (60, 700), "f": (3, 200), "F": (3, 200), "P": (125, 300),
+RANGES = {"b": (2, 4), "s": (3, 120), "t": (3, 60), "V": (60, 700), "f": (3, 200), "F": (3, 200), "P": (125, 300),
           "e": (1, 6), "E": (1, 6), "X": (4, 12), "K": (2, 4), "R": (1, 3), "p": (2, 9), "q": (2, 7), "g": (2, 5),
           "k": (2, 4), "u": (1, 6), "B": (8, 40), "r": (2, 20)}  # fmt: skip
 """Base variables of families (see preflight.memory.device.families) -> what is drawn for them."""
