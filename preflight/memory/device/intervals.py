@@ -2,7 +2,8 @@
 
 The widths are what nine in ten of the measured runs of docs/accuracy.md need whose setup is wholly stated
 (`python -m benchmarks.accuracy`, "calibration", which also shows them with each source left out). What is known to be
-harder widens them.
+harder widens them. Over all rows of the table fewer are inside (allocated: 60 to 75 %), because of runs whose source
+does something that no Job says.
 """
 
 from __future__ import annotations

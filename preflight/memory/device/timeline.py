@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.memory.device.replay import ALL_PARTS
 from preflight.records import dataclass
 
 MOST_POINTS = 400
@@ -13,7 +12,7 @@ MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class Moment:
-    """Bytes: `parts` in the order of ALL_PARTS, `allocated` their sum, `reserved` what the allocator holds."""
+    """Bytes: `parts` in the order of replay.ALL_PARTS, `allocated` their sum, `reserved` what the allocator holds."""
 
     phase: str
     allocated: int
@@ -49,8 +48,3 @@ def thinned(moments: Sequence[Moment], most: int = MOST_POINTS) -> tuple[Moment,
         kept += [moments[i] for i in sorted({low, high})]
         start = end
     return tuple(kept)
-
-
-def part_names() -> tuple[str, ...]:
-    """Names of a moment's parts."""
-    return ALL_PARTS
