@@ -24,6 +24,15 @@ class Generated(Dataset):
         return torch.full(self.shape, float(index)), index % 10
 
 
+class Numpy(Generated):
+    """numpy arrays made on the spot: the collation makes tensors of them."""
+
+    def __getitem__(self, index: int) -> Any:
+        import numpy
+
+        return numpy.full(self.shape, index, dtype=numpy.float32), index % 10
+
+
 class Decoded(Generated):
     """numpy pixels -> float32 / 255, as programs do it by hand: the sample and temporaries of its size."""
 
@@ -104,6 +113,20 @@ class Strings(Dataset):
 
     def __getitem__(self, index: int) -> Any:
         return torch.tensor([len(self.items[index]), index], dtype=torch.float32)
+
+
+class Lists(Dataset):
+    """A list of lists of numbers: token ids of different texts, as a tokeniser returns them."""
+
+    def __init__(self, config: dict[str, Any], folder: Path) -> None:
+        length = config["length"]
+        self.items = [[1000 + (index + place) % 30000 for place in range(length)] for index in range(config["items"])]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor(self.items[index])
 
 
 class Records(Dataset):
@@ -202,8 +225,8 @@ class Tokenised(Dataset):
 
 
 KINDS = {
-    "generated": Generated, "decoded": Decoded, "doubled": Doubled, "array": Array, "copies": Copies,
-    "tensors": Tensors, "dicts": Dicts, "strings": Strings, "records": Records, "arrow": Arrow,
+    "generated": Generated, "numpy": Numpy, "decoded": Decoded, "doubled": Doubled, "array": Array, "copies": Copies,
+    "tensors": Tensors, "dicts": Dicts, "strings": Strings, "lists": Lists, "records": Records, "arrow": Arrow,
     "arrow-in-memory": ArrowInMemory, "jpeg": Jpeg, "tokenised": Tokenised,
 }  # fmt: skip
 

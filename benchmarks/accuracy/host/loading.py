@@ -26,7 +26,9 @@ def loader_of(config: dict[str, Any], folder: Path, dataset: Any) -> DataLoader:
         more = {"prefetch_factor": config["prefetch"], "persistent_workers": config.get("persistent", False)}
         if config.get("start", "fork") != "fork":
             more["multiprocessing_context"] = config["start"]
-    return DataLoader(dataset, config["batch"], shuffle=config.get("shuffle", False), num_workers=workers, **more)
+    pinned = config.get("pin_memory", False)  # without a GPU it does nothing
+    shuffle = config.get("shuffle", False)
+    return DataLoader(dataset, config["batch"], shuffle=shuffle, num_workers=workers, pin_memory=pinned, **more)
 
 
 def full(iterator: Any) -> None:

@@ -13,11 +13,12 @@ def points(quick: bool = False) -> list[Point]:
     """Every point, or a handful that takes a minute."""
     found = [*_base(), *_loaders(), *_in_memory(), *_decoding(), *_text(), *_both(), *_ranks(), *_weights()]
     for point in found:
-        point.setdefault("id", _name(point))
+        point.setdefault("id", name_of(point))
     return [point for point in found if point.get("quick")] if quick else found
 
 
-def _name(point: Point) -> str:
+def name_of(point: Point) -> str:
+    """What a point is, in a line."""
     hidden = ("group", "what", "quick", "samples")
     return " ".join(f"{key}={_shown(value)}" for key, value in point.items() if key not in hidden)
 

@@ -1,6 +1,6 @@
 """Measures what real data loaders and checkpoints take on the host; `table.py` sets the estimates beside it.
 
-    python benchmarks/accuracy/host/run.py [--quick] [--only WORD]... [--output FILE]
+    python benchmarks/accuracy/host/run.py [--quick] [--only WORD]... [--draw NAME] [--output FILE]
 
 Needs torch and, for their points, transformers, datasets, pillow and lightning (`pip install '.[measure]'`); a point
 whose packages are missing is named and left out. Points that are in the output already are measured again and replaced.
@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2])]
 
-from benchmarks.accuracy.host import meter, plan  # noqa: E402
+from benchmarks.accuracy.host import draw, meter, plan  # noqa: E402
 
 CEILING = 6 * 2**30
 """Bytes at which a run is ended: the machine is not ours alone."""
@@ -36,15 +36,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a few points, about a minute")
     parser.add_argument("--only", action="append", default=[], help="points whose group or id contains this")
+    parser.add_argument("--draw", choices=list(draw.DRAWS), help="points drawn at random, into drawn.jsonl")
     parser.add_argument("--output", type=Path, default=HERE / "points.jsonl")
     parser.add_argument("--new", action="store_true", help="only points that the output lacks")
     parser.add_argument("--ceiling-gib", type=float, default=CEILING / 2**30)
     args = parser.parse_args()
     if args.quick and args.output == HERE / "points.jsonl":
         args.output = Path(tempfile.gettempdir()) / "preflight-host-quick.jsonl"
+    if args.draw and args.output == HERE / "points.jsonl":
+        args.output = HERE / "drawn.jsonl"
     os.nice(10)
     rows = _rows(args.output)
-    for point in plan.points(args.quick):
+    planned = draw.points(args.draw) if args.draw else plan.points(args.quick)
+    every = [point for name in draw.DRAWS for point in draw.points(name)] if args.draw else plan.points()
+    order = {point["id"]: number for number, point in enumerate(every)}
+    for point in planned:
         if args.only and not any(word in point["group"] or word in point["id"] for word in args.only):
             continue
         if args.new and point["id"] in rows:
@@ -54,7 +60,7 @@ def main() -> int:
             print(f"left out, {', '.join(missing)} not installed: {point['id']}")
             continue
         rows[point["id"]] = one(point, int(args.ceiling_gib * 2**30))
-        _write(args.output, rows)
+        _write(args.output, rows, order)
     print(f"{len(rows)} points in {args.output}")
     return 0
 
@@ -116,8 +122,7 @@ def _rows(path: Path) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in map(json.loads, path.read_text().splitlines())}
 
 
-def _write(path: Path, rows: dict[str, dict[str, Any]]) -> None:
-    order = {point["id"]: number for number, point in enumerate(plan.points())}
+def _write(path: Path, rows: dict[str, dict[str, Any]], order: dict[str, int]) -> None:
     kept = sorted((row for row in rows.values() if row["id"] in order), key=lambda row: order[row["id"]])
     text = "".join(json.dumps(row) + "\n" for row in kept)
     part = path.with_suffix(".part")
