@@ -115,10 +115,11 @@ class Cuda(TorchFunctionMode):
             for home, name, original in saved:
                 home[name] = original
 
-    def _sdpa(self, q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-              scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
+    def _sdpa(self, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+              is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
         """The kernel CUDA would choose (sdp_utils.cpp): flash for 16-bit without a mask, memory-efficient otherwise,
         math for grouped heads that memory-efficient attention does not take."""
+        q, k, v = query, key, value
         grouped = enable_gqa and q.shape[-3] != k.shape[-3]
         half = q.dtype in (torch.float16, torch.bfloat16)
         head = q.shape[-1]

@@ -27,7 +27,7 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in ("torch", "transformers", "peft", "timm"):
+    for name in ("torch", "transformers", "peft", "timm", "diffusers", "torchvision"):
         module = sys.modules.get(name)
         if module is not None:
             found[name] = str(module.__version__).partition("+")[0]

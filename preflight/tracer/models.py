@@ -19,6 +19,8 @@ AUTO_CLASSES = {
     "contrastive": "AutoModel",
     "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
 }
+OTHERS = ("denoisers", "speech", "detectors")
+"""Modules of this package that build and feed what is no transformer with a task of its own (`model["kind"]`)."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -32,6 +34,9 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     `model`: {"architecture", "config", "task"} or {"target", "kwargs"}. `setup`: weights ("fp32", "bf16", "fp16"),
     attention, checkpointing, peft ({method, r, targets, ...} or None), frozen (module name prefixes).
     """
+    if model.get("kind") in OTHERS:
+        other: torch.nn.Module = _other(model).build(model, setup, DTYPES)
+        return other
     with torch.device("meta"):
         built = _from_target(model) if model.get("target") else _from_config(model, setup)
     built = built.train().to(DTYPES[setup.get("weights", "fp32")])
@@ -47,6 +52,10 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
         built = adapters.adapt(built, options, model.get("task", ""))
         quantized.adapt_forwards(built, bool(setup.get("autocast")))
     return built
+
+
+def _other(model: dict[str, Any]) -> Any:
+    return importlib.import_module(f".{model['kind']}", __package__)
 
 
 def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
@@ -97,6 +106,9 @@ def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
 
 def inputs(model: dict[str, Any], point: dict[str, int], mask: bool, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """A batch of the task, on meta. Point: b (batch), s (length), t (target or text length), i (image size)."""
+    if model.get("kind") in OTHERS:
+        others: dict[str, torch.Tensor] = _other(model).inputs(model, point, dtype)
+        return others
     b, s, t, image = (point.get(key, 1) for key in ("b", "s", "t", "i"))
 
     def ids(length: int) -> torch.Tensor:

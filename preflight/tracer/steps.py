@@ -24,11 +24,12 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
     Reply: parameters [[name, bytes, elements, trainable]], buffers [[name, bytes]], events [[size or -1 - birth, tag]],
     gradients {birth: parameter index}, outputs [births of what the model returned], accumulations [[index of the next
     event, parameter index]: where each gradient is added to `.grad`], workspaces [births of workspaces of convolutions;
-    targets only].
+    targets and `models.OTHERS` only].
     """
     setup, kind = request["setup"], request["kind"]
     model = models.build(request["model"], setup)
-    tape = Tape(not setup.get("mask", False), convolutions=bool(request["model"].get("target")))
+    convolutional = bool(request["model"].get("target") or request["model"].get("kind"))
+    tape = Tape(not setup.get("mask", False), convolutions=convolutional)
     for tensor in [*model.parameters(), *model.buffers()]:
         tape.known(tensor)
     unhook = watch_modules(model, tape)
