@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.accuracy import document
+from benchmarks.accuracy import document, heldout
 from benchmarks.accuracy.fits import judge
 from benchmarks.accuracy.incidents import incident_of, reports
 from benchmarks.accuracy.measure import measure
@@ -33,7 +33,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--data", type=Path, default=Path(default), help="folder of the measured runs (PREFLIGHT_TRUTH)"
     )
     parser.add_argument(
-        "--only", metavar="SOURCE", nargs="*", help=", ".join([m.NAME for m in MODULES] + ["incidents"])
+        "--only", metavar="SOURCE", nargs="*", help=", ".join([m.NAME for m in MODULES] + [heldout.NAME, "incidents"])
     )
     parser.add_argument("--peers", metavar="NAME", nargs="*", help=f"{', '.join(PEERS)}; none given: no tool but ours")
     parser.add_argument("--timm-sample", type=int, default=40, metavar="N", help="rows of the table of timm runs")
@@ -57,6 +57,8 @@ def load(options: argparse.Namespace) -> list[Run]:
         if not options.all_timm:
             more = random.Random(SEED).sample(more, min(options.timm_sample, len(more)))
         found += more
+    if heldout.NAME in (options.only or ()):
+        found += heldout.runs()
     if options.only:
         found = [run for run in found if run.source in options.only]
     return found
