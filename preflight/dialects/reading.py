@@ -68,7 +68,7 @@ class Link:
     """
 
     kind: str
-    """program, module (target is dotted), sweep, config, script"""
+    """program, module (target is dotted), sweep, config, script, command (target is the script that has its line)"""
     target: str
     words: tuple[Word, ...] = ()
     settings: Mapping[str, Expr] = field(default_factory=dict)
@@ -221,6 +221,14 @@ class Request:
     plane_size: Value = None
     """Tasks that are kept together (--distribution=plane=N)"""
     overcommit: bool = False
+    contiguous: bool = False
+    tasks_of_layout: bool = False
+    """Sockets, cores and threads are given together (--extra-node-info): they say how many tasks there are."""
+    licenses: Value = None
+    prefer: Value = None
+    dependency: Value = None
+    local_disk: Value = None
+    """--tmp, bytes per node"""
     gres: tuple[tuple[str, str], ...] = ()
     """Everything that is asked of generic resources, GPUs too: (job, node, socket or task; "gpu:a100:2,nvme:1")."""
     origins: Mapping[str, Origin] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from preflight.dialects.reading import Problem, Request
-from preflight.dialects.slurm_schema import FIELDS, MEMORY_OPTIONS, Count, Directives, Gpus, memory_meant
+from preflight.dialects.slurm_schema import FIELDS, MEMORY_OPTIONS, Count, Directives, Gpus, Layout, memory_meant
 from preflight.dialects.slurm_submission import COMMAND_LINE, ENVIRONMENT, Submission
 from preflight.dialects.slurm_words import WORDS
 from preflight.documents.base import Source
@@ -34,7 +34,8 @@ _REQUEST = {
     "array": "array", "gpus-per-socket": "gpus_per_socket", "time-min": "time_min_minutes", "mincpus": "cpus_per_node",
     "ntasks-per-socket": "tasks_per_socket", "ntasks-per-core": "tasks_per_core",
     "sockets-per-node": "sockets_per_node", "cores-per-socket": "cores_per_socket",
-    "threads-per-core": "threads_per_core", "nodelist": "node_list", "exclude": "exclude",
+    "threads-per-core": "threads_per_core", "nodelist": "node_list", "exclude": "exclude", "tmp": "local_disk",
+    "licenses": "licenses", "prefer": "prefer", "dependency": "dependency",
 }  # fmt: skip
 """Long option -> field of Request."""
 
@@ -153,7 +154,12 @@ def _component(
         origins[field] = given.origin(name)
         if isinstance(value, Gpus) and value.type is not None:
             fields["gpu_type"], origins["gpu_type"] = value.type, given.origin(name)
-    fields.update((name, value) for name, value in _hinted(given) if name not in fields)
+    layout = values.get("extra-node-info")
+    if isinstance(layout, Layout):
+        for field, number in zip(("sockets_per_node", "cores_per_socket", "threads_per_core"), layout, strict=True):
+            if number is not None and field not in fields:
+                fields[field], origins[field] = number, given.origin("extra-node-info")
+    fields.update(_hinted(given))
     if "exclusive" in given.last:
         origins["exclusive"] = given.origin("exclusive")
     at = _insert_at(source, first or directives)
@@ -162,6 +168,8 @@ def _component(
         exclusive=values.get("exclusive") in ("", "exclusive"),  # =user, =mcs share with some
         shared_with=str(values["exclusive"]) if values.get("exclusive") in ("user", "mcs") else None,
         overcommit="overcommit" in given.last,
+        contiguous="contiguous" in given.last,
+        tasks_of_layout="extra-node-info" in given.last,
         gres=_gres_texts(given),
         origins=origins,
         insert_at=Origin(source.path, Span(at, at)),
@@ -183,8 +191,17 @@ def _hinted(given: _Given) -> Iterator[tuple[str, Value]]:
     hint = given.value("hint").lower()
     if hint in ("nomultithread", "compute_bound", "memory_bound"):
         yield "threads_per_core", 1
-    if hint == "memory_bound":
-        yield "cores_per_socket", 1
+    names = [said.option.name for said in given.all]
+    for option, field, value in (
+        ("sockets-per-node", "sockets_per_node", {"compute_bound": None}),
+        ("cores-per-socket", "cores_per_socket", {"compute_bound": None, "memory_bound": 1}),
+    ):
+        if hint in value and _last_of(names, option) < _last_of(names, "hint"):
+            yield field, value[hint]
+
+
+def _last_of(names: list[str], name: str) -> int:
+    return max((index for index, one in enumerate(names) if one == name), default=-1)
 
 
 def _plain(value: object) -> Value:
@@ -301,6 +318,8 @@ def _tasks_per_gpu(given: _Given) -> Iterator[Problem]:
 def _unknown_options(given: _Given) -> Iterator[Problem]:
     from difflib import get_close_matches
 
+    from preflight.documents.directives import takes_no_value
+
     names = {said.option.name for said in given.all if said.option.known} | _RESOURCES
     for said in given.all:
         one = said.option
@@ -308,6 +327,8 @@ def _unknown_options(given: _Given) -> Iterator[Problem]:
             rule = WORDS.get(one.name)
             if rule is not None and one.value is not None and not rule[0](one.value):
                 yield _refused(said.origin, one.name, one.value, rule[1])
+            if one.value is not None and takes_no_value(one.name):
+                yield _refused(said.origin, one.name, one.value, "the option takes no value")
             if one.value is None and one.name in FIELDS and one.name != "exclusive":
                 yield Problem("invalid-config", f"--{one.name} needs a value", Origin(said.path, one.span))
             continue

@@ -26,6 +26,14 @@ class Count(NamedTuple):
     high: int
 
 
+class Layout(NamedTuple):
+    """Sockets of a node, cores of a socket, threads of a core: what a node must have at least (None: any)."""
+
+    sockets: int | None
+    cores: int | None
+    threads: int | None
+
+
 class Gpus(NamedTuple):
     """GPUs asked for: how many, and of which GRES type (as written: types are case-sensitive)."""
 
@@ -183,6 +191,23 @@ def _array(text: object) -> str:
     return str(text)
 
 
+def _layout(text: object) -> Layout:
+    """`sockets[:cores[:threads]]`, each a number, a range or `*` (verify_socket_core_thread_count)."""
+    parts = [*str(text).split(":")[:3], "", ""][:3]
+    return Layout(*(_least(part) for part in parts))
+
+
+def _least(text: str) -> int | None:
+    """The lower end of a range; None: any number will do (get_resource_arg_range)."""
+    if not text or text[0] == "*":
+        return None
+    low, dash, high = text.partition("-")
+    numbers = [_nodes(part) for part in ((low, high) if dash else (low,))]
+    if any(number is None or number < 0 for number in numbers) or (dash and not numbers[-1]):
+        raise _fail("layout", _variable(text, "sbatch takes sockets, cores and threads here, as in 2:8:1"))
+    return numbers[0]
+
+
 Memory = Annotated[int, BeforeValidator(_memory)]
 Number = Annotated[int, BeforeValidator(_one)]
 Name = Annotated[str, BeforeValidator(_name)]
@@ -220,6 +245,11 @@ class Directives(BaseModel):
     exclude: Name | None = None
     exclusive: Annotated[str | None, BeforeValidator(_exclusive)] = None
     array: Annotated[str | None, BeforeValidator(_array)] = None
+    tmp: Memory | None = None
+    licenses: str | None = None
+    prefer: Name | None = None
+    dependency: str | None = None
+    extra_node_info: Annotated[Layout | None, BeforeValidator(_layout), Field(alias="extra-node-info")] = None
 
 
 FIELDS = {info.alias or name: name for name, info in Directives.model_fields.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from preflight.dialects.slurm_dates import is_date
+
 _MAIL = frozenset(
     re.findall(
         r"\w+",
@@ -18,6 +20,9 @@ _DIST = re.compile(
 _SIGNAL = re.compile(r"(?:[RB]|BR|RB)?:?\s*(\w+)(?:@(\d+))?", re.IGNORECASE)
 _BINDINGS = frozenset(
     {"disable-binding", "enforce-binding", "one-task-per-sharing", "multiple-tasks-per-sharing", "allow-task-sharing"}
+)
+_MEM_BIND = frozenset(
+    re.findall(r"\w+", "q quiet v verbose no none rank local map_mem mask_mem mapmem maskmem sort nosort p prefer help")
 )
 _HINTS = frozenset({"compute_bound", "memory_bound", "multithread", "nomultithread", "help"})
 
@@ -40,6 +45,19 @@ def signal(text: str) -> bool:
     return f"SIG{name.removeprefix('SIG')}" in known.Signals.__members__
 
 
+def mem_bind(text: str) -> bool:
+    """Words with or without a list of nodes (slurm_verify_mem_bind, src/common/slurm_resource_info.c)."""
+    words = (part.partition(":")[0].lower() for part in re.split(r"[,;]", text))
+    return all(word in _MEM_BIND or re.fullmatch(r"(0x)?[0-9a-f]+(\*\d+)?", word) for word in words)
+
+
+_YES_OR_NO = frozenset({"yes", "no"})
+
+
+def _count(text: str) -> bool:
+    return re.fullmatch(r"\s*\+?\d+", text) is not None
+
+
 WORDS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "mail-type": (mail_type, "sbatch takes NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT and the like"),
     "signal": (signal, "sbatch takes a signal and seconds: B:USR1@120"),
@@ -49,6 +67,15 @@ WORDS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     ),
     "hint": (lambda text: text.lower() in _HINTS, f"sbatch takes {', '.join(sorted(_HINTS - {'help'}))}"),
     "gres-flags": (lambda text: text.lower() in _BINDINGS, "sbatch takes disable-binding or enforce-binding"),
+    "begin": (is_date, "sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00"),
+    "deadline": (is_date, "sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00"),
+    "mem-bind": (mem_bind, "sbatch takes none, rank, local, map_mem:LIST, mask_mem:LIST, and quiet or verbose"),
+    "switches": (lambda text: _count(text.partition("@")[0]), "sbatch takes a number and a time: 1@10:00"),
+    "core-spec": (_count, "sbatch takes a number"),
+    "thread-spec": (_count, "sbatch takes a number"),
+    "priority": (lambda text: not text.lstrip().startswith("-"), "sbatch takes TOP or a number above 0"),
+    "kill-on-invalid-dep": (lambda text: text.lower() in _YES_OR_NO, "sbatch takes yes or no"),
+    "wait-all-nodes": (lambda text: text in ("0", "1"), "sbatch takes 0 or 1"),
     "open-mode": (lambda text: text[:1].lower() in ("a", "t"), "sbatch takes append or truncate"),
 }
 """Long option -> whether a value is taken, and what is."""

@@ -16,7 +16,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 _FLAGS = _names(
-    "batch contiguous external help hold ignore-pbs kill-on-invalid-dep no-requeue overcommit quiet reboot requeue "
+    "batch contiguous external help hold ignore-pbs no-requeue overcommit quiet reboot requeue "
     "spread-job stepmgr test-only usage use-min-nodes verbose version wait"
 )
 _OPTIONAL = _names("exclusive get-user-env nice no-kill oversubscribe parsable propagate share")
@@ -24,11 +24,11 @@ _VALUED = _names(
     "account acctg-freq array bb bbf begin chdir cluster clusters cluster-constraint comment constraint container "
     "container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency "
     "distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node "
-    "gpus-per-socket gpus-per-task gres gres-flags hint input job-name licenses mail-type mail-user mcs-label mem "
-    "mem-bind mem-per-cpu mem-per-gpu mem_bind mincpus network nodefile nodelist nodes ntasks ntasks-per-core "
-    "ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step open-mode output partition power prefer priority "
-    "profile qos reservation resv-ports segment signal sockets-per-node switches tasks tasks-per-node thread-spec "
-    "threads-per-core time time-min tmp tree-width tres-bind tres-per-task uid wait-all-nodes wckey wrap"
+    "gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type mail- "
+    "user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem_bind mincpus network nodefile nodelist nodes ntasks "
+    "ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step open-mode output partition power "
+    "prefer priority profile qos reservation resv-ports segment signal sockets-per-node switches tasks tasks-per-node "
+    "thread-spec threads-per-core time time-min tmp tree-width tres-bind tres-per-task uid wait-all-nodes wckey wrap"
 )
 _SHORT = {
     "A": "account", "a": "array", "B": "extra-node-info", "b": "begin", "c": "cpus-per-task", "C": "constraint",
@@ -209,6 +209,11 @@ def option_at(arguments: Sequence[str], index: int) -> tuple[tuple[Directive, ..
     word, *following = (_Word(text, tuple(range(len(text))), Span(0, len(text)), at) for at, text in enumerate(near))
     found, used = (_long if word.text.startswith("--") else _short)(word, following[0] if following else None, 0)
     return tuple(found), used
+
+
+def takes_no_value(name: str) -> bool:
+    """Whether sbatch refuses a long option with `=` behind it (getopt_long: no_argument)."""
+    return name in _FLAGS or name == "oversubscribe"
 
 
 def options_end(arguments: Sequence[str]) -> int:

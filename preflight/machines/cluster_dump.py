@@ -9,9 +9,9 @@ from preflight.machines.cluster_file import FORMAT, NodeTable, PartitionTable
 from preflight.machines.model import Cluster, Node, Partition
 from preflight.machines.sizes import format_size
 
-_SIZES = ("memory", "swap", "shm")
+_SIZES = ("memory", "swap", "shm", "local_disk")
 _NODE = ("hosts", "count", "cpus", "sockets", "cores_per_socket", "threads_per_core", "memory", "memory_reserved",
-         "swap", "shm", "gpu", "gpus", "gpu_type", "gres", "features")  # fmt: skip
+         "swap", "shm", "local_disk", "gpu", "gpus", "gpu_type", "gres", "features")  # fmt: skip
 _PARTITION = tuple(name for name in PartitionTable.model_fields if name != "nodes")
 assert set(_NODE) == set(NodeTable.model_fields), "a key of the schema would be lost"
 
@@ -32,6 +32,9 @@ def _lines(cluster: Cluster) -> Iterator[str]:
         value = getattr(cluster, name)
         if value is not None and (value != () or name == "gres_types"):
             yield f"{name} = {_toml(value)}"
+    if cluster.licenses is not None:
+        pairs = (f"{_key(name)} = {count}" for name, count in cluster.licenses.items())
+        yield f"licenses = {{{', '.join(pairs)}}}"
     for title, sizes in (("defaults", cluster.defaults), ("limits", cluster.limits)):
         if sizes:
             yield from ("", f"[{title}]")
@@ -59,6 +62,8 @@ def _entries(table: Node | Partition, names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _value(name: str, value: object) -> str:
+    if name == "local_disk" and value == 0:
+        return "0"
     size = isinstance(value, int) and not isinstance(value, bool) and ("memory" in name or name in _SIZES)
     return f'"{format_size(int(str(value)))}"' if size else _toml(value)
 

@@ -48,6 +48,7 @@ class NodeTable(BaseModel):
     gpu_type: str | None = None
     gres: list[str] = []
     swap: Annotated[int, BeforeValidator(_size), Field(ge=0)] | None = None
+    local_disk: Annotated[int, BeforeValidator(_size), Field(ge=0)] | None = None
     shm: Size | None = None
     count: Count = 1
     hosts: str | None = None
@@ -113,6 +114,7 @@ class MachineFile(BaseModel):
     select_type: str | None = None
     select_parameters: list[str] = []
     max_array_size: Annotated[int, Field(ge=0)] | None = None
+    licenses: dict[str, Annotated[int, Field(ge=0)]] | None = None
     node: Annotated[dict[str, NodeTable], Field(min_length=1)]
     partition: dict[str, PartitionTable] = {}
     defaults: Defaults = Defaults()
@@ -189,6 +191,7 @@ def _cluster(file: MachineFile, path: str, name: str) -> Cluster:
         select_type=file.select_type,
         select_parameters=tuple(file.select_parameters),
         max_array_size=file.max_array_size,
+        licenses=file.licenses,
         cgroup=Cgroup(**file.cgroup.model_dump()),
     )
 

@@ -44,6 +44,8 @@ class Node:
     """Generic resources as SLURM writes them ("gpu:a100:2", "nvme:1"), where `gpus` and `gpu_type` do not say all."""
     memory_reserved: int | None = None
     """What the system keeps for itself (MemSpecLimit)."""
+    local_disk: int | None = None
+    """Scratch space of its own (TmpDisk), which --tmp asks for."""
     hosts: str | None = None
     """The names of the nodes, as a host list."""
 
@@ -102,4 +104,6 @@ class Cluster:
     """cons_tres, cons_res or linear; None: nobody said, taken for cons_tres."""
     select_parameters: tuple[str, ...] = ()
     max_array_size: int | None = None
+    licenses: dict[str, int] | None = None
+    """Licenses that the cluster counts itself, and how many; None: nobody said."""
     cgroup: Cgroup = field(default_factory=Cgroup)

@@ -65,6 +65,7 @@ def read_slurm_conf(
         select_type=globals_.get("selecttype", "").lower().removeprefix("select/") or None,
         select_parameters=_parameters(globals_.get("selecttypeparameters", "")),
         max_array_size=_count(globals_.get("maxarraysize")) or DEFAULT_ARRAY,
+        licenses=_licenses(globals_.get("licenses", "")),
         cgroup=_cgroup(
             {**globals_, **{k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}}
         ),
@@ -87,7 +88,7 @@ def _parameters(text: str) -> tuple[str, ...]:
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 _NUMBERS = ("cpus", "realmemory", "sockets", "socketsperboard", "boards", "corespersocket", "threadspercore",
-            "memspeclimit")  # fmt: skip
+            "memspeclimit", "tmpdisk")  # fmt: skip
 
 
 def _nodes(line: Line) -> list[Node]:
@@ -119,6 +120,7 @@ def _nodes(line: Line) -> list[Node]:
             cores_per_socket=cores,
             threads_per_core=threads,
             gres=others,
+            local_disk=numbers.get("tmpdisk", 0) * MIB,
             memory_reserved=reserved * MIB if reserved else None,
             hosts=name,
         )
@@ -236,6 +238,16 @@ def _defaults(values: Mapping[str, str]) -> dict[str, int]:
     cpus = _count(values.get("defcpupergpu"))
     own = {"cpus_per_gpu": cpus} if cpus is not None else {}
     return {**jobs, **own, **_per_unit(values, "defmemper", ("cpu", "node", "gpu"))}
+
+
+def _licenses(text: str) -> dict[str, int]:
+    """`Licenses=matlab:20,ansys`; those of a server elsewhere (`name@server`) are the accounting database's."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, count = part.partition(":")
+        if name and "@" not in name:
+            found[name] = found.get(name, 0) + (int(count) if count.isdigit() else 1)
+    return found
 
 
 def _job_defaults(text: str) -> dict[str, int]:

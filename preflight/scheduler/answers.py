@@ -20,6 +20,8 @@ NODE_NAME = "Invalid node name specified"
 NOT_IN_PARTITION = "Requested nodes not in this partition"
 RESERVATION = "Requested reservation is invalid"
 LICENSE = "Invalid license specification"
+DEPENDENCY = "Job dependency problem"
+PREFER = "Invalid preferred feature specification"
 CLIENT = "sbatch itself"
 """sbatch refuses before it asks the controller; what it prints is in the words."""
 

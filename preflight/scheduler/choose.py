@@ -104,7 +104,7 @@ class Search:
         if state.most <= 0:
             return None
         cut: dict[Shape, tuple[int, Offer]] = {}
-        for index, host in enumerate(hosts):
+        for host in hosts:
             if host.name in self.required:
                 continue
             if host.shape not in cut:
@@ -112,8 +112,8 @@ class Search:
                 cut[host.shape] = (select_cores(self, node, host), node)
             cpus, node = cut[host.shape]
             if cpus:
-                usable.append((index, host, cpus, node.copy()))
-        return state.fill(_runs(usable, hosts))
+                usable.append((host.place, host, cpus, node.copy()))
+        return state.fill(_runs(usable, self.job.contiguous))
 
     def _most_cpus(self, nodes: int) -> int:
         """_get_rem_max_cpus"""
@@ -127,12 +127,12 @@ class Search:
 Run = list[tuple[Host, int, Offer]]
 
 
-def _runs(usable: list[tuple[int, Host, int, Offer]], hosts: list[Host]) -> list[Run]:
-    """Neighbours that are as good as each other (equal scheduling weight: as many GPUs near)."""
+def _runs(usable: list[tuple[int, Host, int, Offer]], contiguous: bool) -> list[Run]:
+    """Neighbours that are as good as each other (equal scheduling weight: as many GPUs near; any, for --contiguous)."""
     runs: list[Run] = []
     before: tuple[int, int] | None = None
     for index, host, cpus, node in usable:
-        if before is None or index != before[0] + 1 or node.near_gpus != before[1]:
+        if before is None or index != before[0] + 1 or (node.near_gpus != before[1] and not contiguous):
             runs.append([])
         runs[-1].append((host, cpus, node))
         before = (index, node.near_gpus)
@@ -164,7 +164,7 @@ class _State:
     def take(self, host: Host, cpus: int, node: Offer) -> bool:
         """Adds a node (_cpus_to_use, gres_sched_add); False: it has nothing to give."""
         search = self.search
-        if not (search.job.whole_node or search.rules.whole_nodes):
+        if not search.job.whole_node:
             others = max(self.least_left - 1, 0) * cpus_per_core(search.job, search.details, host.shape, search.rules)
             if search.rules.by_socket:
                 others *= host.shape.cores
@@ -201,8 +201,11 @@ class _State:
 
     def fill(self, runs: list[Run]) -> list[Taken] | None:
         left = list(runs)
+        contiguous = self.search.job.contiguous
         while left and self.most > 0:
-            best = self._best(left)
+            best, enough = self._best(left)
+            if contiguous and not enough:
+                break
             self._take_from(best)
             if self.done():
                 return self.taken
@@ -215,8 +218,8 @@ class _State:
         needed = self.nodes + self.least - self.wanted if self.wanted > self.least else self.nodes
         return nodes >= needed
 
-    def _best(self, runs: list[Run]) -> Run:
-        """The run with the lowest weight; of those that are enough the tightest, else the largest."""
+    def _best(self, runs: list[Run]) -> tuple[Run, bool]:
+        """The run with the lowest weight; of those that are enough the tightest, else the largest; is it enough?"""
         best, best_cpus, best_enough, best_near = runs[0], 0, False, -1
         for index, run in enumerate(runs):
             cpus = sum(one[1] for one in run)
@@ -227,7 +230,7 @@ class _State:
                 better = (enough and (not best_enough or cpus < best_cpus)) or (not enough and cpus > best_cpus)
             if better:
                 best, best_cpus, best_enough, best_near = run, cpus, enough, near
-        return best
+        return best, best_enough
 
     def _gres_enough(self, nodes: list[Offer]) -> bool:
         for one in self.search.job.gres:

@@ -23,6 +23,8 @@ class Searched(Protocol):
 def select_cores(search: Searched, node: Offer, host: Host) -> int:
     """The CPUs to use on a node, 0 where no task fits (_select_cores); changes the offer's cores and resources."""
     job, details, shape = search.job, search.details, host.shape
+    if not search.rules.cons_tres:
+        return node.cpus
     low, high = _task_range(job, details, search.per_core, shape)
     each = details.cpus_per_task
     if not job.overcommit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from preflight.scheduler.answers import FEATURE, Refused
+from preflight.scheduler.answers import FEATURE, PREFER, Refused
 
 SETTING = "request.constraint"
 
@@ -36,6 +36,16 @@ def terms(constraint: str, known: frozenset[str] | None) -> list[Term]:
             raise _refused(f"in --constraint={constraint}, only some parts between brackets have counts")
         bracketed, has_count = inside, term.joins == "xand"
     return found
+
+
+def check_preferred(constraint: str, known: frozenset[str]) -> None:
+    """--prefer: nobody is refused for want of such a node, only where no node has such a feature. Raises Refused."""
+    try:
+        terms(constraint, known)
+    except Refused as refused:
+        words = str(refused).replace("--constraint=", "--prefer=")
+        malformed = "cannot be read" in words
+        raise Refused(FEATURE if malformed else PREFER, words, "request.prefer") from None
 
 
 def _refused(words: str) -> Refused:

@@ -31,6 +31,7 @@ class Shape:
     """for jobs"""
     real_memory: int | None
     gres: tuple[tuple[str, str | None, int], ...]
+    local_disk: int | None
     any_type: bool
     """Nobody said which GRES type the GPUs have: any will do."""
 
@@ -44,6 +45,8 @@ class Host:
     name: str
     node: Node
     shape: Shape
+    place: int = 0
+    """In the controller's list: neighbours are those that nothing stands between."""
 
 
 MANY = 1 << 20
@@ -62,7 +65,8 @@ def shape_of(node: Node) -> Shape:
     memory = None if node.memory is None else (node.memory - (node.memory_reserved or 0)) // MIB
     gres, any_type = _gres(node)
     real = None if node.memory is None else node.memory // MIB
-    return Shape(cpus, sockets, cores, threads, tpc, memory, real, gres, any_type)
+    disk = None if node.local_disk is None else node.local_disk // MIB
+    return Shape(cpus, sockets, cores, threads, tpc, memory, real, gres, disk, any_type)
 
 
 def _gres(node: Node) -> tuple[tuple[tuple[str, str | None, int], ...], bool]:
@@ -94,7 +98,7 @@ def _hosts(nodes: tuple[Node, ...], counted: bool, at_least: int) -> tuple[Host,
             found.append(Host(name, node, shape_of(node)))
     if all(node.hosts for node in nodes):
         found.sort(key=lambda host: natural(host.name))
-    return tuple(found[:MAX_HOSTS])
+    return tuple(Host(one.name, one.node, one.shape, place) for place, one in enumerate(found[:MAX_HOSTS]))
 
 
 def hosts_of(cluster: Cluster, at_least: int) -> tuple[Host, ...]:

@@ -46,6 +46,11 @@ class Job:
     exclude: str | None = None
     time_limit: int | None = None
     time_min: int | None = None
+    contiguous: bool = False
+    licenses: str | None = None
+    prefer: str | None = None
+    dependency: str | None = None
+    local_disk: int | None = None
     array: str | None = None
     later_part: bool = False
     """Not the first part of a heterogeneous job: the script goes with the first."""
@@ -78,6 +83,8 @@ def describe(request: Request, gres_types: tuple[str, ...] | None, select_type: 
     job.features, job.partition = text(request.constraint), text(request.partition)
     job.time_limit, job.time_min = whole(request.time_minutes), whole(request.time_min_minutes)
     job.array = text(request.array)
+    job.contiguous, job.licenses, job.prefer = request.contiguous, text(request.licenses), text(request.prefer)
+    job.dependency, job.local_disk = text(request.dependency), _mib(request.local_disk)
     job.exclusive, job.overcommit, job.shared_with = request.exclusive, request.overcommit, request.shared_with
     job.node_list, job.exclude = text(request.node_list), text(request.exclude)
     job.memory, job.memory_per_cpu = _mib(request.memory), _mib(request.memory_per_cpu)
@@ -136,7 +143,7 @@ def _counts(request: Request) -> Job:
     if plane and (least <= 0 or count // plane < least) and ((least - 1) * plane) % 2**32 >= count:
         words = f"{count} tasks in planes of {plane} do not reach {least} nodes"
         raise Refused(CLIENT, words, "request.plane_size", "request.nodes")
-    if nodes_set and tasks is None and most in (0, least):
+    if (nodes_set or request.tasks_of_layout) and tasks is None and most in (0, least):
         count = max(least, 1)
         layout = [
             whole(getattr(request, name)) for name in ("sockets_per_node", "cores_per_socket", "threads_per_core")

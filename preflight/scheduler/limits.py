@@ -11,6 +11,8 @@ from preflight.machines.model import Cluster, Partition
 from preflight.scheduler.answers import (
     ARRAY,
     CPUS,
+    DEPENDENCY,
+    LICENSE,
     NO_DEFAULT,
     NODE_COUNT,
     NODE_NAME,
@@ -52,6 +54,43 @@ def _array_token(token: str, most: int) -> bool:
     stepped = ":" in token.split("%")[0]
     step = int(found[3] or 0) if stepped else 1
     return first >= 0 and end >= first and 0 < step < most and end < most
+
+
+def check_licenses(job: Job, cluster: Cluster) -> None:
+    """license_validate (src/slurmctld/licenses.c). Raises Refused."""
+    if not job.licenses or cluster.licenses is None:
+        return
+    asked: dict[str, int] = {}
+    for token in filter(None, re.split(r"[,;]", job.licenses)):
+        name, colon, count = token.partition(":")
+        if re.search(r"\s", name) or not re.fullmatch(r"\s*\+?\d*", count):
+            raise Refused(LICENSE, f"--licenses={job.licenses} cannot be read", "request.licenses")
+        asked[name] = asked.get(name, 0) + (int(count or 0) if colon else 1)
+    for name, number in asked.items():
+        if "@" not in name and number > cluster.licenses.get(name, -1):
+            known = ", ".join(f"{one}:{count}" for one, count in cluster.licenses.items()) or "none"
+            raise Refused(LICENSE, f"--licenses={job.licenses}: the cluster has {known}", "request.licenses")
+
+
+_AFTER = r"(?:after(?:notok|corr|any|ok|burstbuffer)?|expand):"
+_JOB = r"\s*\+?0*[1-9]\d*(?:_(?:\d+|\*))?"
+_LATER = rf"{_JOB}(?:\+\d+)?(?:\(\w+\))?"
+_DEPENDENCY = re.compile(rf"(?:singleton|{_AFTER}{_LATER}(?::{_LATER})*|{_JOB}(?!.*:))", re.IGNORECASE)
+"""One of the dependencies of a job (update_job_dependency, src/slurmctld/job_scheduler.c)."""
+
+
+def check_dependency(job: Job) -> None:
+    """How dependencies are written; whether there are such jobs is not known here. Raises Refused."""
+    if not job.dependency or job.dependency == "0":
+        return
+    at, text = 0, job.dependency
+    while True:
+        found = _DEPENDENCY.match(text, at)
+        if found is None or text[found.end() : found.end() + 1] not in ("", ",", "?"):
+            raise Refused(DEPENDENCY, f"--dependency={text} cannot be read", "request.dependency")
+        if found.end() == len(text):
+            return
+        at = found.end() + 1
 
 
 def check_named(job: Job, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:

@@ -26,9 +26,9 @@ class Rules:
     one_task_per_core: bool = False
     most_cpus: int | None = None
     whole_nodes: bool = False
-    """select/linear: a node is given to one job, with all its CPUs."""
-    types_apart: bool = True
-    """GPUs of two types are not counted together (select/cons_tres)."""
+    """select/linear: a node is given to one job (preflight.scheduler.linear)."""
+    cons_tres: bool = True
+    """select/cons_tres; select/cons_res looks neither at tasks on a node nor at the types of GPUs (its job_test.c)."""
 
 
 _PARAMETERS = {"cons_tres": {"CR_CORE_MEMORY"}, "cons_res": {"CR_CPU"}}
@@ -45,7 +45,7 @@ def rules_of(cluster: Cluster, partition: Partition) -> Rules:
         memory=any("MEMORY" in one for one in said),
         one_task_per_core="CR_ONE_TASK_PER_CORE" in said,
         whole_nodes=cluster.select_type == "linear",
-        types_apart=cluster.select_type in (None, "cons_tres"),
+        cons_tres=cluster.select_type in (None, "cons_tres"),
         most_cpus=partition.max_cpus_per_node,
     )
 
@@ -123,7 +123,7 @@ def cpus_per_core(job: Job, details: Details, shape: Shape, rules: Rules) -> int
 
 def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | None:
     """What the node could give; None: it cannot serve (can_job_run_on_node)."""
-    gres = _gres_on(job, shape, rules)
+    gres = available_gres(job, shape, rules)
     if gres is None:
         return None
     found = _cores(job, details, shape, rules)
@@ -134,11 +134,11 @@ def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | Non
         tasks = job.ntasks_per_node
     elif not job.overcommit and details.max_nodes == 1 and details.num_tasks:
         tasks = details.num_tasks
-    if found.cpus < tasks * details.cpus_per_task:
+    if rules.cons_tres and found.cpus < tasks * details.cpus_per_task:
         return None
     found.gres = gres
     memory = shape.memory if rules.memory else None
-    if gres and not _usable_gres(job, details, shape, memory, found):
+    if gres and rules.cons_tres and not _usable_gres(job, details, shape, memory, found):
         return None
     if memory is not None:
         found.cpus = _cpus_by_memory(job, details, shape, rules, memory, found.cpus)
@@ -148,7 +148,7 @@ def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | Non
 # --- generic resources ----------------------------------------------------------------------------------------------
 
 
-def _gres_on(job: Job, shape: Shape, rules: Rules) -> list[Available] | None:
+def available_gres(job: Job, shape: Shape, rules: Rules) -> list[Available] | None:
     """gres_sched_create_sock_gres_list, for nodes whose resources are not bound to cores."""
     found = []
     for one in job.gres:
@@ -156,15 +156,15 @@ def _gres_on(job: Job, shape: Shape, rules: Rules) -> list[Available] | None:
         if not own:
             return None
         least = max(one.per_node or 1, one.per_socket, one.per_task)
-        typed = rules.types_apart and any(kind is not None for kind, _ in own)
-        if one.type is not None and not rules.types_apart:
+        typed = rules.cons_tres and any(kind is not None for kind, _ in own)
+        if one.type is not None and not rules.cons_tres:
             own = [(kind, count) for kind, count in own if kind == one.type or shape.any_type]
         total = 0
         if typed or (one.type is not None and shape.any_type):
             for kind, count in own:
                 if (one.type is None or kind == one.type or shape.any_type) and count >= least:
                     total += count
-        elif (one.type is None or not rules.types_apart) and sum(count for _, count in own) >= least:
+        elif (one.type is None or not rules.cons_tres) and sum(count for _, count in own) >= least:
             total = sum(count for _, count in own)
         if not total:
             return None
@@ -250,7 +250,7 @@ def _cores(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | No
     if not tasks or cpus < details.cpus_per_node:
         return None
     per_socket = shape.cores * threads
-    if job.ntasks_per_socket and not rules.whole_nodes:
+    if job.ntasks_per_socket:
         per_socket = job.ntasks_per_socket * max(details.cpus_per_task, 1)
     return _filled(free, cpus, threads, per_socket, details, most)
 
@@ -281,7 +281,7 @@ def _cpus_by_memory(job: Job, details: Details, shape: Shape, rules: Rules, memo
     if job.memory_per_cpu is None:
         return cpus if (job.memory or 0) <= memory else 0
     size = job.memory_per_cpu
-    if (job.whole_node or rules.whole_nodes) and size * cpus > memory:
+    if job.whole_node and size * cpus > memory:
         return 0
     if size:
         if (rules.by_core or rules.by_socket) and details.ntasks_per_core == 1 and details.cpus_per_task == 1:

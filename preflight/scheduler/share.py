@@ -48,6 +48,21 @@ def shares(job: Job, details: Details, rules: Rules, taken: Sequence[Taken]) -> 
     return tuple(found)
 
 
+def whole_shares(job: Job, details: Details, taken: Sequence[Host]) -> tuple[Share, ...]:
+    """Nodes that are given whole (select/linear): all CPUs, the GPUs that were asked for, tasks as there is room."""
+    slots = [job.ntasks_per_node or max(host.shape.cpus // details.cpus_per_task, 1) for host in taken]
+    found = []
+    gpus = sum(one.per_node for one in job.gres if one.name == "gpu")
+    for host, tasks in zip(taken, _tasks(job, slots), strict=True):
+        shape = host.shape
+        if job.memory_per_cpu is not None:
+            memory: int | None = job.memory_per_cpu * shape.cpus * MIB
+        else:
+            memory = job.memory * MIB if job.memory else None if shape.memory is None else shape.memory * MIB
+        found.append(Share(host, tasks, shape.cpus, gpus, memory))
+    return tuple(found)
+
+
 def _usable(job: Job, one: Taken) -> int:
     """CPUs that may be used on a node: those left by the search, no more than its cores have where GPUs are asked."""
     cpus = one.offer.cpus

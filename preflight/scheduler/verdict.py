@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from preflight.dialects.reading import Request
 from preflight.machines.model import Cluster, Node, Partition
 from preflight.records import dataclass, replace
-from preflight.scheduler import features, limits
+from preflight.scheduler import features, limits, linear
 from preflight.scheduler.answers import NODE_CONFIG, NODE_COUNT, Refused
 from preflight.scheduler.choose import Search
 from preflight.scheduler.gres import check_text, validate
 from preflight.scheduler.hosts import MIB, Host, Shape, hosts_of, in_partition
 from preflight.scheduler.job import Job, describe
 from preflight.scheduler.offer import Details, Offer, Rules, details_of, offer, rules_of
-from preflight.scheduler.share import Share, shares
+from preflight.scheduler.share import Share, shares, whole_shares
 from preflight.values import Unknown
 
 MAX_NODES = 500_000
@@ -73,6 +73,7 @@ def admitted(
     wanted = limits.partitions(job, cluster)
     over = limits.check_partitions(job, wanted, hosts, cluster, named)
     over += [words for words, _ in limits.settle_memory(job, wanted, hosts, cluster)]
+    limits.check_licenses(job, cluster)
     validate(job, request, client=False)
     check_text(request)
     return job, wanted, hosts, named, over
@@ -84,8 +85,11 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
     if job.max_nodes is not None and job.min_nodes is not None and job.max_nodes < job.min_nodes:
         words = f"at most {job.max_nodes} nodes and at least {job.min_nodes} are asked for"
         raise Refused(NODE_COUNT, words, "request.nodes")
+    limits.check_dependency(job)
     known = frozenset(one for node in cluster.nodes for one in node.features)
     wanted_features = features.terms(job.features, known) if job.features else []
+    if job.prefer:
+        features.check_preferred(job.prefer, known)
     for partition in wanted:
         own = [host for host in in_partition(hosts, partition) if host.name not in excluded]
         if named is not None:
@@ -143,6 +147,12 @@ def place(
     most = MAX_NODES if partition.max_nodes is None else min(partition.max_nodes, MAX_NODES)
     most = min(details.max_nodes, most) if details.max_nodes else most
     wanted = most if details.max_nodes else least
+    if rules.whole_nodes:
+        shapes = {host.shape for host in hosts}
+        fit = {one for one in shapes if _passes(job, details, one, rules) and linear.serves(job, one, rules)}
+        own = [host for host in hosts if host.shape in fit]
+        whole = linear.choose(job, details, own, least, most, wanted, named)
+        return None if whole is None else whole_shares(job, details, whole)
     cache: dict[Shape, Offer | None] = {}
     usable, offers = [], {}
     for host in hosts:
@@ -204,6 +214,8 @@ def _passes(job: Job, details: Details, shape: Shape, rules: Rules) -> bool:
     if job.cores_per_socket is not None and job.cores_per_socket > shape.cores:
         return False
     if job.threads_per_core is not None and job.threads_per_core > shape.threads:
+        return False
+    if job.local_disk is not None and shape.local_disk is not None and job.local_disk > shape.local_disk:
         return False
     if shape.memory is None or shape.real_memory is None:
         return True

@@ -26,13 +26,19 @@ WORDS = {
     "mixed": Words(
         ("batch", "gpu", "big", "debug", "all"), ("a100", "v100"), ("new", "old", "ib", "big"), 64, 515000, 8, ("nvme",)
     ),
+    "linear": Words(("gpu", "cpu", "all"), ("a100",), ("new", "old"), 32, 128000, 3, ("nvme",)),
+    "res": Words(("gpu", "cpu", "whole"), ("a100", "v100"), ("new", "old", "big"), 32, 128000, 4),
+    "threads": Words(("gpu", "whole", "some", "short"), ("a100", "v100"), ("new", "old", "ib"), 64, 515000, 4),
+    "cores": Words(("gpu", "cpu"), ("a100",), ("new", "old"), 64, 515000, 3),
+    "sockets": Words(("gpu", "part"), ("a100",), ("new",), 32, 256000, 4),
 }
 
 
 def request(seed: int, cluster: str) -> list[str]:
     """The options of one request, the same for the same seed."""
     rng, words = random.Random(f"{cluster}-{seed}"), WORDS[cluster]
-    parts = [make(rng, words) for chance, make in _PARTS if rng.random() < chance]
+    share = rng.choice([0.3, 0.6, 1.0])  # the more options, the surer that one of them is refused
+    parts = [make(rng, words) for chance, make in _PARTS if rng.random() < chance * share]
     rng.shuffle(parts)
     options = [option for part in parts for option in part]
     if rng.random() < 0.04:
@@ -192,6 +198,29 @@ def _named(rng: random.Random, words: Words) -> list[str]:
     return [f"{rng.choice(['--nodelist', '--exclude'])}={name}"]
 
 
+def _bound(rng: random.Random, words: Words) -> list[str]:
+    """Options that say when, with what else and by whom."""
+    when = ("now", "now+1hour", "16:00", "tomorrow", "2030-01-20T12:34:00", "noon", "fika", "teatime", "midnight",
+            "now+90", "now+2days", "010130", "2030-02-30", "25:00", "nonsense", "+1", "12/31/30", "1:00pm", "uptime-1",
+            "today", "9.00", "2030-01-20T12", "now+x", "Jan 1", "3")  # fmt: skip
+    sure = ("2037-01-20T12:34:00", "nonsense", "+1")  # others are refused at some times of the day
+    shapes = (
+        f"--begin={rng.choice(when)}", f"--begin={rng.choice(when)}", f"--begin={rng.choice(when)}",
+        f"--deadline={rng.choice(sure)}",
+        "--dependency=singleton", "--dependency=afterok:999999", "--dependency=afterok", "--dependency=nothing:1",
+        "--dependency=afterany:999998:999997,after:999996", "--dependency=afterok:1?singleton", "--dependency=afterok:",
+        "--licenses=matlab", "--licenses=ansys:2", "--licenses=ansys:9", "--licenses=:",
+        "--account=nobody", "--qos=nope", "--exclusive=user", "--exclusive", "--signal=USR1@60", "--signal=B:TERM",
+        "--nice=10", "--nice=x", "--comment=a b", "--wckey=x", "--spread-job", "--use-min-nodes", "-k", "--hold",
+        "--tmp=1", "--tmp=10G", "--tmp=x", "--prefer=" + rng.choice([*words.features, "nofeature"]),
+        "-B 1:1:1", "-B 2:4", "-B 9:9:9", "-B 1-2:*:*", "--extra-node-info=x", "--contiguous", "--switches=1",
+        "--switches=1@10", "--core-spec=1", "--thread-spec=2", "--priority=5", "--get-user-env", "--time-min=5",
+        "--time-min=9-0", "--profile=all", "--profile=none", "--mem-bind=local", "--mem-bind=x", "--chdir=/tmp",
+    )  # fmt: skip
+    found = rng.choice(shapes)
+    return found.split(" ", 1) if found.startswith("-B") else [found]
+
+
 def _twice(rng: random.Random, words: Words) -> list[str]:
     return rng.choice([_memory, _nodes, _tasks, _cpus])(rng, words)
 
@@ -200,5 +229,5 @@ Part = Callable[[random.Random, Words], list[str]]
 _PARTS: list[tuple[float, Part]] = [
     (0.6, _memory), (0.45, _nodes), (0.5, _tasks), (0.45, _cpus), (0.55, _gpus), (0.05, _gres), (0.12, _per_gpu),
     (0.6, _partition), (0.12, _constraint), (0.2, _time), (0.06, _layout), (0.12, _other), (0.05, _array),
-    (0.03, _named), (0.04, _twice),
+    (0.03, _named), (0.04, _twice), (0.12, _bound),
 ]  # fmt: skip

@@ -24,7 +24,7 @@ from preflight.machines.slurm_conf import read_slurm_conf
 from preflight.machines.slurm_import import by_type
 from preflight.scheduler.answers import CLIENT
 
-FIRST, COUNT = 100_000, 300
+FIRST, COUNT = 100_000, 200
 """Seeds that no other test uses."""
 ACCEPTED = "accepted"
 
