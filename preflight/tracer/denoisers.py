@@ -1,5 +1,5 @@
-"""Denoisers of diffusers (UNets of Stable Diffusion, transformers of SD3, FLUX, DiT, PixArt) in one training step, and what
-encodes images beside them, as diffusers' example scripts have it (examples/text_to_image, examples/dreambooth)."""
+"""Denoisers of diffusers (UNets of Stable Diffusion, transformers of SD3, FLUX, DiT, PixArt) in one training step, and
+what encodes images beside them, as diffusers' example scripts do it (examples/text_to_image, examples/dreambooth)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.memory.device.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
@@ -11,13 +11,18 @@ from preflight.memory.device.polynomial import PolynomialReader, points
 DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
 
+FREE = ("b", "s", "t")
+"""Lengths that the tape of a model which is traced when it is asked for is a function of."""
+
+
 def make_at(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int],
-            run: Runner) -> Made:  # fmt: skip
+            run: Runner, free: Sequence[str] = FREE) -> Made:  # fmt: skip
     """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
 
     Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth.
     Where layers turn out to differ, the model is traced at its full depth instead; where an import target makes
-    something in its first step alone, that step is left out. Raises CannotMake, or what `run` raises.
+    something in its first step alone, that step is left out. `free`: those of `lengths` that it is a function of; the
+    others stay as they are. Raises CannotMake, or what `run` raises.
     """
     depth = depth_key(model)
     tries = [(depth, False), (None, False)] if depth is not None else [(None, False)]
@@ -26,10 +31,15 @@ def make_at(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengt
     *some, (last_depth, last_warm) = tries
     for layers, warm in some:
         try:
-            return _make(model, kind, setup, lengths, run, layers, warm)
+            return _make(model, kind, setup, lengths, run, free, layers, warm)
         except CannotMake:
             continue
-    return _make(model, kind, setup, lengths, run, last_depth, last_warm)
+    return _make(model, kind, setup, lengths, run, free, last_depth, last_warm)
+
+
+def _ranked(setup: Mapping[str, Any], point: Mapping[str, int]) -> Mapping[str, Any]:
+    """The setup with the rank of adapters, where that is one of the lengths."""
+    return {**setup, "peft": {**setup["peft"], "r": point["r"]}} if setup.get("peft") and "r" in point else setup
 
 
 def depth_key(model: Mapping[str, Any]) -> str | None:
@@ -39,9 +49,9 @@ def depth_key(model: Mapping[str, Any]) -> str | None:
 
 
 def _make(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int], run: Runner,
-          depth: str | None, warm: bool) -> Made:  # fmt: skip
+          variables: Sequence[str], depth: str | None, warm: bool) -> Made:  # fmt: skip
     """`warm`: every trace is of a second step; else the check alone is, and only for targets."""
-    free = [name for name in ("b", "s", "t") if name in lengths]
+    free = [name for name in variables if name in lengths]
     at = points(free)
     fixed = {k: v for k, v in lengths.items() if k not in free}
     requests = []
@@ -53,7 +63,8 @@ def _make(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths
             each = {k: v[:deep] for k, v in whole.items() if isinstance(v, list) and len(v) == whole[depth]}
             traced["config"] = {**whole, **each, depth: deep}
         warm_up = "target" in model and (warm or check)
-        requests.append({"model": traced, "setup": setup, "point": {**fixed, **point}, "kind": kind,
+        at_point = {**fixed, **point}
+        requests.append({"model": traced, "setup": _ranked(setup, at_point), "point": at_point, "kind": kind,
                          "warm_up": warm_up})  # fmt: skip
     *fitted, last = run(requests)
     made = fold({"*": "L"} if depth is not None else {}, PolynomialReader(free, at[:-1]), fitted)
