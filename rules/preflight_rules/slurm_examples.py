@@ -271,5 +271,11 @@ OVER = (
         finds=0,
         options=OPTIONS,
     ),
+    Example(
+        "What the job runs out of is /dev/shm",
+        {**files(ROOMY), "cluster.toml": CLUSTER.replace("gpus = 4", 'gpus = 4\nshm = "64MB"')},
+        finds=0,
+        options=OPTIONS,
+    ),
     Example("One process beside four GPUs", {"train.sbatch": ALONE, "train.py": TRAIN}, says=("one process",)),
 )

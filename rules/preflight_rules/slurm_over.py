@@ -51,7 +51,7 @@ class SlurmOverRequest(Rule):
             return
         options = case.options if isinstance(case.options, OverOptions) else OverOptions()  # type: ignore[call-arg]
         host = host_of(case)
-        if host is not None:
+        if host is not None and host.limited_by != "/dev/shm":  # then the estimate is of that alone
             yield from self._memory(case, request, found, host, options)
         yield from self._gpus(case, request, found)
 
