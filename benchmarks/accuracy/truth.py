@@ -125,6 +125,8 @@ class TimmRow(TypedDict):
     model: str
     batch_size: int
     process_mib: float
+    fake_mib: float
+    """What the source's own FakeTensor pass counted at the end of the step: live tensors alone; 0 where it has none."""
 
 
 def timm_rows(path: Path) -> Iterator[TimmRow]:
@@ -133,4 +135,6 @@ def timm_rows(path: Path) -> Iterator[TimmRow]:
         for line in csv.DictReader(lines):
             measured = line["measured_nvidia_smi_max_MiB"]
             if measured:
-                yield {"model": line["model"], "batch_size": int(line["bs"]), "process_mib": float(measured)}
+                fake = float(line["ft_last"] or 0)
+                yield {"model": line["model"], "batch_size": int(line["bs"]), "process_mib": float(measured),
+                       "fake_mib": fake}  # fmt: skip

@@ -101,7 +101,7 @@ def test_image_models_are_told_apart_by_what_cudnn_does_for_them(model: str, kin
 
 
 def test_a_line_of_the_whole_table_is_the_same_run_as_its_row() -> None:
-    line = timm.run_of({"model": "resnet50", "batch_size": 32, "process_mib": 5229})
+    line = timm.run_of({"model": "resnet50", "batch_size": 32, "process_mib": 5229, "fake_mib": 2673})
     row = RUNS["timm-gpumemnet-resnet50-bs32"]
     assert (line.fields, line.measured, line.kind) == (row.fields, row.measured, row.kind)
 
@@ -118,6 +118,21 @@ def test_a_line_of_the_whole_table_is_the_same_run_as_its_row() -> None:
 )
 def test_a_run_that_met_the_end_of_memory_measured_nothing(figures: dict[int, float], dead: set[int]) -> None:
     assert timm.died(figures) == dead
+
+
+@pytest.mark.parametrize(
+    ("figures", "fake", "dead"),
+    [
+        ({8: 2035, 16: 2035, 32: 2035}, {8: 1145, 16: 2280, 32: 4551}, {8, 16, 32}),  # no step is the same at each
+        ({8: 13585, 16: 15635, 64: 28039}, {8: 43264, 16: 85186, 64: 336719}, {8, 16, 64}),  # less than its tensors
+        ({8: 2573, 16: 13021, 32: 2611, 64: 34855}, {8: 5103, 16: 9052, 32: 16949, 64: 32744}, {8, 32}),
+        ({8: 6929, 16: 3581, 32: 5079}, {8: 646, 16: 1228, 32: 2415}, set()),  # cuDNN chose other algorithms
+    ],
+)
+def test_a_run_with_less_than_the_source_counted_measured_nothing(
+    figures: dict[int, float], fake: dict[int, float], dead: set[int]
+) -> None:
+    assert timm.died(figures, fake) == dead
 
 
 def test_a_pair_of_reports_differs_in_what_the_thread_changed() -> None:

@@ -9,6 +9,7 @@ weights, which is SGD with momentum.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -49,13 +50,17 @@ FULL_MIB = 39_500
 """What an A100 40GB can give: 231 of the 5,085 figures lie above, and are of runs that met its end."""
 
 
-def died(figures: Mapping[int, float]) -> set[int]:
+def died(figures: Mapping[int, float], fake: Mapping[int, float] | None = None) -> set[int]:
     """Batch sizes of one model whose run did not train, by the figures (MiB) of all its batch sizes.
 
-    Either the figure is all that the GPU has, or it is less than that of a smaller batch which took more than half of
-    the GPU, or less than half of any smaller batch's: the run ended before its first step.
+    Either the figure is all that the GPU has; or it is less than the live tensors that the source itself counted
+    (`fake`, by batch size); or another batch has the very same one, where a step grows with its batch; or it is less
+    than that of a smaller batch which took more than half of the GPU, or less than half of any smaller batch's: the run
+    ended before its first step.
     """
-    found = {batch for batch, size in figures.items() if size >= FULL_MIB}
+    counted = fake or {}
+    often = Counter(figures.values())
+    found = {b for b, size in figures.items() if size >= FULL_MIB or size < counted.get(b, 0) or often[size] > 1}
     for batch, size in figures.items():
         below = max((other for b, other in figures.items() if b < batch), default=0.0)
         if size < below and (2 * below > FULL_MIB or 2 * size < below):
@@ -66,9 +71,11 @@ def died(figures: Mapping[int, float]) -> set[int]:
 def without_the_dead(runs: Sequence[Run], table: Sequence[TimmRow]) -> list[Run]:
     """The runs, those that did not train without a figure."""
     figures: dict[str, dict[int, float]] = {}
+    fake: dict[str, dict[int, float]] = {}
     for row in table:
         figures.setdefault(f"timm:{row['model']}", {})[row["batch_size"]] = row["process_mib"]
-    dead = {(target, batch) for target, sizes in figures.items() for batch in died(sizes)}
+        fake.setdefault(f"timm:{row['model']}", {})[row["batch_size"]] = row["fake_mib"]
+    dead = {(target, batch) for target, sizes in figures.items() for batch in died(sizes, fake[target])}
     return [replace(run, measured={}, stated=DEAD) if _which(run) in dead else run for run in runs]
 
 
