@@ -143,8 +143,9 @@ class Parallel(Part):
 
 
 class MachinePart(Part):
-    """The machine as the job sees it. No defaults."""
+    """The machine as the job sees it. No defaults but the accelerator's."""
 
+    accelerator: Literal["gpu", "cpu"] | None = "gpu"  # what is trained on; cpu: no CUDA context on the host
     gpu: str | None = None
     gpu_memory: Count | None = None
     context: Amount | None = None

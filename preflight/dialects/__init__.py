@@ -25,6 +25,8 @@ YAML, SHELL, PYTHON = (".yaml", ".yml"), (".sh", ".bash", ".sbatch", ".slurm", "
 
 DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wandb", (*YAML, ".json")),
+    ("compose", YAML),
+    ("kubernetes", YAML),
     ("slurm", SHELL),
     ("optuna", PYTHON),
     ("hydra", YAML),

@@ -15,8 +15,8 @@ from preflight.records import replace
 from preflight.values import Const, Expr, Unknown, evaluate, unknown
 
 ENGINES = ("docker", "podman", "nvidia-docker")
-SHM, MEMORY = "container:shm", "container:memory"
-"""Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit."""
+SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
+"""Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit, and its GPUs."""
 
 DEFAULT_SHM = 64 * 2**20
 
@@ -49,7 +49,7 @@ def peel(words: Sequence[Word], launch: Launch) -> tuple[tuple[Word, ...], Launc
     """The command inside the container, and the launch with what the container gives it."""
     verb = _verb(words) or 0
     options, rest = _options(list(words[verb + 1 :]))
-    given = {SHM: _shm(options, words[verb]), **_memory(options)}
+    given = {SHM: _shm(options, words[verb]), GPUS: _gpus(options), **_memory(options)}
     inside = {name: expr for name, expr in given.items() if expr is not None}
     return tuple(rest[1:]), replace(launch, environment={**launch.environment, **inside})
 
@@ -79,6 +79,15 @@ def _shm(options: Mapping[str, Expr], verb: Word) -> Expr | None:
 def _memory(options: Mapping[str, Expr]) -> dict[str, Expr]:
     said = options.get("--memory", options.get("-m"))
     return {} if said is None else {MEMORY: _size(said)}
+
+
+def _gpus(options: Mapping[str, Expr]) -> Expr | None:
+    """How many GPUs `--gpus 2` gives; unknown for `all` and device lists; None where nothing is said."""
+    said = options.get("--gpus")
+    if said is None:
+        return None
+    text = str(evaluate(said)).strip()
+    return Const(int(text), getattr(said, "origin", None)) if text.isdigit() else unknown("all that there are")
 
 
 def _size(said: Expr) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from preflight.dialects.reading import Binding, Launch, Request
@@ -9,6 +10,12 @@ from preflight.values import Const, Expr, Op, Unknown
 
 RANK = 2
 """As what is read from the program's text: a Trainer(num_nodes=4) that stands after it wins."""
+
+ASKED_RANK = 1
+"""What a request leaves out says less than a program that names its accelerator."""
+
+_GPU = re.compile(r"gpu|cuda|dgx|tesla|shard|mps|\b(rtx|gtx|[ahlvpt]\d{1,3})", re.IGNORECASE)
+"""Names of generic resources, partitions and features that speak of GPUs."""
 
 _SOURCES = {
     "nodes": ("nodes", "tasks", "tasks_per_node"),
@@ -21,6 +28,8 @@ _SOURCES = {
 
 def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding, str]]:
     """Bindings of parallel.* and machine.memory_limit, each with where it comes from in words."""
+    from preflight.dialects.containers import GPUS
+
     asked = _allocation(request) if request is not None else {}
     nodes = launch.nodes if launch.nodes is not None else asked.get("nodes")
     ranks = launch.ranks_per_node
@@ -39,8 +48,23 @@ def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding
     for name, (expr, source) in named.items():
         if expr is not None:
             yield Binding(name, expr, RANK), source
+    if request is not None and GPUS not in launch.environment and _without_gpu(request):
+        yield Binding("machine.accelerator", Const("cpu"), ASKED_RANK), "the request"
     yield from _container(launch, "memory_limit" in asked)
     yield from _allocator(launch)
+
+
+def _without_gpu(request: Request) -> bool:
+    """Whether SLURM gives the job no GPU: none is asked for, and not whole nodes either.
+
+    A partition or a feature that is named after GPUs may bring them on clusters that hand them out with the node.
+    """
+    names = " ".join(str(one) for one in (request.partition, request.constraint) if one is not None)
+    asked = (request.gpus_per_node, request.gpus, request.gpus_per_task, request.gpus_per_socket, request.tasks_per_gpu)
+    generic = any(_GPU.search(text) for _, text in request.gres)
+    if request.components or request.exclusive or generic or any(value is not None for value in asked):
+        return False
+    return request.memory_per_gpu is None and request.cpus_per_gpu is None and not _GPU.search(names)
 
 
 def _allocation(request: Request) -> dict[str, Expr]:
@@ -60,13 +84,18 @@ def _allocation(request: Request) -> dict[str, Expr]:
 
 
 def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, str]]:
-    """What `docker run` gives the processes in it; a memory limit of the job's own request stands."""
-    from preflight.dialects.containers import MEMORY, SHM
+    """What a container gives the processes in it; a memory limit of the job's own request stands."""
+    from preflight.dialects.containers import GPUS, MEMORY, SHM
 
     for name, field in ((SHM, "machine.shm"), (MEMORY, "machine.memory_limit")):
         expr = launch.environment.get(name)
         if expr is not None and not (asked and name == MEMORY):
             yield Binding(field, expr, RANK), "the container"
+    gpus = launch.environment.get(GPUS)
+    if isinstance(gpus, Const) and gpus.value == 0:
+        yield Binding("machine.accelerator", Const("cpu"), ASKED_RANK), "the container"
+    elif isinstance(gpus, Const) and isinstance(gpus.value, int):
+        yield Binding("parallel.gpus_per_node", gpus, RANK), "the container"
 
 
 def _allocator(launch: Launch) -> Iterator[tuple[Binding, str]]:

@@ -14,6 +14,34 @@ docker run --rm --gpus all -v "$PWD:/work" -w /work pytorch/pytorch python train
 """
 WITH_SHM = IN_DOCKER.replace("docker run", "docker run --shm-size=11g")
 
+COMPOSE = """
+services:
+  train:
+    image: pytorch/pytorch
+    command: python train.py --batch_size 64
+    shm_size: 512mb
+    gpus: all
+"""
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: train
+spec:
+  containers:
+    - name: train
+      image: pytorch/pytorch
+      command: ["python", "train.py", "--batch_size=64"]
+      resources:
+        limits: {memory: 96Gi, nvidia.com/gpu: 1}
+      volumeMounts:
+        - {name: shm, mountPath: /dev/shm}
+  volumes:
+    - name: shm
+      emptyDir: {medium: Memory, sizeLimit: 4Gi}
+"""
+
 SHM = (
     Example(
         "Docker's 64 MiB, and 33 batches of 256 MiB",
@@ -33,6 +61,20 @@ SHM = (
         "The size of a sample is nowhere: the inequality is solved for it",
         {"job.sh": IN_DOCKER, "train.py": TRAIN},
         says=("2,112 samples in flight fit only if one decoded sample is at most 31.0 KiB",),
+    ),
+    Example(
+        "A compose file",
+        {"compose.yaml": COMPOSE, "train.py": TRAIN},
+        fixed={"compose.yaml": COMPOSE.replace("512mb", "11g")},
+        says=("/dev/shm, which has 512 MiB",),
+        options={"set": SAMPLES},
+    ),
+    Example(
+        "A pod whose memory at /dev/shm is too small",
+        {"job.yaml": POD, "train.py": TRAIN},
+        fixed={"job.yaml": POD.replace("4Gi", "11Gi")},
+        says=("/dev/shm, which has 4 GiB",),
+        options={"set": SAMPLES},
     ),
     Example("Enough for them", {"job.sh": WITH_SHM, "train.py": TRAIN}, finds=0, options={"set": SAMPLES}),
     Example(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from preflight.documents.base import Edit
 from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.memory.host.estimate import sample_bytes, samples_in_shared_memory
+from preflight.records import replace
 from preflight.rule import Case, Options, Rule
 from preflight.values import Origin, Span
 from preflight_rules import host_memory_examples, loaders
@@ -18,6 +20,13 @@ from preflight_rules.remedies import changes_of
 GIB = 2**30
 SUGGESTED = 16 * GIB
 """Sizes that are written are whole GiB; nothing larger is written unasked: it is memory of the node."""
+
+MORE = (
+    "give the container more: --shm-size or --ipc=host (docker run), shm_size or ipc: host (compose), an emptyDir with "
+    "medium: Memory at /dev/shm (Kubernetes)"
+)
+_SIZE = re.compile(r"\d+(?:\.\d+)?\s*([bBkKmMgGtT]?[bBi]?)")
+"""A size as docker, compose files and Kubernetes write it."""
 
 
 class ShmOptions(Options):
@@ -29,9 +38,9 @@ class ShmOptions(Options):
 class ShmTooSmall(Rule):
     """Workers pass finished batches through /dev/shm, and there is not enough of it.
 
-    A container has 64 MiB unless it is told otherwise (`docker run --shm-size`, `--ipc=host`; in Kubernetes an emptyDir
-    with `medium: Memory` mounted at /dev/shm), where a node has half of its memory. A loader has workers x prefetch + 1
-    batches there, all ranks of the container together.
+    A container has 64 MiB unless it is told otherwise (`docker run --shm-size`, `--ipc=host`; in a compose file
+    `shm_size`; in Kubernetes an emptyDir with `medium: Memory` mounted at /dev/shm), where a node has half of its
+    memory. A loader has workers x prefetch + 1 batches there, all ranks of the container together.
 
     It matters because the message says little: "Bus error. It is possible that dataloader's workers are out of shared
     memory", often only when the queue has filled for the first time.
@@ -70,7 +79,7 @@ class ShmTooSmall(Rule):
             settings=("machine.shm", "data.workers", "data.prefetch", "train.batch_size"),
             related=related_of(case, origin, ("data.workers", f"data.workers = {case.job.data.workers}")),
             label=f"{gib(shm)} of shared memory",
-            help=("give the container more: --shm-size, or --ipc=host for the node's own",),
+            help=(MORE,),
             interval=(need, need, need),
             capacity=shm,
             tier="host",
@@ -94,38 +103,54 @@ class ShmTooSmall(Rule):
             origin=case.origin("machine.shm", "data.workers"),
             settings=("machine.shm", "data.sample_bytes", "data.workers"),
             label="what workers hand over passes through here",
-            help=("give the container more: --shm-size, or --ipc=host for the node's own",),
+            help=(MORE,),
             tier="host",
         )
 
 
 def _place(case: Case) -> tuple[Origin, str] | None:
-    """Where a script says (or leaves unsaid) how much shared memory its container has, and the text there."""
+    """Where a file says (or leaves unsaid) how much shared memory its container has, and the text there."""
     bound = case.bound("machine.shm")
     origin = bound.origin if bound is not None else None
     if origin is None or bound is None or bound.source != "the container":
         return None
-    text = case.project.source(origin.path).text
-    return origin, text[origin.span.start : origin.span.end]
+    text = case.project.source(origin.path).text[origin.span.start : origin.span.end]
+    if text[:1] in ("'", '"'):
+        origin, text = replace(origin, span=Span(origin.span.start + 1, origin.span.end - 1)), text[1:-1]
+    return origin, text
 
 
 def _why(case: Case) -> str:
     place = _place(case)
-    return " (what a container gets that is not given more)" if place is not None and place[1] == "run" else ""
+    unsaid = place is not None and not _SIZE.fullmatch(place[1])
+    return " (what a container gets that is not given more)" if unsaid else ""
 
 
 def _larger(case: Case, need: int) -> Iterator[Proposal]:
-    """`--shm-size` in the script, in whole GiB with a quarter to spare."""
+    """More shared memory where a file gives it or starts the container, in whole GiB with a quarter to spare."""
     place, size = _place(case), -(-need * 5 // 4 // GIB)
     if place is None or size * GIB > SUGGESTED:
         return
     origin, text = place
-    end = origin.span.end
-    unsaid = text == "run"
-    span, new = (Span(end, end), f" --shm-size={size}g") if unsaid else (origin.span, f"{size}g")
+    written = _SIZE.fullmatch(text)
+    if written is not None and origin.editable:
+        span, new = origin.span, _spelled(size, written[1])
+    elif text == "run":
+        span, new = Span(origin.span.end, origin.span.end), f" --shm-size={size}g"
+    else:
+        return
     yield Proposal(
         f"shared memory of the container -> {size} GiB", safety=Safety.safe, edits=(Edit(origin.path, span, new),)
     )
+
+
+def _spelled(size: int, unit: str) -> str:
+    """So many GiB in the unit that was written: docker's are powers of 1024, Kubernetes' only where they end in i."""
+    if not unit:
+        return str(size * GIB)
+    if unit.endswith("i"):
+        return f"{size}Gi"
+    return f"{size}G" if unit[0].isupper() else f"{size}g"
 
 
 def _fewer(case: Case, shm: int) -> Iterator[Proposal]:

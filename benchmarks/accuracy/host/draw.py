@@ -36,7 +36,7 @@ def points(name: str) -> list[plan.Point]:
 
 
 def _drawn(name: str, number: int) -> Iterator[plan.Point]:
-    generator, names = random.Random(f"preflight host {name}"), set()
+    generator, names = random.Random(f"preflight host {name}"), set[str]()
     while len(names) < number:
         point = _one(generator)
         point["id"] = plan.name_of(point)

@@ -197,6 +197,7 @@ def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool) -> Hos
 
 def _rank(job: Job, sample: int, weights: Weights | None, cuda: bool) -> _Rank:
     data, nothing = job.data, c.Measured(0, 0, 0)
+    gpu = cuda and job.machine.accelerator != "cpu"
     base = base_of(data.imports, trains=weights is not None)
     spawned = data.start_method in ("spawn", "forkserver")
     batch, prefetch = job.train.batch_size or 1, data.prefetch or 2
@@ -221,7 +222,7 @@ def _rank(job: Job, sample: int, weights: Weights | None, cuda: bool) -> _Rank:
         pickled=c.PICKLED.get(data.in_memory_kind or "", 1.0),
         shuffled=(data.samples or 0) if data.shuffle else 0,
         ordered=data.shuffle is False,
-        pinned=bool(data.pin_memory),
+        pinned=bool(data.pin_memory) and gpu,  # without one the loader does not pin (dataloader.py, pin_memory)
         persistent=bool(data.persistent_workers),
         overlap=bool(data.validation_overlaps),
     )
@@ -229,7 +230,7 @@ def _rank(job: Job, sample: int, weights: Weights | None, cuda: bool) -> _Rank:
     if job.parallel.strategy in ONE_COPY:
         held /= job.parallel.ranks_per_node or 1
     least, loaded = (round(held * times) for times in copies(job))
-    return _Rank(base, c.CUDA if cuda else nothing, loaders, loaded, least, job.parallel.trials_per_gpu or 1)
+    return _Rank(base, c.CUDA if gpu else nothing, loaders, loaded, least, job.parallel.trials_per_gpu or 1)
 
 
 def _views(job: Job, sample: int) -> bool:
