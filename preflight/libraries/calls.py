@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from preflight.dialects.reading import Binding, Fact, Link, Parameter, Problem
 from preflight.libraries import loaders, precision, ultralytics
+from preflight.libraries.accelerator import accelerator_bindings
 from preflight.libraries.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, settled, under
 from preflight.libraries.evaluation import evaluation
@@ -128,6 +129,7 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
         *switch_bindings(paths, project),
         *kept,
         *checkpoint_bindings(calls),
+        *accelerator_bindings(calls),
         *optimizer_bindings(calls),
         *([bind("train.precision", stored, 2)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
