@@ -7,17 +7,20 @@ a family does not have (an architecture without SDPA, say) is left out; everythi
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
+from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
-from preflight.memory.device.make import CannotMake, Made, Runner, make
+from preflight.memory.device.make import CannotMake, Made, Runner
 from preflight.memory.device.resolve import SAME_CODE
-from preflight.memory.device.store import FORMAT, LAWS, LawKey, key_text, keys, load, made_by, pack
+from preflight.memory.device.store import FORMAT, LawKey, key_text, keys, law_path, load, made_by, pack
 from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
@@ -198,7 +201,7 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
         if key in laws:
             continue
         try:
-            laws[key] = make(family, task, kind, setup, structure, run)
+            laws[key] = make_law(family, task, kind, setup, structure, run)
         except (CannotMake, TraceError) as error:
             print(f"  not made: {family.name} {key}: {error}", file=sys.stderr)
         except KeyboardInterrupt:
@@ -208,15 +211,14 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
 
 
 def write(data: dict[str, Any]) -> int:
-    """One block and one law a line, so that a change shows in a diff. Returns bytes."""
-    compact = {"separators": (",", ":"), "sort_keys": False}
-    head = {k: v for k, v in data.items() if k not in ("laws", "blocks")}
-    blocks = ",\n".join(json.dumps(b) for b in data["blocks"])
-    laws = ",\n".join(f"{json.dumps(k)}:{json.dumps(v, **compact)}" for k, v in data["laws"].items())  # type: ignore[arg-type]
-    text = json.dumps(head, **compact)[:-1] + f',"blocks":[\n{blocks}\n],"laws":{{\n{laws}\n}}}}\n'  # type: ignore[arg-type]
-    LAWS.mkdir(exist_ok=True)
-    (LAWS / f"{data['family']}.json").write_text(text, encoding="utf-8")
-    return len(text)
+    """The family's file, compressed, and the same bytes for the same laws. Returns their number."""
+    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
+    path = law_path(data["family"])
+    path.parent.mkdir(exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_bytes(packed)
+    os.replace(unfinished, path)
+    return len(packed)
 
 
 def main() -> int:

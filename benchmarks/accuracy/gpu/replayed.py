@@ -59,7 +59,7 @@ def _sum(blocks: Mapping[tuple[int, str], int]) -> int:
 
 def _moments(ready: Ready, accumulated: bool, before: Blocks) -> Iterator[tuple[str, Blocks]]:
     """The largest moment of each phase of a micro-step, and its end (phase "")."""
-    tape = ready.laws.made.tape
+    tape = ready.laws.made.tape.at(ready.dims)
     values = tape.values(ready.dims)
     wheres = _modules(ready)
     live: dict[int, tuple[int, str]] = {}
@@ -90,7 +90,7 @@ def _modules(ready: Ready) -> Iterator[str]:
     """The module of every event's birth, in the order of `expand`."""
     from preflight.memory.device.tape import block_of
 
-    tape = ready.laws.made.tape
+    tape = ready.laws.made.tape.at(ready.dims)
     for item in tape.items:
         layers = ready.dims[tape.depths[item.stack]] if item.stack is not None else 1
         for layer in range(layers - 1, -1, -1) if item.down else range(layers):

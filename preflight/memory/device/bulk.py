@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Any, TypeAlias
 
+from preflight.memory.device.alignment import ALIGNMENT, padded
 from preflight.memory.device.law import Law
 from preflight.memory.device.sizes import with_derived
 
@@ -28,24 +30,44 @@ def peaks(law: Law, dims: Mapping[str, Numbers]) -> list[int]:
     jobs = counts.pop() if counts else 1
     arrays = {name: np.asarray(given, dtype=np.float64) for name, given in dims.items()}
     depths = tuple(sorted((name, int(arrays[name])) for name in set(law.tape.depths.values())))
-    matrix = _matrix(law, depths)
-    found: list[int] = []
-    for start in range(0, jobs, PIECE):
-        piece = {name: a[start : start + PIECE] if a.ndim else a for name, a in arrays.items()}
-        highest = (matrix @ _values(law, piece, min(PIECE, jobs - start))).max(axis=0)
-        found += [int(x) for x in highest]
-    return found
+    found: Any = np.zeros(jobs, dtype=np.int64)
+    for one, lengths, at in _groups(law, arrays, jobs):
+        matrix = _matrix(one, depths, lengths)
+        for start in range(0, len(at), PIECE):
+            some = at[start : start + PIECE]
+            piece = {name: a[some] if a.ndim else a for name, a in arrays.items()}
+            found[some] = (matrix @ _values(one, piece, len(some))).max(axis=0)
+    return [int(x) for x in found]
+
+
+def _groups(law: Law, arrays: Mapping[str, Any], jobs: int) -> Iterator[tuple[Law, frozenset[str], Any]]:
+    """Jobs that one tape holds for: its law, the lengths that need no padding, and the jobs' numbers."""
+    import numpy as np
+
+    def holds(condition: Any) -> Any:
+        return np.broadcast_to(condition, jobs)
+
+    single = holds(arrays["b"] == 1) if "b" in arrays else np.zeros(jobs, dtype=bool)
+    for batch, chosen in ((1, single), (2, ~single)):
+        one = law.at({"b": batch})
+        names = sorted(padded(one.tape.sizes))
+        for those in product((False, True), repeat=len(names)):
+            fits = chosen
+            for name, wanted in zip(names, those, strict=True):
+                fits = fits & holds((arrays[name] % ALIGNMENT == 0) == wanted)
+            if fits.any():
+                yield one, frozenset(n for n, wanted in zip(names, those, strict=True) if wanted), np.flatnonzero(fits)
 
 
 @lru_cache(maxsize=32)
-def _matrix(law: Law, depths: tuple[tuple[str, int], ...]) -> Any:
+def _matrix(law: Law, depths: tuple[tuple[str, int], ...], lengths: frozenset[str]) -> Any:
     """A row for each moment that can be the largest: how much of every column is alive there."""
     import numpy as np
 
     single = dict(depths)
     live = np.zeros(law.columns.count)
     rows = []
-    for stretch in law.stretches(single):
+    for stretch in law.stretches(single, lengths):
         before = live.copy()
         for _, delta in stretch.moments:
             _move(live, delta)

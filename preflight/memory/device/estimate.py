@@ -298,19 +298,23 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     return replay.result()
 
 
-def requested_peak(ready: Ready, beside: tuple[Phase, ...] = ()) -> int:
-    """The law's peak: sum of live tensors at the largest moment of any phase."""
+def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = False) -> int:
+    """The law's peak: sum of live tensors at the largest moment of any phase. `smooth`: see `Law.peak`."""
     job = ready.job
+
+    def peak(accumulating: bool, kept: bool, phases: frozenset[str] | None = None) -> int:
+        return ready.laws.reading(accumulating, kept).peak(ready.dims, phases, smooth).bytes
+
     states = ready.weights + ready.held + sum(ready.optimizer.states) + sum(waiting(ready.resolved, ready.dims))
     gradients = ready.gradients
-    micro = ready.laws.reading(False, ready.outputs_kept).peak(ready.dims).bytes
+    micro = peak(False, ready.outputs_kept)
     if ready.in_backward:
         gradients = 0
-        micro = ready.laws.reading(True, ready.outputs_kept).peak(ready.dims).bytes
+        micro = peak(True, ready.outputs_kept)
     elif ready.accumulating:
-        micro = max(micro, gradients + ready.laws.reading(True, ready.outputs_kept).peak(ready.dims).bytes)
+        micro = max(micro, gradients + peak(True, ready.outputs_kept))
     if job.train.outputs_kept == "loop":
-        forward = ready.laws.reading(ready.accumulating, True).peak(ready.dims, frozenset({"forward"})).bytes
+        forward = peak(ready.accumulating, True, frozenset({"forward"}))
         micro = max(micro, ready.outputs + forward + (gradients if ready.accumulating else 0))
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
@@ -338,13 +342,13 @@ def bound(job: Job, gpu: Gpu | None) -> tuple[int, int] | None:
 
 def _bounds(ready: Ready, gpu: Gpu | None) -> tuple[int, int]:
     """The fullest rank's, and the high end of whatever the job may be."""
-    ranks = [_bound(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
-    others = [_bound(one, phases_beside(one), gpu)[1] for one in ready.others]
+    ranks = [_bound(one, phases_beside(one, smooth=True), gpu) for one in (ready, *ready.peers)]
+    others = [_bound(one, phases_beside(one, smooth=True), gpu)[1] for one in ready.others]
     return max(low for low, _ in ranks), max([high for _, high in ranks] + others)
 
 
 def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[int, int]:
-    requested = requested_peak(ready, beside) + 2 * _workspace(gpu)
+    requested = requested_peak(ready, beside, smooth=True) + 2 * _workspace(gpu)
     _, context = room(ready.job, gpu, _convolutional(ready))
     _, above = intervals.widen(ready.job, _convolutional(ready), ready.rank.layout.sharded)
     reserved = round(requested * (1 + intervals.ROUNDED))

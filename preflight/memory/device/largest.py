@@ -34,6 +34,7 @@ def largest_allocation(ready: Ready, beside: tuple[Phase, ...]) -> LargestAlloca
 
 def _in_tape(tape: Tape, dims: Mapping[str, int]) -> LargestAllocation | None:
     full = dict(dims)
+    tape = tape.at(full)
     values = tape.values(full)
     if not values:
         return None

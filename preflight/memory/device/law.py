@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
+from preflight.memory.device.alignment import aligned, joined
 from preflight.memory.device.sizes import Monomial, Size, evaluate, product, with_derived
 from preflight.memory.device.tape import EDGE, Tape, TapeItem, block_of, expand
 from preflight.records import dataclass
@@ -62,18 +63,33 @@ class Law:
 
     def __init__(self, tape: Tape, accumulating: bool = False, outputs_kept: bool = False) -> None:
         self.tape, self.accumulating, self.outputs_kept = tape, accumulating, outputs_kept
-        self._folded: dict[tuple[int, ...], tuple[_Stretch, ...]] = {}
+        self._folded: dict[tuple[object, ...], tuple[_Stretch, ...]] = {}
 
     @cached_property
     def columns(self) -> Columns:
         return Columns(self.tape.sizes)
 
-    def peak(self, dims: Mapping[str, int], phases: frozenset[str] | None = None) -> Peak:
-        """The largest moment (of `phases` alone, when given) at dimensions: one integer per dimension of the tape."""
+    @cached_property
+    def _one(self) -> Law:
+        return Law(self.tape.one or self.tape, self.accumulating, self.outputs_kept)
+
+    def at(self, dims: Mapping[str, int]) -> Law:
+        """The law of the tape that holds at dimensions."""
+        return self if self.tape.at(dims) is self.tape else self._one
+
+    def peak(self, dims: Mapping[str, int], phases: frozenset[str] | None = None, smooth: bool = False) -> Peak:
+        """The largest moment (of `phases` alone, when given) at dimensions: one integer per dimension of the tape.
+
+        `smooth`: with padded copies at multiples of 8 too, so that it grows with every length.
+        """
+        law = self.at(dims)
+        return law._peak(dims, phases, frozenset() if smooth else aligned(law.tape.sizes, dims))
+
+    def _peak(self, dims: Mapping[str, int], phases: frozenset[str] | None, lengths: frozenset[str]) -> Peak:
         values = self.columns.values(dims)
         best, best_at = -1, (0, 0)
         live = 0
-        stretches = self.stretches(dims)
+        stretches = self.stretches(dims, lengths)
         for number, stretch in enumerate(stretches):
             before = live
             wanted = phases is None or stretch.phase in phases
@@ -107,15 +123,16 @@ class Law:
         module = self.tape.modules[stretch.modules[events - 1]] if events and self.tape.modules else ""
         return Peak(best, dict(zip(PARTS, parts, strict=True)), stretch.phase, module)
 
-    def stretches(self, dims: Mapping[str, int]) -> tuple[_Stretch, ...]:
-        """The blocks that are walked, at a depth."""
+    def stretches(self, dims: Mapping[str, int], lengths: frozenset[str] = frozenset()) -> tuple[_Stretch, ...]:
+        """The blocks that are walked, at a depth; `lengths` need no padding (see `alignment`)."""
         depths = sorted(set(self.tape.depths.values()))
         whole = any(dims[depth] < _KEPT_LAYERS for depth in depths)
         layers = tuple(dims[depth] if whole else _KEPT_LAYERS for depth in depths)
-        if layers not in self._folded:
+        key = (layers, lengths)
+        if key not in self._folded:
             kept = dict(zip(depths, layers, strict=True))
-            self._folded[layers] = _fold(self, kept, whole, self.columns)
-        return self._folded[layers]
+            self._folded[key] = _fold(self, kept, whole, self.columns, lengths)
+        return self._folded[key]
 
 
 class Columns:
@@ -220,9 +237,12 @@ def _of_logits(size: Size) -> bool:
     return any({"V", "b"} <= {name for name, _ in monomial} for _, monomial in size)
 
 
-def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns) -> tuple[_Stretch, ...]:
+def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns,
+          lengths: frozenset[str] = frozenset()) -> tuple[_Stretch, ...]:  # fmt: skip
     tape, accumulating = law.tape, law.accumulating
     events = expand(tape, dims)
+    if lengths:
+        events = joined(events, tape.sizes, lengths)
     death_phase = {birth: tape.items[item].phase for kind, birth, _, _, item in events if kind == "d"}
     count = len(tape.sizes)
     size_of: dict[int, tuple[int, int]] = {}
@@ -235,7 +255,9 @@ def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns) -> t
             block = item.blocks[block_of(layer, layers) if item.stack is not None else 0]
             deltas, parts, modules = [], [], []
             for token, (kind, birth, size, mark, _) in zip(block, events[at : at + len(block)], strict=True):
-                if kind == "b":
+                if not kind:
+                    part, step = 0, 2 * count
+                elif kind == "b":
                     part = part_of(tape.sizes[size], mark, item.phase, death_phase.get(birth, "end"))
                     size_of[birth] = (size, part)
                     step = size

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from preflight.memory.device import store
+from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
-from preflight.memory.device.make import CannotMake, Made, make
+from preflight.memory.device.make import CannotMake, Made
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.single import make_at
 from preflight.memory.device.tape import NotRegular
@@ -128,5 +129,5 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
         return replies
 
     if resolved.family is not None:
-        return make(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run), versions
+        return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run), versions
     return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run), versions

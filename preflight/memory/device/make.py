@@ -136,7 +136,7 @@ def make(
     basis = basis_of(family, extra, pieces)
     checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra, pieces)
     probes = [probe(family, turn, PROBE_LAYERS, extra, pieces) for turn in range(FEWEST_PROBES)]
-    *traces, check = run([_request(family, task, kind, setup, structure, dims) for _, dims in [*probes, checked]])
+    *traces, check = run([request(family, task, kind, setup, structure, dims) for _, dims in [*probes, checked]])
     while True:
         try:
             made = fold(family.depths, Reader(basis, [point for point, _ in probes]), traces)
@@ -145,12 +145,12 @@ def make(
             if len(probes) == MOST_PROBES:
                 raise
             probes.append(probe(family, len(probes), PROBE_LAYERS, extra, pieces))
-            traces += run([_request(family, task, kind, setup, structure, probes[-1][1])])
+            traces += run([request(family, task, kind, setup, structure, probes[-1][1])])
         else:
             return made
 
 
-def _request(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any],
+def request(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any],
              dims: Mapping[str, int]) -> dict[str, Any]:  # fmt: skip
     setup = dict(setup)
     if setup.get("peft"):

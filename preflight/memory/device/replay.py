@@ -5,18 +5,21 @@ The second iteration is the one that counts: it has optimizer states, and the bl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from preflight.memory.device.alignment import aligned, events_at
 from preflight.memory.device.allocator import Block, CachingAllocator
 from preflight.memory.device.convolution import WORKSPACE
 from preflight.memory.device.law import PARTS, part_of
 from preflight.memory.device.optimizers import Step
-from preflight.memory.device.tape import Tape, expand
+from preflight.memory.device.tape import Tape
 
 ALL_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "temporary")
 _PART = {name: index for index, name in enumerate(ALL_PARTS)}
+_CODE = {"b": 0, "d": 1, "+": 2}
 _FROM_LAW = tuple(_PART[name] for name in PARTS)
 
 
@@ -32,32 +35,100 @@ class Replayed:
     overflow: bool = False
 
 
+Order: TypeAlias = "tuple[tuple[str, bytes, tuple[int, ...]], ...]"
+"""Events in order, cut by phase: (phase, a code of _CODE for each, the number of the birth)."""
+
+
 @dataclass(frozen=True)
 class Segment:
-    """A tape at dimensions: (kind, birth, bytes, part, phase, mark) for every event."""
+    """A tape at dimensions."""
 
-    events: tuple[tuple[str, int, int, int, str, str], ...]
+    order: Order
+    sizes: tuple[int, ...]
+    """Bytes of every birth, by its number; so for `parts` (indices of ALL_PARTS) and `marks`."""
+    parts: tuple[int, ...]
+    marks: tuple[str, ...]
 
     @classmethod
-    def of(cls, tape: Tape, dims: Mapping[str, int], outputs_kept: bool = False, gradients: float = 1.0) -> Segment:
-        """Expand a tape. `outputs_kept`: what the model returned stays until the end of the step. `gradients`: the
-        share of each gradient that stays on this GPU (the rest is reduced to other ranks as soon as it is there)."""
-        raw = expand(tape, dims)
+    def of(cls, tape: Tape, dims: Mapping[str, int], outputs_kept: bool = False, phase: str | None = None) -> Segment:
+        """Expand a tape. `outputs_kept`: what the model returned stays until the end of the step. `phase`: one name for
+        all of it."""
+        tape = tape.at(dims)
+        order, births, parts, marks = _shape(tape, dims, outputs_kept)
+        if phase is not None:
+            order = tuple((phase, kinds, numbers) for _, kinds, numbers in order)
         values = tape.values(dims)
-        death = {birth: tape.items[item].phase for kind, birth, _, _, item in raw if kind == "d"}
-        made: dict[int, tuple[int, int, str]] = {}
-        events = []
-        for kind, birth, size, mark, item in raw:
-            phase = tape.items[item].phase.rstrip("~")
-            if kind == "b":
-                law_part = part_of(tape.sizes[size], mark, tape.items[item].phase, death.get(birth, "end"))
-                nbytes = round(values[size] * gradients) if law_part == 0 else values[size]
-                made[birth] = (nbytes, _FROM_LAW[law_part], mark)
-            elif kind == "d" and outputs_kept and "o" in made[birth][2]:
-                continue
-            nbytes, part, made_mark = made[birth]
-            events.append((kind, birth, nbytes, part, phase, made_mark))
-        return cls(tuple(events))
+        return cls(order, tuple([values[size] for size in births]), parts, marks)
+
+    @classmethod
+    def listed(cls, events: Sequence[Event]) -> Segment:
+        """A segment from its events one by one."""
+        births = {birth: (nbytes, part, mark) for kind, birth, nbytes, part, _, mark in events if kind == "b"}
+        rows = [births.get(number, (0, 0, "")) for number in range(max(births, default=-1) + 1)]
+        order = _ordered((phase, kind, birth) for kind, birth, _, _, phase, _ in events)
+        return cls(order, tuple(r[0] for r in rows), tuple(r[1] for r in rows), tuple(r[2] for r in rows))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events one by one."""
+        return tuple(
+            ("bd+"[kind], birth, self.sizes[birth], self.parts[birth], phase, self.marks[birth])
+            for phase, kinds, births in self.order
+            for kind, birth in zip(kinds, births, strict=True)
+        )
+
+
+Event: TypeAlias = "tuple[str, int, int, int, str, str]"
+"""(kind as in `tape.expand`, birth, bytes, part, phase, mark)."""
+Shape: TypeAlias = "tuple[Order, tuple[int, ...], tuple[int, ...], tuple[str, ...]]"
+_SHAPES: OrderedDict[tuple[object, ...], tuple[Tape, Shape]] = OrderedDict()
+REMEMBERED = 8
+
+
+def _shape(tape: Tape, dims: Mapping[str, int], outputs_kept: bool) -> Shape:
+    """Order, sizes (indices of the tape's), parts and marks: the same at every batch, and at most lengths."""
+    depths = tuple(dims[depth] for depth in tape.depths.values())
+    key = (id(tape), depths, aligned(tape.sizes, dims), outputs_kept)
+    found = _SHAPES.get(key)
+    if found is None:
+        found = _SHAPES[key] = (tape, _shaped(tape, dims, outputs_kept))
+    _SHAPES.move_to_end(key)
+    while len(_SHAPES) > REMEMBERED:
+        _SHAPES.popitem(last=False)
+    return found[1]
+
+
+def _shaped(tape: Tape, dims: Mapping[str, int], outputs_kept: bool) -> Shape:
+    events = events_at(tape, dims)
+    death = {birth: item for kind, birth, _, _, item in events if kind == "d"}
+    phases = [item.phase for item in tape.items]
+    last = max((event[1] for event in events), default=-1) + 1
+    sizes, parts, marks = [0] * last, [0] * last, [""] * last
+    known: dict[tuple[int, str, int, int], int] = {}
+    ordered = []
+    for kind, birth, size, mark, item in events:
+        if kind == "b":
+            dies = death.get(birth, -1)
+            like = (size, mark, item, dies)
+            if like not in known:
+                ends = phases[dies] if dies >= 0 else "end"
+                known[like] = _FROM_LAW[part_of(tape.sizes[size], mark, phases[item], ends)]
+            sizes[birth], parts[birth], marks[birth] = size, known[like], mark
+        elif kind == "d" and outputs_kept and "o" in marks[birth]:
+            continue
+        ordered.append((phases[item].rstrip("~"), kind, birth))
+    return _ordered(ordered), tuple(sizes), tuple(parts), tuple(marks)
+
+
+def _ordered(events: Iterable[tuple[str, str, int]]) -> Order:
+    """(phase, kind, birth) by phases."""
+    order: list[tuple[str, bytearray, list[int]]] = []
+    for phase, kind, birth in events:
+        if not order or order[-1][0] != phase:
+            order.append((phase, bytearray(), []))
+        order[-1][1].append(_CODE[kind])
+        order[-1][2].append(birth)
+    return tuple((phase, bytes(kinds), tuple(numbers)) for phase, kinds, numbers in order)
 
 
 class Recording(Protocol):
@@ -102,43 +173,79 @@ class Replay:
         if self.recorder is not None:
             self.recorder.note(phase, allocated, self.allocator.reserved, self.live)
         if allocated > self.phases.get(phase, 0):
-            self.phases[phase] = allocated
-            if allocated > self.peak:
-                self.peak, self.peak_phase, self.peak_parts = allocated, phase, list(self.live)
+            self._risen(phase, allocated)
+
+    def _risen(self, phase: str, allocated: int) -> None:
+        """More than before is allocated in a phase."""
+        self.phases[phase] = allocated
+        if allocated > self.peak:
+            self.peak, self.peak_phase, self.peak_parts = allocated, phase, list(self.live)
 
     def run(self, segment: Segment, accumulated: bool = False, benchmarking: bool = False) -> None:
         """One step. `accumulated`: gradients exist already, so new ones die when they are added. `benchmarking`: cuDNN
         tries its algorithms before each convolution and gives the cache back. What the model returned before, if it is
         still held, goes when it returns anew."""
-        malloc, free, live = self.allocator.malloc, self.allocator.free, self.live
-        blocks: dict[int, Block] = {}
-        for kind, birth, nbytes, part, phase, mark in segment.events:
+        blocks: list[Block | None] = [None] * len(segment.sizes)
+        for phase, kinds, numbers in segment.order:
             if self._outputs and phase == "backward":
                 self.forget_outputs()
-            if kind == "b":
-                if benchmarking and WORKSPACE in mark:
-                    self.allocator.empty_cache()
-                block = malloc(nbytes)
-                blocks[birth] = block
-                live[part] += block.size
-                self._note(phase)
-            elif kind == "d" or accumulated:
-                gone = blocks.pop(birth, None)
-                if gone is not None:
-                    live[part] -= gone.size
-                    free(gone)
-                    if self.recorder is not None and phase != "end":
-                        self._note(phase)
-        made = {birth: (part, mark) for kind, birth, _, part, _, mark in segment.events if kind == "b"}
-        for birth, block in blocks.items():
-            part, mark = made[birth]
+            run = self._watched if self.recorder is not None or benchmarking else self._stretch
+            run(segment, phase, kinds, numbers, blocks, accumulated, benchmarking)
+        for birth, block in enumerate(blocks):
+            if block is None:
+                continue
+            part = segment.parts[birth]
             if part == _PART["gradients"]:
                 self._gradients.append((block, part))
-            elif "o" in mark and block.size:
+            elif "o" in segment.marks[birth] and block.size:
                 self._outputs.append((block, part))
             else:  # what a phase leaves behind
-                live[part] -= block.size
-                free(block)
+                self.live[part] -= block.size
+                self.allocator.free(block)
+
+    def _stretch(self, segment: Segment, phase: str, kinds: bytes, numbers: tuple[int, ...],
+                 blocks: list[Block | None], accumulated: bool, _: bool) -> None:  # fmt: skip
+        """Events of one phase that nobody watches: what is live at a peak is looked at when something dies after it."""
+        allocator, live, sizes, parts = self.allocator, self.live, segment.sizes, segment.parts
+        malloc, free = allocator.malloc, allocator.free
+        top, risen = self.phases.get(phase, 0), False
+        for kind, birth in zip(kinds, numbers, strict=True):
+            if not kind:
+                block = blocks[birth] = malloc(sizes[birth])
+                live[parts[birth]] += block.size
+                if allocator.allocated > top:
+                    top, risen = allocator.allocated, True
+            elif kind == 1 or accumulated:
+                gone = blocks[birth]
+                if gone is not None:
+                    if risen:
+                        self._risen(phase, top)
+                        risen = False
+                    blocks[birth] = None
+                    live[parts[birth]] -= gone.size
+                    free(gone)
+        if risen:
+            self._risen(phase, top)
+
+    def _watched(self, segment: Segment, phase: str, kinds: bytes, numbers: tuple[int, ...],
+                 blocks: list[Block | None], accumulated: bool, benchmarking: bool) -> None:  # fmt: skip
+        """The same, noted event by event."""
+        for kind, birth in zip(kinds, numbers, strict=True):
+            part = segment.parts[birth]
+            if not kind:
+                if benchmarking and WORKSPACE in segment.marks[birth]:
+                    self.allocator.empty_cache()
+                block = blocks[birth] = self.allocator.malloc(segment.sizes[birth])
+                self.live[part] += block.size
+                self._note(phase)
+            elif kind == 1 or accumulated:
+                gone = blocks[birth]
+                if gone is not None:
+                    blocks[birth] = None
+                    self.live[part] -= gone.size
+                    self.allocator.free(gone)
+                    if self.recorder is not None and phase != "end":
+                        self._note(phase)
 
     def optimizer_step(self, step: Step, first: bool) -> None:
         """States in the first one, then temporaries."""

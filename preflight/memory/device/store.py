@@ -1,4 +1,4 @@
-"""Shipped laws: one JSON file per family, a tape and its parameters per task, kind and setup."""
+"""Shipped laws: one compressed JSON file per family, a tape and its parameters per task, kind and setup."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.sizes import decode, encode
 
 LAWS = Path(__file__).with_name("laws")
-FORMAT = 2
-"""Rises when the form of a law file changes: a file of another number is stale and refused."""
-
+FORMAT = 3
+"""Rises when the form of a law file changes."""
+READS = (2, FORMAT)
+"""A file of another number is stale and refused. The third has laws at batch 1 beside those that the second has."""
 
 OLDEST_TRACER = 2
 """Laws of an older tracer (`made_by`) are stale: since version 2 it sees what kernels allocate for themselves. Its
@@ -125,12 +126,17 @@ def _file(path: Path) -> dict[str, Any] | None:
         return None
     raw = path.read_bytes()
     data: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    if data.get("format") != FORMAT:
-        raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {FORMAT}: make them again")
+    if data.get("format") not in READS:
+        raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {READS}: make them again")
     tracer = int(data.get("made_by", {}).get("tracer", 0))
     if tracer < OLDEST_TRACER:
         raise StaleLaw(f"{path} was made by version {tracer} of the tracer; since {OLDEST_TRACER} it sees more")
     return data
+
+
+def law_path(family: str, home: Path = LAWS) -> Path:
+    """The file of a family's laws (scripts/make_laws.py)."""
+    return home / f"{family}.json.gz"
 
 
 def image_path(family: str, home: Path = LAWS) -> Path:
@@ -141,7 +147,7 @@ def image_path(family: str, home: Path = LAWS) -> Path:
 def _shipped(family: str, home: Path = LAWS) -> dict[str, Any] | None:
     if not _NAME.fullmatch(family):
         return None
-    found = _file(home / f"{family}.json")
+    found = _file(law_path(family, home))
     return found if found is not None else _file(image_path(family, home))
 
 
@@ -191,17 +197,19 @@ def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
     def pooled(pool: str, item: Any) -> int:
         return pools[pool].setdefault(item, len(pools[pool]))
 
+    def tape_entry(tape: tapes.Tape) -> list[Any]:
+        sizes = [pooled("sizes", size) for size in tape.sizes]
+        modules = [pooled("modules", module) for module in tape.modules]
+        form = [[[item.stack, item.down, item.phase] for item in tape.items], dict(tape.depths)]
+        blocks = [
+            [pooled("blocks", tapes.block_text(block, sizes, modules)) for block in item.blocks] for item in tape.items
+        ]
+        return [pooled("forms", json.dumps(form)), blocks]
+
     packed = {}
     for key, made in laws.items():
-        sizes = [pooled("sizes", size) for size in made.tape.sizes]
-        modules = [pooled("modules", module) for module in made.tape.modules]
-        form = [[[item.stack, item.down, item.phase] for item in made.tape.items], dict(made.tape.depths)]
-        blocks = [
-            [pooled("blocks", tapes.block_text(block, sizes, modules)) for block in item.blocks]
-            for item in made.tape.items
-        ]
-        parameters = pooled("parameters", json.dumps(_encode(made.parameters)))
-        packed[key] = [pooled("forms", json.dumps(form)), blocks, parameters]
+        entry = [*tape_entry(made.tape), pooled("parameters", json.dumps(_encode(made.parameters)))]
+        packed[key] = entry if made.tape.one is None else [*entry, *tape_entry(made.tape.one)]
     return {
         "sizes": [encode(size) for size in pools["sizes"]],
         "modules": list(pools["modules"]),
@@ -213,10 +221,17 @@ def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
 
 
 def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
-    """One law of a packed file."""
-    form, numbers, parameters = entry
-    items, depths = data["forms"][form]
+    """One law of a packed file: form, blocks and parameters; where batch 1 has a tape of its own, its form and blocks."""
+    form, numbers, parameters, *one = entry
     known: dict[int, list[str]] = {}
+    tape = _tape(data, form, numbers, known)
+    if one:
+        tape = replace(tape, one=_tape(data, one[0], one[1], known))
+    return Made(tape, _decode(data["parameters"][parameters]))
+
+
+def _tape(data: Mapping[str, Any], form: int, numbers: list[list[int]], known: dict[int, list[str]]) -> tapes.Tape:
+    items, depths = data["forms"][form]
     parsed = {n: tapes.parse_block(filed.whole(data["blocks"], n, known)) for row in numbers for n in row}
     births = [token for block in parsed.values() for token in block if token.kind == "b"]
     sizes = {n: local for local, n in enumerate(sorted({token.at for token in births}))}
@@ -225,7 +240,7 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
         n: tuple(replace(t, at=sizes[t.at], where=modules[t.where]) if t.kind == "b" else t for t in block)
         for n, block in parsed.items()
     }
-    tape = tapes.Tape(
+    return tapes.Tape(
         tuple(decode(data["sizes"][n]) for n in sizes),
         tuple(data["modules"][n] for n in modules),
         tuple(
@@ -234,7 +249,6 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
         ),
         dict(depths),
     )
-    return Made(tape, _decode(data["parameters"][parameters]))
 
 
 def _encode(p: Parameters) -> dict[str, Any]:

@@ -85,6 +85,12 @@ class Tape:
     """Modules in which storages are born, "*" for the number of a layer."""
     items: tuple[TapeItem, ...]
     depths: Mapping[str, str]
+    one: Tape | None = None
+    """The tape at batch 1, where that is another: what has one row is laid out anew without a copy."""
+
+    def at(self, dims: Mapping[str, int]) -> Tape:
+        """The tape that holds at dimensions."""
+        return self.one if self.one is not None and dims.get("b") == 1 else self
 
     def values(self, dims: Mapping[str, int]) -> list[int]:
         """Bytes of every size at dimensions."""
@@ -99,34 +105,40 @@ def expand(tape: Tape, dims: Mapping[str, int]) -> list[tuple[str, int, int, str
     Raises NotRegular where a stack has fewer layers than the tape can be cut down to.
     """
     events: list[tuple[str, int, int, str, int]] = []
-    starts: list[dict[int, list[int]]] = []
+    starts: list[dict[int, tuple[int, int]]] = []  # of every item: layer -> (its first birth, how many)
     births = 0
     for number, item in enumerate(tape.items):
         layers = dims[tape.depths[item.stack]] if item.stack is not None else 1
-        mine: dict[int, list[int]] = {}
+        mine: dict[int, tuple[int, int]] = {}
         starts.append(mine)
+        counts = [sum(token.kind == "b" for token in block) for block in item.blocks]
         for layer in range(layers - 1, -1, -1) if item.down else range(layers):
-            block = item.blocks[block_of(layer, layers)] if item.stack is not None else item.blocks[0]
-            here: list[int] = []
-            mine[layer] = here
-            for token in block:
+            which = block_of(layer, layers) if item.stack is not None else 0
+            first = births
+            mine[layer] = (first, counts[which])
+            for token in item.blocks[which]:
                 if token.kind == "b":
                     events.append(("b", births, token.at, token.mark, number))
-                    here.append(births)
                     births += 1
-                    continue
-                home = mine if token.item < 0 else starts[token.item]
-                target = layer + token.layer if token.relative else token.layer
-                if not token.relative and target < 0:
-                    stack = tape.items[token.item].stack if token.item >= 0 else item.stack
-                    target += dims[tape.depths[stack]] if stack is not None else 1
-                if tape.items[token.item if token.item >= 0 else number].stack is None:
-                    target = 0
-                try:
-                    events.append((token.kind, home[target][token.at], -1, "", number))
-                except (KeyError, IndexError):
-                    raise NotRegular(f"{layers} layers of {item.stack} are fewer than its ends") from None
+                elif token.item < 0 and token.relative and not token.layer:
+                    events.append((token.kind, first + token.at, -1, "", number))
+                else:
+                    home = _home(tape, dims, number, layer, token)
+                    start, count = starts[token.item if token.item >= 0 else number].get(home, (0, 0))
+                    if token.at >= count:
+                        raise NotRegular(f"{layers} layers of {item.stack} are fewer than its ends")
+                    events.append((token.kind, start + token.at, -1, "", number))
     return events
+
+
+def _home(tape: Tape, dims: Mapping[str, int], number: int, layer: int, token: Token) -> int:
+    """The layer whose block has the birth that a token of item `number` speaks of."""
+    stack = tape.items[token.item if token.item >= 0 else number].stack
+    if stack is None:
+        return 0
+    if token.relative:
+        return layer + token.layer
+    return token.layer if token.layer >= 0 else token.layer + dims[tape.depths[stack]]
 
 
 def block_of(layer: int, layers: int) -> int:

@@ -32,25 +32,24 @@ class Phase:
 
     def segment(self) -> Segment:
         """The events, expanded (a search space needs the peak alone)."""
-        events = Segment.of(self.tape, self.dims).events
-        return Segment(tuple((k, b, n, p, self.name, m) for k, b, n, p, _, m in events))
+        return Segment.of(self.tape, self.dims, phase=self.name)
 
 
-def phases_beside(ready: Ready) -> tuple[Phase, ...]:
-    """Validation, when the job names a batch for it; generation, when it generates."""
+def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
+    """Validation, when the job names a batch for it; generation, when it generates. `smooth`: see `Law.peak`."""
     found = []
     if ready.job.validation.batch_size is not None:
-        phase = _validation(ready)
+        phase = _validation(ready, smooth)
         if phase is not None:
             found.append(phase)
         if ready.job.validation.generates:
-            phase = _generation(ready)
+            phase = _generation(ready, smooth)
             if phase is not None:
                 found.append(phase)
     return tuple(found)
 
 
-def _validation(ready: Ready) -> Phase | None:
+def _validation(ready: Ready, smooth: bool) -> Phase | None:
     laws = laws_for(ready.resolved, "eval")
     if isinstance(laws, Unknown):
         return None
@@ -64,7 +63,7 @@ def _validation(ready: Ready) -> Phase | None:
         batches = validation.eval_accumulation
         samples = validation.samples if batches is None else min(validation.samples, batches * dims["b"])
         kept = (samples * _logits_per_sample(ready, dims),)
-    return Phase("validation", laws.plain.peak(dims), laws.made.tape, dims, kept, kept)
+    return Phase("validation", laws.plain.peak(dims, smooth=smooth), laws.made.tape, dims, kept, kept)
 
 
 def _logits_per_sample(ready: Ready, dims: dict[str, int]) -> int:
@@ -77,7 +76,7 @@ def _logits_per_sample(ready: Ready, dims: dict[str, int]) -> int:
     return size * 2
 
 
-def _generation(ready: Ready) -> Phase | None:
+def _generation(ready: Ready, smooth: bool) -> Phase | None:
     laws = laws_for(ready.resolved, "generate")
     validation = ready.job.validation
     if isinstance(laws, Unknown) or "s" not in ready.dims:
@@ -90,8 +89,8 @@ def _generation(ready: Ready) -> Phase | None:
     longest = ready.dims.get("P")
     if longest is not None:
         dims["s"] = min(dims["s"], longest)
-    decoding = laws.plain.peak(dims, frozenset({"decoding"}))
-    prefill = laws.plain.peak({**dims, "s": prompt}, frozenset({"generation"}))
+    decoding = laws.plain.peak(dims, frozenset({"decoding"}), smooth)
+    prefill = laws.plain.peak({**dims, "s": prompt}, frozenset({"generation"}), smooth)
     larger = dims if decoding.bytes > prefill.bytes else {**dims, "s": prompt}
     peak = max(decoding, prefill, key=lambda p: p.bytes)
     return Phase("generation", Peak(peak.bytes, peak.parts, "generation", peak.where), laws.made.tape, larger)

@@ -84,7 +84,7 @@ def test_benchmarking_gives_the_cache_back_before_each_convolution() -> None:
     reserved = {}
     for benchmarking in (False, True):
         replay = Replay(CachingAllocator())
-        replay.run(Segment(events), benchmarking=benchmarking)
+        replay.run(Segment.listed(events), benchmarking=benchmarking)
         reserved[benchmarking] = replay.result().reserved
     assert reserved == {False: 144 * MIB, True: 80 * MIB}
 

@@ -66,7 +66,7 @@ def law_of(name: str, key: str) -> Made:
 
 def check(name: str, seed: int) -> None:
     """One law of a family, drawn by chance, is the trace of one model, drawn by chance."""
-    from preflight.memory.device.make import _request
+    from preflight.memory.device.make import request
     from preflight.tracer import steps
 
     family, rng = FAMILIES[name], random.Random(f"{name} {seed}")
@@ -74,8 +74,8 @@ def check(name: str, seed: int) -> None:
     task, kind, setup, structure = from_key(key, family)
     made = law_of(name, key)
     dims = draw(family, structure, rng, bool(setup["peft"]))
-    request = _request(family, task, kind, setup, structure, dims)
-    reply = steps.trace(request)
+    asked = request(family, task, kind, setup, structure, dims)
+    reply = steps.trace(asked)
 
     try:
         peak = Law(made.tape).peak(dims).bytes
@@ -93,7 +93,7 @@ def check(name: str, seed: int) -> None:
     held = evaluate(made.parameters.buffers, with_derived(dims, names))
     assert held == sum(size for _, size in reply["buffers"]), (key, dims)
     if kind == "train":
-        accumulated = steps.trace({**request, "accumulated": True})
+        accumulated = steps.trace({**asked, "accumulated": True})
         assert Law(made.tape, accumulating=True).peak(dims).bytes == traced_peak(accumulated), (key, dims)
 
 

@@ -56,7 +56,7 @@ def traced_peak(reply: dict[str, Any]) -> int:
 @pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_law_is_the_trace(name: str, seed: int) -> None:
-    from preflight.memory.device.make import _request
+    from preflight.memory.device.make import request
     from preflight.tracer import steps
 
     family = FAMILIES[name]
@@ -68,20 +68,20 @@ def test_law_is_the_trace(name: str, seed: int) -> None:
     made = store.load(store.LawKey(name, key))
     assert made is not None
     dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))
-    request = _request(family, task, kind, setup, structure, dims)
+    asked = request(family, task, kind, setup, structure, dims)
 
-    reply = steps.trace(request)
+    reply = steps.trace(asked)
     assert Law(made.tape).peak(dims).bytes == traced_peak(reply), key
     elements = sum(n for n, _, _ in made.parameters.sizes(made.tape.depths, dims))
     assert elements == sum(row[2] for row in reply["parameters"]), key
 
-    accumulated = steps.trace({**request, "accumulated": True})
+    accumulated = steps.trace({**asked, "accumulated": True})
     assert Law(made.tape, accumulating=True).peak(dims).bytes == traced_peak(accumulated), f"accumulating: {key}"
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_validation_law_is_the_trace(name: str) -> None:
-    from preflight.memory.device.make import _request
+    from preflight.memory.device.make import request
     from preflight.tracer import steps
 
     family = FAMILIES[name]
@@ -91,5 +91,5 @@ def test_validation_law_is_the_trace(name: str) -> None:
     made = store.load(store.LawKey(name, key))
     assert made is not None
     dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))
-    reply = steps.trace(_request(family, task, kind, setup, structure, dims))
+    reply = steps.trace(request(family, task, kind, setup, structure, dims))
     assert Law(made.tape).peak(dims).bytes == traced_peak(reply), key

@@ -182,12 +182,22 @@ def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int]) -> Laws:
     if found is not None and found[0] is laws:
         _LAWS.move_to_end(key)
         return found[1]
-    tape = _tape(laws.made, layout, dims)
+    tape = _both(laws.made, layout, dims)
     made = laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
     _LAWS[key] = (laws, made)
     while len(_LAWS) > REMEMBERED:
         _LAWS.popitem(last=False)
     return made
+
+
+def _both(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
+    """The rank's tape, and the one that it has at batch 1."""
+    one = whole.tape.one
+    if one is None:
+        return _tape(whole, layout, dims)
+    alone = replace(whole, tape=replace(whole.tape, one=None))
+    tape, other = _tape(alone, layout, dims), _tape(replace(whole, tape=one), layout, dims)
+    return whole.tape if tape is alone.tape and other is one else replace(tape, one=other)
 
 
 def _tape(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
