@@ -1,8 +1,9 @@
 """Make the shipped laws of image models: `python scripts/make_target_laws.py [timm-NAME ...] [--jobs N]`.
 
 Needs torch, timm and torchvision. A law is a function of the batch at the size that the model was made for; it is
-fitted at two batches and proved, event by event, at a third (preflight.memory.device.make). Each model is a file of its
-own, compressed, because its tape is one long block. A model of torchvision whose tape is timm's of the same name, event
+fitted at two batches and proved, event by event, at a third (preflight.memory.device.make). Convolutional networks that
+are much used have laws of any side that 32 divides (preflight.memory.device.sides). Each model is a file of its own,
+compressed, because its tape is one long block. A model of torchvision whose tape is timm's of the same name, event
 by event, points to it.
 """
 
@@ -21,9 +22,10 @@ from typing import Any
 
 from preflight.memory.device.images import usual_size
 from preflight.memory.device.make import CannotMake, Made, verify
+from preflight.memory.device.sides import ANY, make_at_sides, sides
 from preflight.memory.device.single import make_at
 from preflight.memory.device.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
-from preflight.memory.device.tape import NotRegular
+from preflight.memory.device.tape import NotRegular, expand
 from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = {"fp32": ("fp32", None), "mixed": ("fp32", "bf16")}
@@ -58,6 +60,11 @@ TARGETS: Mapping[str, str] = {
         resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d wide_resnet50_2 densenet121 vgg11 vgg16 vgg19
         vgg16_bn alexnet squeezenet1_1 googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
         shufflenet_v2_x1_0 efficientnet_b0 efficientnet_b4 efficientnet_v2_s convnext_tiny vit_b_16 vit_l_16 swin_t
+        mobilenet_v3_small efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_v2_m convnext_small
+        convnext_base regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_y_8gf regnet_x_400mf
+        regnet_x_800mf regnet_x_3_2gf wide_resnet101_2 resnext101_32x8d resnext101_64x4d densenet161 densenet169
+        densenet201 vgg13 vgg11_bn vgg13_bn vgg19_bn shufflenet_v2_x0_5 squeezenet1_0 vit_b_32 vit_l_32 swin_s swin_b
+        swin_v2_t maxvit_t
     """,
 }
 TRAINED = """
@@ -67,9 +74,44 @@ TRAINED = """
     test_efficientnet tinynet_e vit_medium_patch16_gap_256 vit_so400m_patch14_siglip_224 xception65
 """
 """More of timm's, in fp32 and without a law for validation."""
+SIDED = """
+    timm-resnet18 timm-resnet34 timm-resnet50 timm-resnet101 timm-resnet152 timm-wide_resnet50_2 timm-resnext50_32x4d
+    timm-vgg11 timm-vgg16 timm-vgg19 timm-vgg16_bn timm-densenet121 timm-mobilenetv2_100 timm-mobilenetv3_large_100
+    timm-mobilenetv3_small_100 timm-mobilenetv4_conv_small timm-efficientnet_b0 timm-efficientnet_b1
+    timm-efficientnet_b2 timm-efficientnet_b3 timm-efficientnet_b4 timm-tf_efficientnet_b0 timm-tf_efficientnet_b3
+    timm-efficientnetv2_s timm-tf_efficientnetv2_s timm-convnext_tiny timm-convnext_small timm-convnext_base
+    timm-convnextv2_tiny timm-regnetx_032 timm-regnety_004 timm-regnety_008 timm-regnety_016 timm-regnety_032
+    timm-seresnet50 timm-resnet50d timm-resnet101d timm-cspdarknet53 timm-darknet53 timm-hrnet_w18 timm-ghostnet_100
+    timm-mnasnet_100 timm-densenet201 timm-densenet161 timm-densenet169 timm-resnetv2_50 timm-wide_resnet101_2
+    timm-resnext101_32x8d timm-vgg13 timm-vgg11_bn timm-vgg13_bn timm-vgg19_bn
+    torchvision-resnet18 torchvision-resnet34 torchvision-resnet50 torchvision-resnet101 torchvision-resnet152
+    torchvision-resnext50_32x4d torchvision-wide_resnet50_2 torchvision-densenet121 torchvision-vgg11
+    torchvision-vgg16 torchvision-vgg19 torchvision-vgg16_bn torchvision-mobilenet_v2 torchvision-mobilenet_v3_large
+    torchvision-mobilenet_v3_small torchvision-efficientnet_b0 torchvision-efficientnet_b1 torchvision-efficientnet_b2
+    torchvision-efficientnet_b3 torchvision-efficientnet_b4 torchvision-efficientnet_v2_s
+    torchvision-efficientnet_v2_m torchvision-convnext_tiny torchvision-convnext_small torchvision-convnext_base
+    torchvision-regnet_y_400mf torchvision-regnet_y_800mf torchvision-regnet_y_1_6gf torchvision-regnet_y_3_2gf
+    torchvision-regnet_y_8gf torchvision-regnet_x_400mf torchvision-regnet_x_800mf torchvision-regnet_x_3_2gf
+    torchvision-shufflenet_v2_x1_0 torchvision-shufflenet_v2_x0_5 torchvision-mnasnet1_0
+    torchvision-wide_resnet101_2 torchvision-resnext101_32x8d torchvision-resnext101_64x4d torchvision-densenet161
+    torchvision-densenet169 torchvision-densenet201 torchvision-vgg13 torchvision-vgg11_bn torchvision-vgg13_bn
+    torchvision-vgg19_bn
+"""
+"""Files whose laws hold at every side that 32 divides."""
 MIXED = """
-    timm-efficientnet_b0 timm-resnet10t timm-resnet18 timm-resnet18d timm-resnet26 timm-resnet26d timm-resnet50
-    torchvision-resnet18 torchvision-resnet50
+    timm-resnet18 timm-resnet34 timm-resnet50 timm-resnet101 timm-resnet152 timm-resnext50_32x4d timm-wide_resnet50_2
+    timm-densenet121 timm-vgg16 timm-mobilenetv2_100 timm-mobilenetv3_large_100 timm-mobilenetv3_small_100
+    timm-efficientnet_b0 timm-efficientnet_b3 timm-tf_efficientnet_b0 timm-efficientnetv2_s timm-tf_efficientnetv2_s
+    timm-convnext_tiny timm-convnext_small timm-convnext_base timm-regnety_016 timm-regnety_032 timm-resnet50d
+    timm-seresnet50 timm-vit_tiny_patch16_224 timm-vit_small_patch16_224 timm-vit_base_patch16_224
+    timm-vit_large_patch16_224 timm-deit_small_patch16_224 timm-deit_base_patch16_224 timm-swin_tiny_patch4_window7_224
+    timm-swin_small_patch4_window7_224 timm-swin_base_patch4_window7_224 timm-vit_base_patch32_224
+    timm-vit_base_patch16_384 timm-mixer_b16_224
+    timm-resnet10t timm-resnet18d timm-resnet26 timm-resnet26d
+    torchvision-resnet18 torchvision-resnet34 torchvision-resnet50 torchvision-resnet101 torchvision-resnet152
+    torchvision-resnext50_32x4d torchvision-wide_resnet50_2 torchvision-densenet121 torchvision-vgg16
+    torchvision-mobilenet_v2 torchvision-mobilenet_v3_large torchvision-efficientnet_b0 torchvision-efficientnet_v2_s
+    torchvision-convnext_tiny torchvision-swin_t torchvision-vit_b_16 torchvision-vit_l_16
 """
 """Files that have laws in mixed precision as well."""
 
@@ -103,16 +145,52 @@ def laws_of(family: str) -> dict[str, Made | str]:
         setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
                  "autocast": autocast}  # fmt: skip
         for kind in KINDS:
-            key = key_text("image-classification", kind, setup, {}, f"image={image}")
+            key = key_of(kind, setup, f"image={image}")
             there = load(LawKey(family, key))
+            wanted = kind in kinds and (name != "mixed" or family in MIXED.split())
+            if family in SIDED.split() and (wanted or there is not None):
+                made |= at_all_sides(family, model, kind, setup)
+                if key in made:
+                    continue
             if there is not None:
                 twin = family.replace("torchvision-", "timm-")
                 made[key] = f"{twin}|{key}" if twin != family and there is load(LawKey(twin, key)) else there
-            elif kind in kinds and (name != "mixed" or family in MIXED.split()):
+            elif wanted:
                 made[key] = twin_of(family, key, model, kind, setup) or make_at(
                     model, kind, setup, {"b": 1, "i": image}, run
                 )
     return made
+
+
+def key_of(kind: str, setup: Mapping[str, Any], side: str) -> str:
+    """The key of a law; `side`: "image=224"."""
+    return key_text("image-classification", kind, setup, {}, side)
+
+
+def at_all_sides(family: str, model: Mapping[str, Any], kind: str, setup: Mapping[str, Any]) -> dict[str, Made | str]:
+    """The law of any side, under a key of its own and, by reference, under those of the sides. Raises CannotMake."""
+    key = key_of(kind, setup, ANY)
+    law: Made | str | None = load(LawKey(family, key)) or twin_of(family, key, model, kind, setup)
+    if law is None:
+        law = make_at_sides(model, kind, setup, run)
+        check_at_own_side(law, family, key_of(kind, setup, f"image={model['image_size']}"), model["image_size"])
+    target = law if isinstance(law, str) else f"{family}|{key}"
+    return {key: law, **{key_of(kind, setup, f"image={side}"): target for side in sides()}}
+
+
+def check_at_own_side(law: Made, family: str, key: str, side: int) -> None:
+    """Where a law of the model's own side is there, the law of any side comes to it. Raises CannotMake."""
+    there = load(LawKey(family, key)) if side in sides() else None
+    if there is None:
+        return
+    dims = {"b": TWIN_BATCH, "i": side}
+    events = [
+        [(kind, birth, made.tape.values(dims)[size] if kind == "b" else 0, mark)
+         for kind, birth, size, mark, _ in expand(made.tape, dims)]
+        for made in (law, there)
+    ]  # fmt: skip
+    if events[0] != events[1]:
+        raise CannotMake(f"at {side} pixels the law of any side is not that of {side} pixels")
 
 
 def twin_of(family: str, key: str, model: Mapping[str, Any], kind: str, setup: Mapping[str, Any]) -> str | None:

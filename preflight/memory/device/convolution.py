@@ -44,9 +44,25 @@ must know it as well)."""
 
 
 def benchmarks(job: Job, resolved: Resolved) -> bool:
-    """Whether cuDNN tries its algorithms in the first iteration; timm's train.py has it do so, which a Job that names
-    nothing but the model does not say."""
-    return is_image_model(resolved) and (job.train.cudnn_benchmark is not False or is_timm(resolved))
+    """Whether cuDNN tries its algorithms in the first iteration: what the job states, else what its framework does.
+    timm's train.py has it do so; PyTorch's default is not to."""
+    if not is_image_model(resolved):
+        return False
+    stated = job.train.cudnn_benchmark if "cudnn_benchmark" in job.train.model_fields_set else None
+    return is_timm(resolved) if stated is None else stated
+
+
+def other_way(job: Job, resolved: Resolved) -> Job | None:
+    """Where it is unknown whether cuDNN tries its algorithms (null), the job with the answer that is not expected."""
+    if job.train.cudnn_benchmark is not None or not is_image_model(resolved):
+        return None
+    changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, resolved)})
+    return job.model_copy(update={"train": changed})
+
+
+def either(one: Interval, other: Interval) -> Interval:
+    """The first one's figure, in an interval that holds both."""
+    return Interval(min(one.low, other.low), one.expected, max(one.high, other.high))
 
 
 def context(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:

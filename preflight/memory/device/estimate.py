@@ -169,6 +169,10 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
     extra = intervals.widen(job, _convolutional(ready), ready.rank.layout.sharded)
     trials = job.parallel.trials_per_gpu or 1
     reserved = intervals.interval(replayed.reserved * trials, intervals.RESERVED, extra)
+    other_way = convolution.other_way(job, ready.resolved)
+    if other_way is not None:
+        other = _replay(replace(ready, job=other_way), beside, gpu, capacity - context.expected if capacity else None)
+        reserved = convolution.either(reserved, intervals.interval(other.reserved * trials, intervals.RESERVED, extra))
     process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
     parts = {name: size * trials for name, size in replayed.parts.items()}
     parts["allocator"] = reserved.expected - sum(parts.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved
 
 SIZES = Path(__file__).with_name("image_sizes.json")
+LAWS = Path(__file__).with_name("laws") / "images"
+_HUB = r"(?:https://)?(?:huggingface\.co/|hf\.co/)?(?:hf[-_]hub:)?timm/"
+_SPELLINGS = {
+    "timm": (rf"(?:timm:)?{_HUB}(\w[\w.]*)", r"timm:(\w[\w.]*)", r"timm\.models\.(?:\w+\.)?(\w+)"),
+    "torchvision": (
+        r"torchvision:(\w+)",
+        r"torchvision\.models\.(?:(?!detection|segmentation|video|optical_flow|quantization)\w+\.)?(\w+)",
+    ),
+}
+"""How configs and programs spell a model of a library: hub ids, import paths, and our own."""
+_MAKERS = ("create_model", "get_model")
+"""Functions of those modules that make a model of another name."""
 USUAL_SIZE = 224
 VALUES_ONLY = ("pretrained", "weights", "checkpoint_path", "progress")
 """Keyword arguments of timm's and torchvision's constructors that change nothing but weights' values."""
@@ -35,11 +48,25 @@ def is_timm(resolved: Resolved) -> bool:
     return str(resolved.model.get("target", "")).startswith("timm:")
 
 
+def target_of(name: str) -> str | None:
+    """A model of timm or torchvision by any of its spellings, as a target: "timm:resnet50.a1_in1k"; None where it is no
+    such spelling. A name alone is timm's where a law of it ships."""
+    spelled = name.strip().rstrip("/")
+    for home, patterns in _SPELLINGS.items():
+        for pattern in patterns:
+            match = re.fullmatch(pattern, spelled)
+            if match is not None and match[1] not in _MAKERS:
+                return f"{home}:{match[1]}"
+    plain = re.fullmatch(r"\w[\w.]*", spelled) is not None
+    return f"timm:{spelled}" if plain and (LAWS / f"timm-{spelled.partition('.')[0]}.json.gz").is_file() else None
+
+
 def usual_size(target: str) -> int:
-    """Pixels of a side that a model of timm or torchvision was made for: input_size of its default_cfg, the crop of its
-    default weights."""
+    """Pixels of a side that a model of timm or torchvision was made for: input_size of its default_cfg, or that of its
+    weights where their tag names another side ("..._384"); the crop of its default weights."""
     home, _, name = target.partition(":")
-    return _sizes().get(home, {}).get(name.partition(".")[0], USUAL_SIZE)
+    sizes = _sizes().get(home, {})
+    return sizes.get(name) or sizes.get(name.partition(".")[0], USUAL_SIZE)
 
 
 @lru_cache(maxsize=1)

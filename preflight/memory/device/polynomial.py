@@ -40,7 +40,7 @@ class PolynomialReader:
                     value *= Fraction(point[name]) ** e
                 row.append(value)
             matrix.append(row)
-        self._inverse = _invert(matrix)
+        self._inverse = solved_rows(matrix)
 
     def learn(self, all_values: Sequence[tuple[int, ...]]) -> None:
         """Nothing to learn: every size is solved for by itself."""
@@ -50,8 +50,8 @@ class PolynomialReader:
         return tuple((number(c), m) for c, m in zip(solved, self._monomials, strict=True) if c)
 
 
-def _invert(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
-    """Gauss-Jordan, in fractions."""
+def solved_rows(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
+    """The inverse of a matrix, by Gauss-Jordan in fractions."""
     n = len(matrix)
     work = [[*row, *(Fraction(int(i == j)) for j in range(n))] for i, row in enumerate(matrix)]
     for column in range(n):

@@ -16,7 +16,7 @@ from preflight.memory.device import catalogue
 from preflight.memory.device.attention import attention, kernel
 from preflight.memory.device.families import Family, family_of
 from preflight.memory.device.families.activations import unusual
-from preflight.memory.device.images import VALUES_ONLY, usual_size
+from preflight.memory.device.images import VALUES_ONLY, target_of, usual_size
 from preflight.memory.device.single import depth_key
 from preflight.values import Unknown
 
@@ -150,7 +150,11 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
         known = catalogue.find(model.target)
         if known is not None and known.target is None:
             return known.name, known.architecture, known.task, {**known.config, **(model.config or {})}, None
-        return model.target, "", "image-classification", dict(model.kwargs or {}), model.target
+        target = target_of(model.target) or model.target
+        return target, "", "image-classification", dict(model.kwargs or {}), target
+    image = target_of(model.name) if model.name else None
+    if image is not None and (known is None or ":" in str(model.name)):
+        return image, "", "image-classification", dict(model.kwargs or {}), image
     if known is not None and known.unknown is not None:
         return Unknown(f"no law holds for {known.name}: {known.unknown}")
     if known is not None:
