@@ -90,6 +90,7 @@ class Train(Part):
     frozen: list[str] = []
     vocab_size: Count | None = None  # the model's own when absent
     copies: Copies = Copies.model_construct()
+    companions: list[str] | None = None  # frozen models beside the trained one (vae, text_encoder); no default
     outputs_kept: Literal["no", "step", "loop"] | None = "no"
     loss: Literal["full", "chunked", "fused"] | None = "full"  # of a language model: whole logits in fp32, or not
     optimizer_in_backward: bool | None = False  # each gradient is used and freed as soon as it is there

@@ -15,6 +15,7 @@ from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import load, scales
 from preflight.memory.device.lower import lower_bound
 from preflight.memory.device.optimizers import Step, known
+from preflight.memory.device.others import is_convolutional, with_companions
 from preflight.memory.device.parallel import Layout, Rank, fullest, layouts, rank_of, view
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.replay import Replay, Replayed, Segment
@@ -118,7 +119,7 @@ def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
     known_ones = [(n, one) for n, one in enumerate(rest, 1) if not isinstance(one, Unknown)]
     peers = tuple(one for n, one in known_ones if n < len(found.ranks))
     others = tuple(one for n, one in known_ones if n >= len(found.ranks))
-    return replace(first, peers=peers, others=others, notes=found.notes)
+    return with_companions(replace(first, peers=peers, others=others, notes=found.notes))
 
 
 def _prepared(job: Job, gpu: Gpu | None, layout: Layout) -> Ready | Unknown:
@@ -166,7 +167,7 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
     capacity, context = room(job, gpu, _convolutional(ready))
     replayed = _replay(ready, beside, gpu, capacity - context.expected if capacity else None)
     requested = requested_peak(ready, beside)
-    extra = intervals.widen(job, _convolutional(ready), ready.rank.layout.sharded)
+    extra = intervals.widen(job, _varies(ready), ready.rank.layout.sharded)
     trials = job.parallel.trials_per_gpu or 1
     reserved = intervals.interval(replayed.reserved * trials, intervals.RESERVED, extra)
     other_way = convolution.other_way(job, ready.resolved)
@@ -214,7 +215,7 @@ def _left_out(job: Job, beside: tuple[Phase, ...]) -> tuple[str, ...]:
 def _replayed(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, batch: int) -> int:
     """The batch that the bound allows, made smaller until a replay, which sees fragmentation, agrees."""
     capacity, context = room(ready.job, gpu, _convolutional(ready))
-    _, above = intervals.widen(ready.job, _convolutional(ready), ready.rank.layout.sharded)
+    _, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
     trials = ready.job.parallel.trials_per_gpu or 1
     for _ in range(REPLAYS):
         if batch == 0 or capacity is None:
@@ -245,6 +246,11 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
 
 def _convolutional(ready: Ready) -> bool:
     return is_image_model(ready.resolved)
+
+
+def _varies(ready: Ready) -> bool:
+    """Whether workspaces of convolutions are much of the job."""
+    return _convolutional(ready) or is_convolutional(ready.resolved)
 
 
 def _workspace(gpu: Gpu | None) -> int:
@@ -354,7 +360,7 @@ def _bounds(ready: Ready, gpu: Gpu | None) -> tuple[int, int]:
 def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[int, int]:
     requested = requested_peak(ready, beside, smooth=True) + 2 * _workspace(gpu)
     _, context = room(ready.job, gpu, _convolutional(ready))
-    _, above = intervals.widen(ready.job, _convolutional(ready), ready.rank.layout.sharded)
+    _, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
     reserved = round(requested * (1 + intervals.ROUNDED))
     trials = ready.job.parallel.trials_per_gpu or 1
     high = round(reserved * (1 + intervals.RESERVED[1] + above)) + context.high

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WORDS = {
     "V": "vocabulary", "f": "feed-forward width", "a": "heads", "k": "key-value heads", "d": "head size", "h": "width",
     "L": "layers", "P": "positions", "n": "image patches", "m": "image tokens", "t": "target tokens", "r": "rank",
-    "D": "projection width",
+    "D": "projection width", "u": "sides of 64 pixels",
 }  # fmt: skip
 
 

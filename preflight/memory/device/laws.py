@@ -14,7 +14,8 @@ from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
 from preflight.memory.device.make import CannotMake, Made
 from preflight.memory.device.resolve import Resolved
-from preflight.memory.device.single import make_at
+from preflight.memory.device.single import FREE, make_at
+from preflight.memory.device.sparse import make_sparse
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.tracing import TraceError, has_torch, request_traces
 from preflight.values import Unknown
@@ -107,7 +108,8 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
         return Unknown(f"{what}; tracing is off")
     if not has_torch(TRACING.interpreter):
         return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
-    name = repr((resolved.model, resolved.setup, kind, resolved.lengths.get("i")))
+    fixed = {name: value for name, value in resolved.lengths.items() if name not in FREE}
+    name = repr((resolved.model, resolved.setup, kind, fixed))
     if resolved.family is not None:  # one law for all models of a family
         name = f"{key.family} {key.text}"
     if name not in _TRACED:
@@ -130,4 +132,10 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
 
     if resolved.family is not None:
         return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run), versions
+    if "filed" in resolved.model:  # its traces take long: as few as can be
+        from preflight.memory.device import others  # which need what is here
+
+        ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
+        fixed = {name: value for name, value in resolved.lengths.items() if name != "b"}
+        return make_sparse(ask, ("b",), run, fixed, others.depths(resolved)), versions
     return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run), versions

@@ -85,6 +85,11 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     task = job.task or task
     if target is not None:
         return _of_target(job, name, target, config)
+    from preflight.memory.device import others  # which need Resolved
+
+    other = others.resolver(architecture)
+    if other is not None:
+        return other(job, name, architecture, config, gpu)
     architecture = SAME_CODE.get(architecture, architecture)
     family = family_of(architecture, config)
     if job.train.peft.method not in (None, "none", "lora", "rslora"):
@@ -164,7 +169,8 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
         if config is not None:
             kinds = config.get("architectures") or [""]
             task = next((t for ending, t in _TASKS.items() if str(kinds[0]).endswith(ending)), "")
-            return str(path), str(config.get("model_type", "")), task, {**config, **(model.config or {})}, None
+            architecture = str(config.get("model_type") or config.get("_class_name", ""))  # diffusers has the latter
+            return str(path), architecture, task, {**config, **(model.config or {})}, None
     if model.name:
         near = catalogue.nearest(model.name)
         return Unknown(f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""))

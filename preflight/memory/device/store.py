@@ -49,7 +49,8 @@ def key_of(resolved: Resolved, kind: str) -> LawKey:
     if resolved.family is None:
         target = resolved.model.get("target")
         if target is None:
-            name, structure = str(resolved.model.get("architecture")), "-"
+            name = str(resolved.model.get("filed") or resolved.model.get("architecture"))
+            structure = str(resolved.model.get("extra") or "-")
         else:
             name, structure = law_name(str(target)), f"image={resolved.lengths.get('i', 0)}"
             kwargs = {k: v for k, v in resolved.model.get("kwargs", {}).items() if k not in ALIKE}
@@ -144,11 +145,18 @@ def image_path(family: str, home: Path = LAWS) -> Path:
     return home / "images" / f"{family}.json.gz"
 
 
+def other_path(family: str, home: Path = LAWS) -> Path:
+    """The file of a denoiser's, speech model's or detector's laws (scripts/make_other_laws.py)."""
+    return home / "others" / f"{family}.json.gz"
+
+
 def _shipped(family: str, home: Path = LAWS) -> dict[str, Any] | None:
     if not _NAME.fullmatch(family):
         return None
     found = _file(law_path(family, home))
-    return found if found is not None else _file(image_path(family, home))
+    for path in (image_path(family, home), other_path(family, home)):
+        found = found if found is not None else _file(path)
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from preflight.memory.device.denoisers import Companion, encoder
 from preflight.memory.device.law import Peak
 from preflight.memory.device.laws import laws_for
 from preflight.memory.device.parallel import derive
@@ -46,7 +47,16 @@ def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
             phase = _generation(ready, smooth)
             if phase is not None:
                 found.append(phase)
-    return tuple(found)
+    return (*_encoding(ready), *found)
+
+
+def _encoding(ready: Ready) -> Iterator[Phase]:
+    """What a frozen VAE does with the images of a batch, before the step."""
+    for companion in ready.rank.held:
+        if isinstance(companion, Companion) and companion.config is not None:
+            laws = laws_for(encoder(ready.resolved, companion), "eval")
+            if not isinstance(laws, Unknown):
+                yield Phase("encoding", laws.plain.peak(ready.dims), laws.made.tape, ready.dims)
 
 
 def _validation(ready: Ready, smooth: bool) -> Phase | None:

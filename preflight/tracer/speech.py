@@ -1,0 +1,93 @@
+"""Models of raw sound (wav2vec 2.0, HuBERT, WavLM, data2vec-audio): CTC fine-tuning and classification.
+
+The loss is computed here from the model's logits as transformers does it (loss/loss_utils.py and `forward` of the CTC
+heads), because its own code asks for values of the labels, and the kernel has no counterpart on meta. Layers are never
+dropped and no feature is masked (LayerDrop, SpecAugment): that is the most that a step needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .denoisers import Output
+
+HEADS = {"ctc": "AutoModelForCTC", "classification": "AutoModelForAudioClassification"}
+NONE_LEFT_OUT = {"layerdrop": 0.0, "apply_spec_augment": False, "mask_time_prob": 0.0, "mask_feature_prob": 0.0}
+
+
+def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.dtype]) -> nn.Module:
+    """A step on meta, in training mode. `model`: {"architecture", "config", "head" (of HEADS)}; `setup`: as
+    `models.build` has it, and frozen: ["feature_encoder"] where the convolutions are not trained.
+
+    Raises ValueError for what cannot be built.
+    """
+    import transformers
+
+    config = transformers.AutoConfig.for_model(model["architecture"], **{**model["config"], **NONE_LEFT_OUT})
+    implementation = "eager" if setup.get("attention") == "eager" else "sdpa"
+    auto = getattr(transformers, HEADS[model["head"]])
+    with torch.device("meta"):
+        try:
+            inner = auto.from_config(config, attn_implementation=implementation)
+        except ValueError as error:
+            if "does not support" not in str(error):
+                raise
+            inner = auto.from_config(config, attn_implementation="eager")
+    inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
+    if setup.get("frozen"):
+        inner.freeze_feature_encoder()
+    return Listening(inner, model["head"])
+
+
+class Listening(nn.Module):
+    """A model and its loss."""
+
+    def __init__(self, inner: nn.Module, head: str) -> None:
+        super().__init__()
+        self.inner, self.head = inner, head
+
+    def forward(self, input_values: torch.Tensor, labels: torch.Tensor, **mask: torch.Tensor) -> Output:
+        logits = self.inner(input_values, **mask).logits
+        if self.head != "ctc":
+            return Output(F.cross_entropy(logits, labels), logits=logits)
+        log_probs = F.log_softmax(logits, dim=-1, dtype=torch.float32).transpose(0, 1)
+        losses: torch.Tensor = _Ctc.apply(log_probs, labels.shape[1])
+        return Output(losses.sum(), logits=logits)
+
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any]) -> None:
+        """As transformers' models have it."""
+        self.inner.gradient_checkpointing_enable(gradient_checkpointing_kwargs=gradient_checkpointing_kwargs)
+
+
+class _Ctc(torch.autograd.Function):
+    """ATen/native/cuda/LossCTC.cu: log_alpha in forward, log_beta and the gradient in backward, in fp32."""
+
+    @staticmethod
+    def forward(ctx: Any, log_probs: torch.Tensor, longest: int) -> torch.Tensor:
+        frames, batch, _ = log_probs.shape
+        alpha = log_probs.new_empty(batch, frames, 2 * longest + 1)
+        ctx.save_for_backward(log_probs, alpha)
+        return log_probs.new_empty(batch)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        log_probs, alpha = ctx.saved_tensors
+        beta = torch.empty_like(alpha)
+        gradient = torch.full_like(log_probs, float("-inf"))
+        del beta
+        return gradient, None
+
+
+def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
+    """A batch on meta. Point: b, s (samples of sound), t (labels of one recording)."""
+    b, s = point["b"], point["s"]
+    sound = torch.zeros(b, s, dtype=dtype, device="meta")
+    shape = (b, point["t"]) if model["head"] == "ctc" else (b,)
+    found = {"input_values": sound, "labels": torch.zeros(shape, dtype=torch.int64, device="meta")}
+    if model.get("mask"):
+        found["attention_mask"] = torch.ones(b, s, dtype=torch.int64, device="meta")
+    return found

@@ -1,0 +1,154 @@
+"""Make the shipped laws of denoisers, VAEs and speech models: `python scripts/make_other_laws.py [WORD ...]`.
+
+Needs torch, diffusers, transformers and peft. A law is a function of the batch and of the image's side or the sound's
+length (and of the rank of adapters), proved event by event by a trace that it has not seen
+(preflight.memory.device.sparse). Each model is a file of its own, compressed. Those that are there are kept; words
+choose those whose name they occur in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.job import build
+from preflight.memory.device import denoisers, others
+from preflight.memory.device.make import CannotMake, Made
+from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.sparse import make_sparse
+from preflight.memory.device.store import FORMAT, LawKey, key_of, load, other_path, pack
+from preflight.memory.device.tape import NotRegular
+from preflight.memory.device.tracing import TraceError
+from preflight.values import Unknown
+
+MIXED = {"train.precision": "bf16-mixed"}
+LORA = {**MIXED, "train.peft.method": "lora"}
+STORED = {"train.gradient_checkpointing": False}
+CHECKPOINTED = {"train.gradient_checkpointing": True}
+SETUPS: Mapping[str, Mapping[str, object]] = {
+    "lora-checkpointed": {**LORA, **CHECKPOINTED},
+    "lora": {**LORA, **STORED},
+    "mixed-checkpointed": {**MIXED, **CHECKPOINTED},
+    "mixed": {**MIXED, **STORED},
+    "fp32-checkpointed": {"train.precision": "fp32", **CHECKPOINTED},
+    "fp32": {"train.precision": "fp32", **STORED},
+    "bf16-checkpointed": {"train.precision": "bf16", **CHECKPOINTED},
+}
+ADAPTED = ("lora-checkpointed", "lora")
+WHOLE = (*ADAPTED, "mixed-checkpointed", "mixed", "fp32", "fp32-checkpointed")
+DENOISERS: Mapping[str, Sequence[str]] = {
+    "stable-diffusion-v1-5/stable-diffusion-v1-5": WHOLE,
+    "stabilityai/stable-diffusion-xl-base-1.0": (
+        "lora-checkpointed",
+        "mixed-checkpointed",
+        "lora",
+        "bf16-checkpointed",
+    ),
+    "black-forest-labs/FLUX.1-dev": ("lora-checkpointed",),
+    "stabilityai/stable-diffusion-3-medium-diffusers": ("lora-checkpointed", "mixed-checkpointed"),
+    "stabilityai/stable-diffusion-2-1": ("lora-checkpointed", "mixed-checkpointed", "lora", "mixed"),
+}
+VAE_DTYPES = ("bf16", "fp32")
+
+
+def asked() -> list[tuple[str, Resolved, str]]:
+    """(name, what the law is looked up by, kind) of every law, the most wanted first."""
+    found: list[tuple[str, Resolved, str]] = []
+    for name, setups in DENOISERS.items():
+        for setup in setups:
+            job = build({"model.name": name, "train.batch_size": 1, **SETUPS[setup]})
+            resolved = resolve(job)
+            if isinstance(resolved, Unknown):
+                raise SystemExit(f"{name}: {resolved.reason}")
+            found.append((f"{name} {setup}", resolved, "train"))
+    some = found[0][1]
+    for name, config in denoisers.data()["vaes"].items():
+        for dtype in VAE_DTYPES:
+            one = denoisers.Companion(0, "weights", name, dtype, config)
+            found.append((f"vae-{name} {dtype}", denoisers.encoder(some, one), "eval"))
+    return found
+
+
+def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Traces in this process."""
+    from preflight.tracer.main import serve
+
+    replies = serve({"traces": list(traces)})["traces"]
+    for reply in replies:
+        if "error" in reply:
+            raise TraceError(reply["error"])
+    return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
+
+
+def make_one(resolved: Resolved, kind: str) -> Made:
+    """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
+    free = [name for name in others.FREE if name in resolved.lengths]
+    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
+    ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
+    return make_sparse(ask, free, run, fixed, others.depths(resolved))
+
+
+def filed(family: str) -> dict[str, Made]:
+    """The laws that a file has already."""
+    path = other_path(family)
+    if not path.is_file():
+        return {}
+    keys = json.loads(gzip.decompress(path.read_bytes()))["laws"]
+    found = {key: load(LawKey(family, key)) for key in keys}
+    return {key: made for key, made in found.items() if made is not None}
+
+
+def versions() -> dict[str, str]:
+    """What makes the laws."""
+    from importlib.metadata import version
+
+    from preflight.tracer import TRACER_VERSION
+
+    libraries = {name: version(name) for name in ("torch", "transformers", "diffusers", "peft")}
+    return {**libraries, "tracer": TRACER_VERSION}
+
+
+def write(family: str, laws: Mapping[str, Made]) -> int:
+    """The file, whole or not at all, the same bytes for the same laws. Returns bytes."""
+    data = {"format": FORMAT, "family": family, "made_by": versions(), **pack(dict(sorted(laws.items())))}
+    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0)
+    path = other_path(family)
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_suffix(f".{os.getpid()}")
+    new.write_bytes(packed)
+    new.replace(path)
+    return len(packed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--again", action="store_true", help="make what is there as well")
+    options = parser.parse_args()
+    for name, resolved, kind in asked():
+        if not all(word.lower() in name.lower() for word in options.words):
+            continue
+        key = key_of(resolved, kind)
+        there = filed(key.family)
+        if key.text in there and not options.again:
+            continue
+        start = time.perf_counter()
+        try:
+            made = make_one(resolved, kind)
+        except (CannotMake, TraceError, NotRegular) as error:
+            print(f"{name}: not made: {str(error)[:200]}", file=sys.stderr, flush=True)
+            continue
+        load.cache_clear()
+        size = write(key.family, {**there, key.text: made})
+        print(f"{name}: {size} bytes in {key.family}, {time.perf_counter() - start:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
