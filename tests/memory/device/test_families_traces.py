@@ -42,11 +42,19 @@ def draw(family: Family, structure: dict[str, object], rng: random.Random, adapt
         if "n" in dims:
             dims |= {"m": dims["n"] + family.tokens, "i": base["q"] * dims["p"]}
         dims |= {depth: rng.randint(2, 6) for depth in sorted(set(family.depths.values()))}
+        dims |= {name: _length(name, dims[name], rng) for name in ("b", "s", "t") if name in dims}
         if adapters:
             dims["r"] = rng.randint(2, 20)
         apart = all(structure[one.name] != one.otherwise or not one.holds(dims) for one in family.coincidences)
         if apart and dims.get("R", 0) <= dims.get("d", 0):
             return dims
+
+
+def _length(name: str, drawn: int, rng: random.Random) -> int:
+    """A batch of one, and a length that is a whole multiple of 8, in every third draw: there tapes are others."""
+    if rng.random() < 2 / 3:
+        return drawn
+    return 1 if name == "b" else max(8, drawn // 8 * 8)
 
 
 def traced_peak(reply: dict[str, Any]) -> int:
