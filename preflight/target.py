@@ -138,12 +138,14 @@ def placed(study: Study, target: Target) -> Study:
         values |= {"node_memory": node.memory, "swap": node.swap, "shm": node.shm, "cpus": node.cpus}
     if allocation is not None:
         from preflight.machines.model import Cgroup
-        from preflight.machines.swap import usable_swap
+        from preflight.machines.swap import usable_memory, usable_swap
 
         held_to = target.cluster.cgroup if target.cluster is not None else Cgroup()
         memory = allocation.memory_limit if allocation.memory_limit is not None else node.memory if node else None
         values["swap"] = usable_swap(node.swap if node is not None else None, memory, held_to)
-        values["memory_limit"] = allocation.memory_limit
+        if allocation.memory_limit is not None:
+            own = node.memory if node is not None else None
+            values["memory_limit"] = usable_memory(allocation.memory_limit, own, held_to)
         values["cpus"] = allocation.cpus_per_node or values.get("cpus")
     if target.gpu is not None:
         values["gpu"] = target.gpu.name
@@ -152,8 +154,20 @@ def placed(study: Study, target: Target) -> Study:
     boxes = []
     for box in study.boxes:
         bounds = {name: Bound(name, value, source=source) for name, value in fields.items() if _open(box.fields, name)}
+        bounds |= _requested(box.fields, fields.get("machine.memory_limit"), target.cluster)
         boxes.append(replace(box, fields={**box.fields, **bounds}))
     return replace(study, boxes=tuple(boxes))
+
+
+def _requested(fields: Mapping[str, Bound], given: Const | None, cluster: Cluster | None) -> dict[str, Bound]:
+    """The memory that the cluster gives for what the request says of it: cores are given whole, nodes may be."""
+    name = "machine.memory_limit"
+    bound = fields.get(name)
+    if given is None or cluster is None or bound is None or bound.source != "the request":
+        return {}
+    if not isinstance(bound.expr, Const) or bound.expr.value == given.value:
+        return {}
+    return {name: replace(bound, expr=Const(given.value, bound.expr.origin))}
 
 
 def _open(fields: Mapping[str, Bound], name: str) -> bool:

@@ -47,5 +47,10 @@ def _notes(cluster: Cluster, conf: str | None) -> Iterator[str]:
     for doubt, names in doubtful.items():
         if doubt:
             yield f"{doubt} (node type{'s' * (len(names) > 1)} {', '.join(names)})"
+    if cluster.path == "sinfo":
+        yield (
+            "scontrol does not answer; sinfo does not say which memory jobs get by default (DefMemPerCPU) and which "
+            "limits are enforced: add them, or import from slurm.conf"
+        )
     if conf is not None and cluster.select_type is None:
         yield f"{conf} names no SelectType: select/linear until SLURM 23.02, select/cons_tres since, which is assumed"

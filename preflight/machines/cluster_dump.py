@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.machines.cluster_file import FORMAT, NodeTable, PartitionTable
+from preflight.machines.cluster_file import FORMAT, CgroupTable, NodeTable, PartitionTable
 from preflight.machines.model import Cluster, Node, Partition
 from preflight.machines.sizes import format_size
 
@@ -39,8 +39,7 @@ def _lines(cluster: Cluster) -> Iterator[str]:
         if sizes:
             yield from ("", f"[{title}]")
             yield from (f"{key} = {_value(key, value)}" for key, value in sizes.items())
-    held = {name: getattr(cluster.cgroup, name) for name in ("constrain_memory", "constrain_swap",
-                                                             "allowed_swap_percent")}  # fmt: skip
+    held = {name: getattr(cluster.cgroup, name) for name in CgroupTable.model_fields}
     if any(value is not None for value in held.values()):
         yield from ("", "[cgroup]")
         yield from (f"{name} = {_toml(value)}" for name, value in held.items() if value is not None)

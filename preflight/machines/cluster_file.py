@@ -100,6 +100,8 @@ class CgroupTable(BaseModel):
     constrain_memory: bool | None = None
     constrain_swap: bool | None = None
     allowed_swap_percent: Annotated[float, Field(ge=0)] | None = None
+    allowed_memory_percent: Annotated[float, Field(gt=0)] | None = None
+    max_memory_percent: Annotated[float, Field(gt=0)] | None = None
 
 
 class MachineFile(BaseModel):

@@ -26,8 +26,9 @@ def _part(part: str) -> list[str]:
         if not low.isdigit() or (high and not high.isdigit()):
             continue
         last = min(int(high or low), int(low) + MAX_NAMES)
-        for tail in _part(found[3]):
-            names += [f"{found[1]}{n:0{len(low)}d}{tail}" for n in range(int(low), last + 1)]
+        tails = _part(found[3])
+        for number in range(int(low), last + 1):
+            names += [f"{found[1]}{number:0{len(low)}d}{tail}" for tail in tails]
             if len(names) > MAX_NAMES:
                 return names
     return names

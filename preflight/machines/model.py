@@ -81,6 +81,10 @@ class Cgroup:
     constrain_swap: bool | None = None
     allowed_swap_percent: float | None = None
     """Swap that a job may use beside its memory, per cent of its memory."""
+    allowed_memory_percent: float | None = None
+    """What a job may use of the memory that it is given (AllowedRAMSpace); None: all of it."""
+    max_memory_percent: float | None = None
+    """What one job may use of a node's memory (MaxRAMPercent); None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)

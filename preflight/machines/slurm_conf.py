@@ -28,18 +28,26 @@ def read_slurm_conf(
     `NodeName=DEFAULT` and `PartitionName=DEFAULT` lines set what later lines leave out. Include lines are followed
     from `folder`. `gres` and `cgroup` are the texts of gres.conf and cgroup.conf.
     """
+    beside = {k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}
+    return cluster_of(read_lines(text, path, folder), path, tuple(read_lines(gres, "gres.conf")), beside)
+
+
+def cluster_of(
+    lines: Iterable[Line], path: str, gres: Sequence[Line] = (), cgroup: Mapping[str, str] | None = None
+) -> Cluster:
+    """The cluster that lines of slurm.conf, gres.conf and cgroup.conf describe; a node is described once, the first
+    description counts. Raises MachineError."""
     globals_: dict[str, str] = {}
     nodes: dict[str, Node] = {}
     partitions: list[Line] = []
     sets: dict[str, Line] = {}
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
-    for line in read_lines(text, path, folder):
+    for line in lines:
         kind = line.kind
         if kind == "nodeset":
             sets[line.values[kind]] = line
         if kind not in defaults:
-            for key, value in line.values.items():
-                globals_.setdefault(key, value)
+            globals_.update(line.values)  # of several SLURM takes the last
             continue
         if line.values[kind].upper() == "DEFAULT":
             defaults[kind].update(line.values)
@@ -48,10 +56,10 @@ def read_slurm_conf(
         if kind == "partitionname":
             partitions.append(merged)
         else:
-            nodes.update((node.name, node) for node in _nodes(merged))
+            nodes.update((node.name, node) for node in _nodes(merged) if node.name not in nodes)
     if not nodes:
         raise MachineError(f"{path}: no NodeName line")
-    _name_gpus(nodes, read_lines(gres, "gres.conf"))
+    _name_gpus(nodes, gres)
     return Cluster(
         name=globals_.get("clustername", "slurm"),
         nodes=tuple(nodes.values()),
@@ -66,9 +74,7 @@ def read_slurm_conf(
         select_parameters=_parameters(globals_.get("selecttypeparameters", "")),
         max_array_size=_count(globals_.get("maxarraysize")) or DEFAULT_ARRAY,
         licenses=_licenses(globals_.get("licenses", "")),
-        cgroup=_cgroup(
-            {**globals_, **{k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}}
-        ),
+        cgroup=_cgroup({**globals_, **(cgroup or {})}),
     )
 
 
@@ -199,7 +205,8 @@ def _partition(line: Line, nodes: Mapping[str, Node], sets: Mapping[str, Line]) 
         min_nodes=_count(values.get("minnodes")),
         max_nodes=_count(values.get("maxnodes")),
         max_cpus_per_node=_count(values.get("maxcpuspernode")),
-        exclusive=values.get("oversubscribe", "").upper() == "EXCLUSIVE",
+        exclusive=values.get("oversubscribe", "").upper() == "EXCLUSIVE"
+        or values.get("exclusive", "").upper() in ("NODE", "TOPO"),
     )
 
 
@@ -267,8 +274,17 @@ def _cgroup(values: Mapping[str, str]) -> Cgroup:
         text = values.get(name)
         return None if text is None else text.lower() in ("yes", "true", "1")
 
-    percent = re.match(r"(\d+(?:\.\d+)?)", values.get("allowedswapspace", ""))
-    return Cgroup(flag("constrainramspace"), flag("constrainswapspace"), float(percent[1]) if percent else None)
+    def percent(name: str) -> float | None:
+        found = re.match(r"(\d+(?:\.\d+)?)", values.get(name, ""))
+        return float(found[1]) if found else None
+
+    def unusual(name: str) -> float | None:
+        return None if percent(name) in (100.0, 0.0) else percent(name)
+
+    return Cgroup(
+        flag("constrainramspace"), flag("constrainswapspace"), percent("allowedswapspace"),
+        unusual("allowedramspace"), unusual("maxrampercent"),
+    )  # fmt: skip
 
 
 def _mib(text: str | None) -> int | None:

@@ -1,8 +1,7 @@
-"""A SLURM cluster as a machine file: from slurm.conf, or from what `scontrol` says on a login node."""
+"""A SLURM cluster as a machine file: from slurm.conf, or from what its own commands say on a login node."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,26 +9,32 @@ from preflight.machines.errors import MachineError
 from preflight.machines.gpus import candidates, find_gpu
 from preflight.machines.hostlist import expand, fold, natural
 from preflight.machines.model import Cluster, Node
-from preflight.machines.slurm_conf import read_slurm_conf
+from preflight.machines.slurm_ask import ask
+from preflight.machines.slurm_conf import cluster_of, read_slurm_conf
+from preflight.machines.slurm_json import lines_of
 from preflight.machines.slurm_lines import read_text
 from preflight.records import replace
 
-SECONDS = 30
-"""How long scontrol may take: it asks the controller and nothing else."""
+TEXT = "give what scontrol show config, scontrol show node -o and scontrol show partition -o print, in one file"
 
 
 def import_slurm(conf: Path | None = None) -> Cluster:
     """The cluster, with equal nodes counted as one type. Raises MachineError.
 
-    gres.conf and cgroup.conf are read where they stand beside slurm.conf.
+    `conf`: a slurm.conf (gres.conf and cgroup.conf are read where they stand beside it), or a file with what scontrol
+    or `sinfo --json` printed. None: the cluster's own commands are asked.
     """
     if conf is None:
-        text = "\n".join(_ask(what) for what in ("config", "node", "partition"))
-        return by_type(read_slurm_conf(text, "scontrol"))
+        lines, who = ask()
+        found = cluster_of(lines, who)
+        return by_type(found if who == "scontrol" else nodes_alone(found))
+    text = read_text(conf)
+    if text.lstrip().startswith("{"):
+        return by_type(nodes_alone(_default_known(cluster_of(lines_of(text, str(conf)), str(conf)))))
     gres, cgroup = (conf.parent / name for name in ("gres.conf", "cgroup.conf"))
     return by_type(
         read_slurm_conf(
-            read_text(conf),
+            text,
             str(conf),
             conf.parent,
             read_text(gres) if gres.is_file() else "",
@@ -38,18 +43,21 @@ def import_slurm(conf: Path | None = None) -> Cluster:
     )
 
 
-def _ask(what: str) -> str:
-    command = ["scontrol", "show", what, "-o"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except FileNotFoundError:
-        raise MachineError("scontrol is not here: run this on a login node, or give slurm.conf with --conf") from None
-    except subprocess.TimeoutExpired:
-        raise MachineError(f"{' '.join(command)} did not answer within {SECONDS} s") from None
-    if found.returncode:
-        said = (found.stderr.strip() or found.stdout.strip()).splitlines()
-        raise MachineError(f"{' '.join(command)} failed: {said[-1] if said else f'exit status {found.returncode}'}")
-    return found.stdout.replace("#", "\\#")  # no comments here: a node's OS has one ("#1 SMP"), before its memory
+def nodes_alone(cluster: Cluster) -> Cluster:
+    """What is known of a cluster of which nodes and partitions were listed, and not how it is configured."""
+    return replace(cluster, max_array_size=None, gres_types=None, licenses=None)
+
+
+def _default_known(cluster: Cluster) -> Cluster:
+    """JSON before 25.11 does not say which partition is the default. Raises MachineError where there are several."""
+    if not cluster.partitions:
+        raise MachineError(f"{cluster.path}: this JSON says nothing of partitions: {TEXT}")
+    if len(cluster.partitions) == 1:
+        return replace(cluster, partitions=(replace(cluster.partitions[0], default=True),))
+    if not any(one.default for one in cluster.partitions):
+        names = ", ".join(one.name for one in cluster.partitions)
+        raise MachineError(f"{cluster.path}: this JSON does not say which of {names} is the default partition: {TEXT}")
+    return cluster
 
 
 def by_type(cluster: Cluster) -> Cluster:

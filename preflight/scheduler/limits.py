@@ -26,8 +26,6 @@ from preflight.scheduler.answers import (
 from preflight.scheduler.hosts import MIB, Host, counts_nodes, in_partition
 from preflight.scheduler.job import Job
 
-MAX_ARRAY = 1001
-"""MaxArraySize of slurm.conf(5) where the cluster does not say."""
 UNLIMITED = 2**32 - 1
 
 
@@ -37,7 +35,7 @@ def check_array(job: Job, cluster: Cluster) -> None:
         return
     if job.later_part:
         raise Refused(ARRAY, "a heterogeneous job cannot be an array", "request.array")
-    most = cluster.max_array_size if cluster.max_array_size is not None else MAX_ARRAY
+    most = cluster.max_array_size if cluster.max_array_size is not None else UNLIMITED
     for token in filter(None, job.array.split(",")):
         if not _array_token(token.removeprefix("["), most):
             words = f"--array={job.array} is no list of indices below {most} (MaxArraySize)"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from preflight.records import dataclass
 from preflight.scheduler.choose import Taken
-from preflight.scheduler.hosts import MIB, Host
+from preflight.scheduler.hosts import MIB, Host, Shape
 from preflight.scheduler.job import Job
 from preflight.scheduler.offer import Details, Rules, cpus_per_core
 
@@ -39,26 +39,42 @@ def shares(job: Job, details: Details, rules: Rules, taken: Sequence[Taken]) -> 
                 return None
             cores = min(cores, sum(one.offer.cores))
         cpus = shape.cpus if job.whole_node else cores * shape.tpc if rules.by_core or rules.by_socket else used[index]
+        sockets = _sockets(shape, cores, slots[index], details.cpus_per_task)
         if rules.by_socket and not job.whole_node:
-            cpus = -(-cores // shape.cores) * shape.cores * shape.tpc
-        sockets = min(cores, shape.sockets) if details.cpus_per_task == 1 else -(-cores // shape.cores)
+            cpus = sockets * shape.cores * shape.tpc
         gpus = _gpus(job, one, slots[index], sockets, len(taken) - index - 1, left)
         counted = min(cpus, cores * per_core) if job.threads_per_core is not None and not job.whole_node else cpus
-        found.append(Share(one.host, tasks[index], cpus, gpus, _memory(job, one, counted, gpus)))
+        memory = _memory(job, one, counted, gpus) if rules.memory else _all(shape)
+        found.append(Share(one.host, tasks[index], cpus, gpus, memory))
     return tuple(found)
 
 
-def whole_shares(job: Job, details: Details, taken: Sequence[Host]) -> tuple[Share, ...]:
+def _sockets(shape: Shape, cores: int, tasks: int, each: int) -> int:
+    """Sockets that tasks are spread over: those of one CPU in turn, larger ones whole (_cyclic_sync_core_bitmap)."""
+    if each == 1:
+        return min(cores, shape.sockets)
+    room = shape.cores * shape.tpc // each
+    return min(-(-tasks // room), shape.sockets) if room else shape.sockets
+
+
+def _all(shape: Shape) -> int | None:
+    """Memory that nobody counts is not held to what was asked for: the node's (slurm.conf(5), SelectTypeParameters)."""
+    return None if shape.memory is None else shape.memory * MIB
+
+
+def whole_shares(job: Job, details: Details, rules: Rules, taken: Sequence[Host]) -> tuple[Share, ...]:
     """Nodes that are given whole (select/linear): all CPUs, the GPUs that were asked for, tasks as there is room."""
     slots = [job.ntasks_per_node or max(host.shape.cpus // details.cpus_per_task, 1) for host in taken]
     found = []
     gpus = sum(one.per_node for one in job.gres if one.name == "gpu")
     for host, tasks in zip(taken, _tasks(job, slots), strict=True):
         shape = host.shape
-        if job.memory_per_cpu is not None:
-            memory: int | None = job.memory_per_cpu * shape.cpus * MIB
+        if not rules.memory:
+            memory = _all(shape)
+        elif job.memory_per_cpu is not None:
+            memory = job.memory_per_cpu * shape.cpus * MIB
         else:
-            memory = job.memory * MIB if job.memory else None if shape.memory is None else shape.memory * MIB
+            memory = job.memory * MIB if job.memory else _all(shape)
         found.append(Share(host, tasks, shape.cpus, gpus, memory))
     return tuple(found)
 
@@ -181,4 +197,4 @@ def _memory(job: Job, one: Taken, cpus: int, gpus: int) -> int | None:
         return job.memory_per_cpu * cpus * MIB
     if job.memory:
         return job.memory * MIB
-    return None if one.host.shape.memory is None else one.host.shape.memory * MIB
+    return _all(one.host.shape)

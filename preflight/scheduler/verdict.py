@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from preflight.dialects.reading import Request
 from preflight.machines.model import Cluster, Node, Partition
@@ -139,6 +140,9 @@ def place(
     `first`: of several partitions the one that is named first; its defaults and its limit of CPUs count for all.
     """
     first = first or partition
+    if partition.exclusive:  # _resolve_shared_status, src/slurmctld/node_scheduler.c
+        job = copy(job)
+        job.exclusive, job.shared_with = True, None
     rules = rules_of(cluster, first)
     details = details_of(job, rules)
     _gpu_defaults(job, details, first, cluster)
@@ -152,7 +156,7 @@ def place(
         fit = {one for one in shapes if _passes(job, details, one, rules) and linear.serves(job, one, rules)}
         own = [host for host in hosts if host.shape in fit]
         whole = linear.choose(job, details, own, least, most, wanted, named)
-        return None if whole is None else whole_shares(job, details, whole)
+        return None if whole is None else whole_shares(job, details, rules, whole)
     cache: dict[Shape, Offer | None] = {}
     usable, offers = [], {}
     for host in hosts:

@@ -114,6 +114,13 @@ def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[N
     return [(least.host.node, verdict.shares)]
 
 
+def counts_memory(cluster: Cluster) -> bool:
+    """Whether a job is given the memory that it asks for, and no more."""
+    from preflight.scheduler.offer import rules_of
+
+    return rules_of(cluster, Partition("", ())).memory
+
+
 def _given(
     request: Request, shares: tuple[Share, ...], node: Node, partition: Partition | None, cluster: Cluster
 ) -> _Need:
@@ -121,6 +128,8 @@ def _given(
     busiest = min(shares, key=lambda one: (-one.tasks, -one.gpus, one.memory if one.memory is not None else 0))
     cpus = busiest.cpus if node.cpus is not None else _need(request, node, partition, cluster).cpus
     said = _memory(request, node, partition, cluster, cpus, busiest.gpus)[1]
+    if not counts_memory(cluster):
+        said = "memory is not counted on this cluster (SelectTypeParameters): the whole node"
     return _Need(len(shares), busiest.tasks, cpus, busiest.gpus, busiest.memory, said)
 
 
@@ -163,7 +172,7 @@ def _need(request: Request, node: Node | None, partition: Partition | None, clus
     if gpus is None and not _asks_gpus(request):
         gpus = 0
     cpus = _cpus(request, tasks, gpus)
-    if request.exclusive and node is not None:
+    if (request.exclusive or (partition is not None and partition.exclusive)) and node is not None:
         cpus, gpus = node.cpus or cpus, node.gpus or gpus
     memory, said = _memory(request, node, partition, cluster, cpus, gpus)
     return _Need(nodes, tasks, cpus, gpus, memory, said)

@@ -11,6 +11,7 @@ from preflight.machines.hostlist import expand, fold
 from preflight.machines.model import Cgroup
 from preflight.machines.slurm_conf import read_slurm_conf
 from preflight.machines.slurm_import import by_type, import_slurm
+from preflight.machines.swap import usable_memory
 
 CONF = """\
 ClusterName=pf  # a comment
@@ -135,3 +136,52 @@ def test_without_scontrol_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
         import_slurm()
     with pytest.raises(MachineError, match="cannot be read"):
         import_slurm(tmp_path / "slurm.conf")
+
+
+KINDS = """\
+SelectType=select/cons_res
+SelectType=select/cons_tres
+Licenses=matlab:20,ansys,abaqus@server:5
+JobDefaults=DefCpuPerGPU=6,DefMemPerGPU=30000
+MaxMemPerNode=UNLIMITED
+NodeName=DEFAULT CPUs=8 RealMemory=64000
+NodeName=rack[1-2]n[01-02] Gres=gpu:a100_1g.5gb:7,gpu:a100_3g.20gb:1
+NodeName=s[1-2],t9 Gres=gpu:rtx_3090:4(S:0,1),shard:rtx_3090:64(S:0-1) TmpDisk=1000
+NodeName=DEFAULT RealMemory=128000
+NodeName=u1 Gres=gpu:4 Feature=a,b
+NodeSet=both Feature=b Nodes=t9
+PartitionName=DEFAULT MaxTime=60 ExclusiveUser=YES
+PartitionName=hidden Nodes=rack1n[01-02],both Hidden=YES
+PartitionName=DEFAULT MaxTime=120
+PartitionName=open Nodes=s[1-2] OverSubscribe=FORCE:2
+"""
+
+
+def test_resources_sets_and_defaults_of_every_kind() -> None:
+    found = read_slurm_conf(KINDS, gres="AutoDetect=nvml\n")
+    nodes = {node.name: node for node in found.nodes}
+    assert list(nodes) == ["rack1n01", "rack1n02", "rack2n01", "rack2n02", "s1", "s2", "t9", "u1"]
+    sliced, shared, plain = nodes["rack2n01"], nodes["s1"], nodes["u1"]
+    assert (sliced.gpus, sliced.gres) == (8, ("gpu:a100_1g.5gb:7", "gpu:a100_3g.20gb:1"))
+    assert (shared.gpus, shared.gpu_type, shared.gres) == (4, "rtx_3090", ("gpu:rtx_3090:4", "shard:rtx_3090:64"))
+    assert (shared.memory, shared.local_disk) == (64000 * 2**20, 1000 * 2**20)
+    assert (plain.gpus, plain.gpu_type, plain.memory, plain.features) == (4, None, 128000 * 2**20, ("a", "b"))
+    hidden, opened = found.partitions
+    assert (hidden.nodes, hidden.max_minutes) == (("rack1n01", "rack1n02", "t9", "u1"), 60)
+    assert (opened.nodes, opened.max_minutes, opened.exclusive) == (("s1", "s2"), 120, False)
+    assert found.select_type == "cons_tres"  # of two the last counts
+    assert found.licenses == {"matlab": 20, "ansys": 1}  # a server's are the accounting database's
+    assert found.defaults == {"cpus_per_gpu": 6, "memory_per_gpu": 30000 * 2**20}
+    assert found.limits == {}
+    again = by_type(found)
+    assert parse_machine(dump_machine(again), "slurm.conf", "x") == again
+
+
+def test_what_jobs_are_held_to() -> None:
+    text = "ConstrainRAMSpace=yes\nAllowedRAMSpace=110\nMaxRAMPercent=90.5\nAllowedSwapSpace=10\n"
+    cgroup = read_slurm_conf(CONF, cgroup=text).cgroup
+    assert cgroup == Cgroup(True, None, 10.0, 110.0, 90.5)
+    assert usable_memory(100, None, cgroup) == 110
+    assert usable_memory(100, 100, cgroup) == 90
+    assert usable_memory(100, 100, Cgroup(False, allowed_memory_percent=50.0)) == 100
+    assert read_slurm_conf(CONF, cgroup="AllowedRAMSpace=100\nMaxRAMPercent=100%\n").cgroup == Cgroup()

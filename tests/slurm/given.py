@@ -14,7 +14,10 @@ from preflight.machines.hostlist import expand
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """One node's part. Memory in MiB; GPUs -1 where scontrol does not show them (counted for the whole job)."""
+    """One node's part. Memory in MiB; GPUs -1 where scontrol does not show them (counted for the whole job).
+
+    CPUs are those of the cores, also where a core's threads are given out one by one.
+    """
 
     host: str
     cpus: int
@@ -22,8 +25,11 @@ class Part:
     gpus: int = -1
 
 
-def given(controller: Controller, options: Sequence[str]) -> list[Part] | None:
-    """What salloc gets at once with these options, which it shares with sbatch; None: nothing. It is given back."""
+def given(controller: Controller, options: Sequence[str]) -> tuple[list[Part], int] | None:
+    """What salloc gets at once with these options, which it shares with sbatch, and how many CPUs; None: nothing.
+
+    It is given back.
+    """
     program = find("salloc")
     assert program is not None
     process = subprocess.Popen(
@@ -38,7 +44,9 @@ def given(controller: Controller, options: Sequence[str]) -> list[Part] | None:
             return None
         shown = controller.ask("scontrol", "show", "job", "-d", job).text
         controller.ask("scancel", job)
-        return sorted(_parts(shown)) or None
+        cpus = re.search(r"NumCPUs=(\d+)", shown)
+        parts = sorted(_parts(shown))
+        return (parts, int(cpus[1])) if parts and cpus is not None else None
     finally:
         process.kill()
         process.wait()

@@ -14,7 +14,9 @@ from preflight.commands.import_slurm import run
 from preflight.commands.machine import command
 from preflight.errors import UsageError
 from preflight.machines.clusters import load_machine, save_machine
-from preflight.machines.slurm_import import import_slurm
+from preflight.machines.slurm_ask import _by_sinfo
+from preflight.machines.slurm_conf import cluster_of
+from preflight.machines.slurm_import import by_type, import_slurm, nodes_alone
 from preflight.records import replace
 
 
@@ -27,6 +29,15 @@ def test_the_controller_and_its_slurm_conf_say_the_same(
         monkeypatch.setenv("PATH", f"{Path(find('scontrol') or '').parent}:{os.environ['PATH']}")
         live = import_slurm()
         written = import_slurm(controller.conf)
+        lines, who = _by_sinfo(), "sinfo"
+    listed = nodes_alone(cluster_of(lines, who))
+    assert by_type(listed).nodes == tuple(replace(node, memory_reserved=None) for node in live.nodes)
+    for one in by_type(listed).partitions:
+        told = next(partition for partition in live.partitions if partition.name == one.name)
+        assert (one.nodes, one.default, one.exclusive) == (told.nodes, told.default, told.exclusive)
+        assert (one.max_minutes, one.default_minutes) == (told.max_minutes, told.default_minutes)
+        assert (one.min_nodes, one.max_nodes) == (told.min_nodes or 1, told.max_nodes)
+        assert one.max_cpus_per_node == told.max_cpus_per_node
     assert live.slurm_version is not None
     assert replace(live, slurm_version=None, path=None) == replace(written, path=None)
     save_machine(live, tmp_path / "cluster.toml")
