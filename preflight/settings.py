@@ -162,10 +162,11 @@ def is_field(name: str) -> bool:
 def check_values(values: Mapping[str, object], where: str) -> None:
     """Raises SettingsError where a value does not suit its Job field."""
     from preflight.job import build
+    from preflight.study.by_hand import stated
 
     for field, value in values.items():
         try:
-            build({field: value})
+            build({field: stated(field, value)})
         except ValidationError as error:
             message = error.errors(include_url=False)[0]["msg"]
             raise SettingsError(f"{where}: {field} = {value!r}: {message[:1].lower()}{message[1:]}") from error

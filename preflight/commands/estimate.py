@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ def command(
         compared = compare(size, subject.job, found.device, subject.estimator.full)
     if output_format == "json":
         sides = (plain.device(found.device), plain.host(found.host))
-        data = texts.document(plain.job(subject.job), *sides, found.unknown, compared)
+        data = texts.document(plain.job(subject.job), *sides, found.unknown, compared, _notes(subject, found))
         click.echo(json.dumps(data, indent=2, allow_nan=False))
         return
     rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
@@ -86,6 +86,16 @@ def command(
         click.echo("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)), color=True)
     if subject.note:
         click.echo(f"note: {subject.note}")
+
+
+def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
+    """What the figures do not say of themselves."""
+    if found.device is None:
+        reason = found.reasons.get("device", "")
+        notes: tuple[str, ...] = (f"device: {reason}",) if reason else ()
+    else:
+        notes = found.device.notes
+    return (*notes, subject.note) if subject.note else notes
 
 
 def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
@@ -154,25 +164,19 @@ def _as_job(path: Path) -> dict[str, object] | None:
     except DocumentError as error:
         place = project.source(path.name).place(error.span)
         raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
-    if not isinstance(data, Mapping) or not data or not set(data) <= {*Job.model_fields, "version"}:
+    if not isinstance(data, Mapping) or not data:
         return None
-    if not {"model", "train"} & data.keys():
-        return None
-    return dict(_flat({key: value for key, value in data.items() if key != "version"}, ""))
+    from preflight.study.by_hand import dotted, is_job, strays
 
+    ours = data.get("job")  # as `--output-format json` wrote it
+    whole: Mapping[str, object] = ours if isinstance(ours, Mapping) and "model" in ours else data
+    if is_job(whole):
+        return dotted(whole)
+    if path.suffix.lower() == ".json" and (stray := strays(whole)):
+        from preflight.job import Job
 
-def _flat(data: Mapping[str, Value], prefix: str) -> Iterator[tuple[str, object]]:
-    """Dotted Job fields of a nested mapping."""
-    from preflight.job import fields
-    from preflight.study.defaults import thawed
-
-    known = fields()
-    for key, value in data.items():
-        name = prefix + key
-        if isinstance(value, Mapping) and name not in known:
-            yield from _flat(value, name + ".")
-        else:
-            yield name, thawed(value)
+        raise UsageError(f"{path}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
+    return None
 
 
 def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
@@ -190,13 +194,14 @@ def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subj
     from pydantic import ValidationError
 
     from preflight.settings import load
+    from preflight.study.by_hand import completed
 
     settings, _ = load(folder)
     try:
-        job = build({**settings.set, **values})
+        job = build(completed({**settings.set, **values}))
     except ValidationError as error:
         raise UsageError(_words(error)) from error
-    found = _gpu(gpu or job.machine.gpu, settings.gpu)
+    found = _gpu(gpu, job, settings.gpu)
     if found is not None and job.machine.gpu is None:
         job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
     return Subject(job, found, Estimator(found, tracing_of(settings, folder, ())[0]))
@@ -214,11 +219,21 @@ def _words(error: ValidationError) -> str:
     return f"{name} = {details['input']!r}: {message[:1].lower()}{message[1:]}"
 
 
-def _gpu(named: str | None, default: str | None) -> Gpu | None:
+def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
+    """The GPU of the command line, the Job or the settings. One that nobody knows needs its memory stated."""
+    from preflight.machines.gpus import find_gpu
     from preflight.target import gpu_named
 
     if named is not None:
         return gpu_named(named, "--gpu")
+    if job.machine.gpu is not None:
+        if job.machine.gpu_memory is not None:
+            return find_gpu(job.machine.gpu)
+        try:
+            return gpu_named(job.machine.gpu, "--gpu")
+        except UsageError as error:
+            hint = ", or state machine.gpu_memory" if default is None else ""
+            raise UsageError(f"machine.gpu{str(error).removeprefix('--gpu')}{hint}") from error
     return gpu_named(default, "tool.preflight.gpu") if default is not None else None
 
 

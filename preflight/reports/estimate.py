@@ -160,10 +160,14 @@ def _verdict(verdict: str, look: Look) -> str:
 
 
 def document(
-    job: Mapping[str, object], device: object, host: object, unknown: Sequence[str], compared: Comparison | None
-) -> dict[str, object]:
-    """The JSON contract of `estimate`, version 1; `measured` stands beside it only where it was asked for."""
+    job: Mapping[str, object], device: object, host: object, unknown: Sequence[str], compared: Comparison | None,
+    notes: Sequence[str] = (),
+) -> dict[str, object]:  # fmt: skip
+    """The JSON contract of `estimate`, version 1. `measured` stands beside it only where it was asked for, `notes` only
+    where there are any: why the device is null, that its figures are a lower bound, what they leave out."""
     data: dict[str, object] = {"version": 1, "job": job, "device": device, "host": host, "unknown": list(unknown)}
+    if notes:
+        data["notes"] = list(notes)
     if compared is not None:
         data["measured"] = {
             "bytes": compared.measured,

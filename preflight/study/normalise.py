@@ -20,11 +20,27 @@ STRATEGIES: Mapping[str, str] = {
     "ddp_find_unused_parameters_false": "ddp", "ddp_static_graph": "ddp", "multi_gpu": "ddp", "fsdp2": "fsdp",
     "deepspeed_stage_1": "zero1", "deepspeed_stage_2": "zero2", "deepspeed_stage_3": "zero3",
     "single_device": "none", "no": "none",
+    # as people write DeepSpeed's stages and one GPU
+    "zero-1": "zero1", "zero-2": "zero2", "zero-3": "zero3", "zero_1": "zero1", "zero_2": "zero2", "zero_3": "zero3",
+    "deepspeed_zero1": "zero1", "deepspeed_zero2": "zero2", "deepspeed_zero3": "zero3", "single": "none",
+    "single_gpu": "none",
 }  # fmt: skip
 ATTENTIONS: Mapping[str, str] = {
     "flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attention": "flash", "flash_attn": "flash",
-    "mem_efficient": "efficient", "xformers": "efficient",
+    "flash-attn": "flash", "flash-attention": "flash", "flash_attn_2": "flash", "fa2": "flash",
+    "mem_efficient": "efficient", "memory_efficient": "efficient", "xformers": "efficient",
 }  # fmt: skip
+TASKS: Mapping[str, str] = {
+    # transformers' names of pipelines (pipelines/__init__.py)
+    "text-classification": "sequence-classification", "sentiment-analysis": "sequence-classification",
+    "text-generation": "causal-lm", "fill-mask": "masked-lm", "ner": "token-classification",
+    "summarization": "seq2seq-lm", "translation": "seq2seq-lm", "text2text-generation": "seq2seq-lm",
+    # peft's TaskType
+    "causal_lm": "causal-lm", "seq_cls": "sequence-classification", "token_cls": "token-classification",
+    "seq_2_seq_lm": "seq2seq-lm",
+}  # fmt: skip
+QUANTIZATIONS: Mapping[str, str] = {"4bit": "fp4", "8bit": "int8", "no": "none"}
+"""bitsandbytes' own defaults: `load_in_4bit` alone is fp4."""
 KEPT: Mapping[str, str] = {"true": "step", "false": "no"}
 
 
@@ -190,7 +206,8 @@ def _tables(field: str) -> Mapping[str, str]:
         return spellings.DTYPES
     if field == "train.optimizer_impl":
         return {"single": "for-loop", "forloop": "for-loop", "for_loop": "for-loop"}
-    named = {"parallel.strategy": STRATEGIES, "train.attention": ATTENTIONS, "train.outputs_kept": KEPT}
+    named = {"parallel.strategy": STRATEGIES, "train.attention": ATTENTIONS, "train.outputs_kept": KEPT, "task": TASKS,
+             "train.quantization.type": QUANTIZATIONS}  # fmt: skip
     return named.get(field, {})
 
 

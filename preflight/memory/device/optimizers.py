@@ -1,7 +1,8 @@
 """Optimizer steps: what they keep per parameter, and what they hold for a moment, as torch and bitsandbytes do it.
 
 Sources: torch/optim/{adam,adamw,sgd,adafactor}.py of 2.13, transformers/optimization.py (Adafactor), bitsandbytes
-optim/optimizer.py (states of tensors under 4,096 elements stay fp32, min_8bit_size; one fp32 absmax per 256 elements).
+optim/optimizer.py (states of tensors under 4,096 elements stay fp32, min_8bit_size; one fp32 absmax per 256 elements),
+schedulefree/{adamw,radam,sgd}_schedulefree.py of facebookresearch/schedule_free, lomo_optim/lomo.py of OpenLMLab/LOMO.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ _PLAIN: dict[str, tuple[int, int, int, int]] = {
     "lion": (1, 1, 1, 1),  # the interpolated update, then its sign in place
     "rmsprop": (1, 1, 1, 1),
     "adagrad": (1, 2, 1, 1),  # foreach: the scaled gradients and the roots
+    "schedule-free-adamw": (2, 1, 1, 1),  # z beside the squares; the root alone is made, gradients are divided in place
+    "schedule-free-radam": (2, 1, 1, 1),
+    "schedule-free-sgd": (1, 0, 0, 0),  # z
 }
 # Bytes of state per element where it is quantised.
 _QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-4bit": 1, "adamw-fp8": 2}
@@ -86,6 +90,8 @@ def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -
         return Step(tuple(4 * n for n in small for _ in range(_PAGED[name] // 4)), ())
     if name == "adafactor":
         return _adafactor(params)
+    if name == "lomo":
+        return Step((), tuple((4 * n, 4 * n) for n, _ in params))  # gradient and parameter in fp32, one after the other
     if name in _QUANTISED:
         return Step(tuple(s for n, _ in params for s in _quantised(n, _QUANTISED[name])), ())
     return None
@@ -106,4 +112,4 @@ def _adafactor(params: Params) -> Step:
 
 def known() -> tuple[str, ...]:
     """Names of the optimizers that have a law."""
-    return (*_PLAIN, "adafactor", *_QUANTISED, *_PAGED)
+    return (*_PLAIN, "adafactor", "lomo", *_QUANTISED, *_PAGED)

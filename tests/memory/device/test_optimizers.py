@@ -93,3 +93,18 @@ def test_quantised_states(name: str, elements: int, states: int) -> None:
 
 def test_an_unknown_optimizer_is_unknown() -> None:
     assert step("mystery", "foreach", [(10, 4)]) is None
+
+
+@pytest.mark.parametrize(("name", "states", "wave"), [("schedule-free-adamw", 2, 1), ("schedule-free-sgd", 1, 0)])
+def test_schedule_free_keeps_a_second_point_instead_of_the_momentum(name: str, states: int, wave: int) -> None:
+    found = step(name, "foreach", [(1000, 4), (10, 4)])
+    assert found is not None
+    assert sum(found.states) == 4 * 1010 * states
+    assert found.temporary == 4 * 1010 * wave
+
+
+def test_lomo_keeps_nothing_and_widens_one_parameter_at_a_time() -> None:
+    found = step("lomo", "foreach", [(1000, 2), (10, 2)])
+    assert found is not None
+    assert found.states == ()
+    assert found.temporary == 2 * 4 * 1000
