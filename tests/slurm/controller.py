@@ -27,8 +27,6 @@ GLOBALS = """\
 ClusterName=pf
 SlurmctldHost=localhost(127.0.0.1)
 SlurmUser={user}
-AuthType=auth/none
-CredType=cred/none
 StateSaveLocation={directory}/state
 SlurmctldPidFile={directory}/slurmctld.pid
 SlurmctldLogFile={directory}/slurmctld.log
@@ -42,6 +40,9 @@ SuspendTime=-1
 ResumeTimeout=65000
 """
 """What every cluster here needs; nodes, partitions and how they are selected are the test's."""
+
+UNSIGNED = "AuthType=auth/none\nCredType=cred/none\n"
+"""Messages that nobody signs: enough where nothing but requests is judged."""
 
 
 def require_slurm() -> None:
@@ -103,14 +104,16 @@ class Controller:
 
 
 @contextmanager
-def started(conf: str, directory: Path, files: Mapping[str, str] | None = None) -> Iterator[Controller]:
+def started(
+    conf: str, directory: Path, files: Mapping[str, str] | None = None, auth: str = UNSIGNED
+) -> Iterator[Controller]:
     """A controller of the cluster that `conf` describes (added to GLOBALS); `files` go beside slurm.conf."""
     require_slurm()
     (directory / "state").mkdir(parents=True, exist_ok=True)
     path = directory / "slurm.conf"
     port = free_port()
     user = os.environ.get("USER", "root") if os.getuid() else "root"
-    path.write_text(GLOBALS.format(directory=directory, port=port, user=user) + conf)
+    path.write_text(GLOBALS.format(directory=directory, port=port, user=user) + auth + conf)
     for name, text in (files or {}).items():
         (directory / name).write_text(text)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_", "SRUN_"))}

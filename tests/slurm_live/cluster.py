@@ -4,8 +4,8 @@
         cluster.run(["sbatch", "job.sh"], folder)
 
 Its node claims 8 CPUs, 64 GB and two RTX 4090 whatever the machine has (SlurmdParameters=config_overrides); the GPUs
-are two empty files. Messages are not authenticated (auth/none), so that no munge is needed: all of it listens on the
-loopback address, for the time of a test.
+are two empty files. Messages are signed by a munged of its own, with a new key and a socket that only its user reaches;
+all of it listens on the loopback address, for the time of a test.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -113,7 +114,11 @@ def running(directory: Path) -> Iterator[Cluster]:
     host = socket.gethostname().partition(".")[0]
     conf = CONF.format(directory=directory, user=user, host=host, port=free_port())
     gres = f"NodeName=n1 Name=gpu Type=rtx_4090 File={directory}/gpu[0-1]\n"
-    with started(conf, directory, {"gres.conf": gres}) as controller, (directory / "slurmd.out").open("w") as out:
+    with (
+        signed() as auth,
+        started(conf, directory, {"gres.conf": gres}, auth) as controller,
+        (directory / "slurmd.out").open("w") as out,
+    ):
         process = subprocess.Popen(
             [daemon, "-D", "-N", "n1"], stdout=out, stderr=out, stdin=subprocess.DEVNULL,
             env=dict(controller.environment),
@@ -122,6 +127,35 @@ def running(directory: Path) -> Iterator[Cluster]:
             _ready(controller, process)
             yield Cluster(controller)
             controller.ask("scancel", "--full", "--user", user)
+        finally:
+            _end(process)
+
+
+@contextmanager
+def signed() -> Iterator[str]:
+    """A munged with a key of its own, as any user; what slurm.conf says of it."""
+    daemon = find("munged")
+    if daemon is None:
+        (pytest.fail if os.environ.get("PREFLIGHT_REQUIRE_SLURM") == "1" else pytest.skip)("there is no munged here")
+    # a socket's path has at most 107 characters, more than a test's directory leaves
+    with tempfile.TemporaryDirectory(prefix="munge-") as name:
+        folder = Path(name)
+        key, socket_path = folder / "key", folder / "socket"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        places = {"socket": socket_path, "key-file": key, "pid-file": folder / "pid", "seed-file": folder / "seed",
+                  "log-file": folder / "log"}  # fmt: skip
+        process = subprocess.Popen(
+            [daemon, "--foreground", "--force", *(f"--{option}={path}" for option, path in places.items())],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            end = time.monotonic() + SECONDS
+            while not socket_path.exists():
+                if process.poll() is not None or time.monotonic() > end:
+                    pytest.fail(f"munged did not start: {places['log-file'].read_text()[-1000:]}")
+                time.sleep(0.05)
+            yield f"AuthType=auth/munge\nCredType=cred/munge\nAuthInfo=socket={socket_path}\n"
         finally:
             _end(process)
 
