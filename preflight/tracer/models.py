@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import adapters, losses, quantized
+from . import adapters, libraries, losses, quantized
 
 AUTO_CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
@@ -80,7 +80,7 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
     home, _, name = model["target"].partition(":")
     kwargs = model.get("kwargs") or {}
     if home == "timm":
-        return importlib.import_module("timm").create_model(name, **kwargs)
+        return libraries.make_timm(name, model.get("image_size"), kwargs)
     if home == "torchvision":
         try:
             return getattr(importlib.import_module("torchvision.models"), name)(**kwargs)
@@ -97,6 +97,9 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
 
 def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
     """Non-reentrant checkpointing of every layer; `context_fn` brings the CUDA emulation into the recomputation."""
+    if hasattr(model, "set_grad_checkpointing"):
+        libraries.checkpoint_timm(model, context_fn)
+        return
     base = getattr(model, "base_model", model)
     base = getattr(base, "model", base) if hasattr(base, "peft_config") else base
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": context_fn})
