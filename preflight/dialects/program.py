@@ -40,12 +40,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     parse_python(source)  # raises where it is not Python
     evaluator = _evaluated(source, call, project)
     versions = list(pinned(source.path, project))
-    version = next(
-        (b.expr.value for b in versions if b.field == "software.transformers" and isinstance(b.expr, Const)), None
-    )
+    version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
     said = evaluator.state.get("said")
     if not isinstance(said, CallFacts):
-        said = read_calls(evaluator.calls, project, version if isinstance(version, str) else None, evaluator.parameters)
+        said = read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
         evaluator.state["said"] = said
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
     parameters = (*known.values(), *_library_parameters(evaluator))
@@ -64,6 +62,14 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         reads=tuple(path for path in evaluator.reads if path != source.path),
         trains=said.trains or fits_what_it_is_given(evaluator.calls),
     )  # fmt: skip
+
+
+def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
+    """The release of a package that the project pins."""
+    for binding in versions:
+        if binding.field == f"software.{package}" and isinstance(binding.expr, Const):
+            return str(binding.expr.value)
+    return None
 
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator:

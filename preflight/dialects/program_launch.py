@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight.dialects.reading import Binding, Call, Fact, Launch, Link
 from preflight.libraries.common import DEFAULT_RANK, TEXT_RANK, bind, constant, fold
 from preflight.libraries.parallelism import STAGES
+from preflight.libraries.sharding import fsdp_settings
 from preflight.libraries.spellings import PRECISIONS, spelled
 from preflight.project import Project
 from preflight.values import Const, Expr, Op, Unknown, unknown
@@ -61,7 +62,11 @@ def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:
     if steps is not None:
         yield bind("train.grad_accum", steps, TEXT_RANK)
     if "ACCELERATE_USE_FSDP" in environment:
-        yield bind("parallel.strategy", Const("fsdp"), TEXT_RANK)
+        settings = {name: expr for name, expr in environment.items() if name.startswith("FSDP_")}
+        yield from fsdp_settings(settings, 1, mixed)
+    backend = environment.get("ACCELERATE_DYNAMO_BACKEND")
+    if backend is not None and str(constant(backend)).upper() != "NO":
+        yield bind("train.compile", Const(True, backend.origin), TEXT_RANK)
     if "ACCELERATE_USE_DEEPSPEED" in environment:
         stage = constant(environment.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", Const(2)))  # accelerate's default stage
         number = int(stage) if isinstance(stage, (int, str)) and str(stage).isdigit() else 2

@@ -28,7 +28,7 @@ MAX_SCRIPTS = 4
 _DIRECTIVE = re.compile(r"^#SBATCH[ \t]", re.MULTILINE)
 _LAUNCH = re.compile(
     r"^[^#\n]*\b(python[\d.]*|torchrun|accelerate\s+launch|deepspeed|wandb\s+sweep|srun|axolotl|llamafactory-cli|"
-    r"sbatch|bash|sh)\b",
+    r"swift|litgpt|tune|trl|sbatch|bash|sh)\b",
     re.MULTILINE,
 )
 
@@ -69,7 +69,7 @@ def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> boo
 def _leads_on(link: Link, project: Project, above: tuple[str, ...]) -> bool:
     if link.kind == "script":
         return _recognises(project.source(link.target), project, above)
-    return link.kind in ("program", "sweep") or _is_module(link, project)
+    return link.kind in ("program", "sweep", "command") or _is_module(link, project)
 
 
 def _is_module(link: Link, project: Project) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from preflight.dialects import containers
+from preflight.dialects import containers, tool_commands
 from preflight.dialects.reading import Launch, Link, Request, Word
 from preflight.dialects.shell_run import Run, Shell
 from preflight.dialects.shell_values import word_text
@@ -49,8 +49,6 @@ _APPTAINER_FLAGS = frozenset(
 
 _PROFILERS = frozenset({"nsys", "ncu", "py-spy", "strace", "valgrind", "scalene", "memray", "dcgmi", "perf"})
 _TRAINERS = frozenset({"torchrun", "accelerate", "deepspeed", "wandb-agent"})
-_CONFIG_TOOLS = frozenset({"axolotl", "llamafactory-cli", "trl", "litgpt"})
-"""Trainers that take a YAML file and have no program of the project."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,7 @@ def launched(run: Run, shell: Shell, project: Project, request: Request | None) 
             peeled = _peel(name, command.words, launch)
             if peeled is None:
                 found = _special(name, command, launch, run, project)
+                found = found or _tool(name, command.words, launch, run, project, request)
                 if found is not None:
                     yield found
                 return
@@ -83,7 +82,7 @@ def launched(run: Run, shell: Shell, project: Project, request: Request | None) 
         if command.kind == "script" and text is not None and _target(text, run, shell, project) is None:
             yield from _string(text, run, shell, project, request, launch)
             return
-        found = _found(command, launch, run, shell, project)
+        found = _tool_module(command, launch, run, project, request) or _found(command, launch, run, shell, project)
         if found is not None:
             yield found
         return
@@ -236,12 +235,6 @@ def _special(name: str, command: Command, launch: Launch, run: Run, project: Pro
             if path is not None:
                 agent = replace(launch, launcher="wandb-agent")
                 return Launched(Link("sweep", path, (), {}, agent, _at(word, run), run.group), True)
-    if name in _CONFIG_TOOLS:
-        for word, text in zip(words, texts, strict=True):
-            path = _in_project(text, run, project) if text and text.endswith((".yaml", ".yml", ".json")) else None
-            if path is not None:
-                rest = tuple(one for one in words if one is not word)
-                return Launched(Link("program", path, rest, {}, launch, _at(word, run), run.group), True)
     if name == "sbatch":
         for index, (word, text) in enumerate(zip(words, texts, strict=True)):
             path = _in_project(text, run, project) if text and not text.startswith("-") else None
@@ -250,6 +243,28 @@ def _special(name: str, command: Command, launch: Launch, run: Run, project: Pro
                     Link("script", path, words[index + 1 :], {}, Launch(), _at(word, run), run.group), False
                 )
     return None
+
+
+def _tool_module(
+    command: Command, launch: Launch, run: Run, project: Project, request: Request | None
+) -> Launched | None:
+    """`accelerate launch -m axolotl.cli.train x.yaml`."""
+    known = tool_commands.module(command.name or "", command.words) if command.kind == "module" else None
+    return None if known is None else _tool(*known, launch, run, project, request)
+
+
+def _tool(
+    name: str, words: tuple[Word, ...], launch: Launch, run: Run, project: Project, request: Request | None
+) -> Launched | None:
+    """A trainer that reads a file of settings or its own command line, and has no program of the project."""
+    found = tool_commands.started(name, words, launch, request)
+    if found is None:
+        return None
+    path = _in_project(word_text(found.file), run, project) if found.file is not None else None
+    if path is not None and found.file is not None:
+        return Launched(Link("program", path, found.words, {}, found.launch, _at(found.file, run), run.group), True)
+    settings = (Word("", Const(found.kind)), *found.words)
+    return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
 
 
 def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Project) -> Launched | None:

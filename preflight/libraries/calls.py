@@ -9,17 +9,19 @@ from preflight.dialects.reading import Binding, Fact, Link, Parameter, Problem
 from preflight.libraries import loaders, precision, ultralytics
 from preflight.libraries.accelerator import accelerator_bindings
 from preflight.libraries.checkpoints import checkpoint_bindings, checkpoint_facts
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, settled, under
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, settled, under
 from preflight.libraries.evaluation import evaluation
 from preflight.libraries.freezing import frozen_bindings
 from preflight.libraries.handwritten import handwritten_bindings
 from preflight.libraries.held import held
 from preflight.libraries.lengths import length_bindings
+from preflight.libraries.lightning_strategies import strategy_bindings
 from preflight.libraries.loaders import is_loader, loader_bindings, loader_problems
 from preflight.libraries.loops import backwards, loop_bindings, loss_facts, passes_per_step
 from preflight.libraries.models import batch_norm, model_bindings
+from preflight.libraries.offloading import offloading_bindings
 from preflight.libraries.optimizers import optimizer_bindings
-from preflight.libraries.parallelism import deepspeed_links, parallel_bindings
+from preflight.libraries.parallelism import one_process, parallel_bindings, settings_links
 from preflight.libraries.pictures import picture_bindings, switch_bindings
 from preflight.libraries.precision import (
     accelerate_bindings,
@@ -38,11 +40,13 @@ from preflight.libraries.trainer import (
     model_config_bindings,
     model_config_parameters,
     parameters,
+    shrinks_itself,
     training_arguments,
 )
 from preflight.libraries.ultralytics import is_training, ultralytics_bindings
+from preflight.libraries.unsloth import unsloth_bindings
 from preflight.project import Project
-from preflight.python.objects import ClassValue
+from preflight.python.objects import ClassValue, Container, leaves, to_expr
 from preflight.python.records import CallRecord
 from preflight.records import dataclass, replace
 from preflight.values import Const, Expr, Op, Ref, Scalar
@@ -50,7 +54,12 @@ from preflight.values import Const, Expr, Op, Ref, Scalar
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
 """Frameworks whose trainer accumulates gradients when it is told to."""
+_MAPPINGS = ("fsdp_config", "deepspeed", "liger_kernel_config")
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer")
+
+
+Versions = tuple["str | None", "str | None"]
+"""Of transformers and of TRL, where they are stated."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +76,21 @@ class CallFacts:
 
 
 def read_calls(
-    calls: Sequence[CallRecord], project: Project, version: str | None = None, parameters: Collection[str] = ()
-) -> CallFacts:
-    """Everything that the calls say. `version` is of transformers (None: the newest); `parameters` are the
-    names that the program can be given.
+    calls: Sequence[CallRecord], project: Project, version: str | None = None, parameters: Collection[str] = (),
+    trl: str | None = None,
+) -> CallFacts:  # fmt: skip
+    """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL; `parameters`
+    are the names that the program can be given.
 
     Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
     `train_dataloader`, a `model_init`) count where nothing that is reached speaks of the same Job fields.
     """
     names = frozenset(parameters)
     reached = [record for record in calls if record.reached]
-    first = _read(reached, project, version, names)
+    first = _read(reached, project, (version, trl), names)
     if len(reached) == len(calls):
         return first
-    return _joined(first, _read(calls, project, version, names))
+    return _joined(first, _read(calls, project, (version, trl), names))
 
 
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
@@ -100,10 +110,10 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     )
 
 
-def _read(calls: Sequence[CallRecord], project: Project, version: str | None, names: Collection[str]) -> CallFacts:
+def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, names: Collection[str]) -> CallFacts:
     calls, spread = _filled(calls, project)
     weights = weights_dtype(calls)
-    models = model_bindings(calls, project, names)
+    models = [*model_bindings(calls, project, names), *unsloth_bindings(calls)]
     if not any(
         binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
     ):
@@ -118,7 +128,7 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
     loops, loop_facts = loop_bindings(calls, project)
     yolo, yolo_facts = ultralytics_bindings(calls, project)
     evaluated = evaluation(calls, project)
-    trained = _trainers(calls, stored, version, project)
+    trained = _trainers(calls, stored, versions, task)
     paths = tuple(dict.fromkeys(record.path for record in calls))
     kept, kept_facts = held(paths, project)
     bindings = [
@@ -138,12 +148,15 @@ def _read(calls: Sequence[CallRecord], project: Project, version: str | None, na
         *length_bindings(calls, task),
         *loops,
         *parallel_bindings(calls),
+        *strategy_bindings(calls),
+        *offloading_bindings(calls),
         *evaluated.bindings,
         *trained,
         *yolo,
     ]
-    facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts,
-             *batch_norm(models, calls), *yolo_facts, *kept_facts, *checkpoint_facts(calls)]  # fmt: skip
+    facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts, *_shrinking(calls),
+             *one_process(calls), *batch_norm(models, calls), *yolo_facts, *kept_facts,
+             *checkpoint_facts(calls)]  # fmt: skip
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
     problems = tuple(loader_problems(calls))
@@ -215,7 +228,7 @@ def _consistent(facts: Sequence[Fact], task: str | None) -> list[Fact]:
     return list(found.values())
 
 
-def _trainers(calls: Sequence[CallRecord], stored: Expr | None, version: str | None, project: Project) -> list[Binding]:
+def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versions, task: str | None) -> list[Binding]:
     """Bindings of TrainingArguments and its relatives, as the Trainer that gets them uses them."""
     trainers = [record for record in calls if _makes_trainer(record)]
     metrics = next((record for record in trainers if _given(record, "compute_metrics")), None)
@@ -225,7 +238,9 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, version: str | N
         reduces_logits=any(_given(record, "preprocess_logits_for_metrics") for record in trainers),
         peft=any(_given(record, "peft_config") for record in trainers),
         base=stored if stored is not None else FP32,
+        task=task,
     )
+    version, trl = versions
     found: list[Binding] = []
     for record in calls:
         flavour = ARGUMENT_CLASSES.get(record.method)
@@ -236,8 +251,24 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, version: str | N
                     **{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)},
                     **values,
                 }
-            bindings = training_arguments(values, flavour, use, version)
+            bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
             found += under(record.conditions, [b for b in bindings if record.complete or b.rank != DEFAULT_RANK])
+    return found
+
+
+def _shrinking(calls: Sequence[CallRecord]) -> list[Fact]:
+    """A Trainer that looks for a batch that fits, by itself."""
+    found = (shrinks_itself(record.kwargs) for record in calls if record.method in ARGUMENT_CLASSES)
+    return [Fact("handles_oom", True, first_origin(expr)) for expr in found if expr is not None]
+
+
+def _inside(record: CallRecord) -> dict[str, Expr]:
+    """The keys of arguments that are dictionaries, each with its own place: `fsdp_config.version`."""
+    found: dict[str, Expr] = {}
+    for name in _MAPPINGS:
+        given = record.object(name)
+        if isinstance(given, Container):
+            found |= {f"{name}.{key}": to_expr(value) for key, value in leaves(given)}
     return found
 
 
@@ -303,6 +334,6 @@ def _shuffles(record: CallRecord) -> bool:
 def _links(calls: Sequence[CallRecord]) -> list[Link]:
     """Configuration files that calls name."""
     found = []
-    for target, expr in deepspeed_links(calls):
+    for target, expr in settings_links(calls):
         found.append(Link("config", posixpath.normpath(target), origin=expr.origin))
     return found

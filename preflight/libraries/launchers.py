@@ -73,8 +73,13 @@ _ACCELERATE_ENVIRONMENT = {
     "zero_stage": "ACCELERATE_DEEPSPEED_ZERO_STAGE",
     "offload_optimizer_device": "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
     "offload_param_device": "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE",
-    "fsdp_sharding_strategy": "FSDP_SHARDING_STRATEGY",
-}
+    "dynamo_backend": "ACCELERATE_DYNAMO_BACKEND",
+    **{name: name.upper() for name in (
+        "fsdp_version", "fsdp_sharding_strategy", "fsdp_reshard_after_forward", "fsdp_offload_params",
+        "fsdp_backward_prefetch", "fsdp_forward_prefetch", "fsdp_activation_checkpointing",
+        "fsdp_activation_checkpointing_offload",
+    )},
+}  # fmt: skip
 """What `accelerate launch` hands to the program, as environment variables (accelerate.utils.launch)."""
 _ACCELERATE_TRUE = {"use_deepspeed": "ACCELERATE_USE_DEEPSPEED", "use_fsdp": "ACCELERATE_USE_FSDP"}
 

@@ -231,6 +231,7 @@ def _adaptations(record: CallRecord) -> list[Binding]:
     makers = {
         "BitsAndBytesConfig": _quantization, "LoraConfig": _lora, "prepare_model_for_kbit_training": _kbit,
         "gradient_checkpointing_enable": _checkpointing, "set_grad_checkpointing": _checkpointing,
+        "checkpoint": _by_hand, "checkpoint_sequential": _by_hand,
         "compile": _compile, "AveragedModel": _ema, "ModelEma": _ema, "ModelEmaV2": _ema, "ModelEmaV3": _ema,
         "EMAModel": _ema, "SFTConfig": _passed_on, "DPOConfig": _passed_on, "GRPOConfig": _passed_on,
         "KTOConfig": _passed_on, "ORPOConfig": _passed_on, "CPOConfig": _passed_on, "RewardConfig": _passed_on,
@@ -288,6 +289,13 @@ def _checkpointing(record: CallRecord) -> list[Binding]:
     enabled = record.argument("enable", 0) if record.method == "set_grad_checkpointing" else None
     expr = enabled or Const(True, record.origin)
     return [bind("train.gradient_checkpointing", expr, None, record.origin)]
+
+
+def _by_hand(record: CallRecord) -> list[Binding]:
+    """torch.utils.checkpoint.checkpoint(block, x) in a model's own forward."""
+    if not record.name.startswith("torch.utils.checkpoint."):
+        return []
+    return [bind("train.gradient_checkpointing", Const(True, record.origin), None, record.origin)]
 
 
 def _compile(record: CallRecord) -> list[Binding]:

@@ -21,10 +21,19 @@ _MODULES = (
     "deepspeed",
     "timm",
     "optimi",
+    "galore_torch",
+    "apollo_torch",
+    "lomo_optim",
+    "schedulefree",
 )
+_MADE = ("torch.optim.", "bitsandbytes.optim.", "galore_torch.", "apollo_torch.", "lomo_optim.", "schedulefree.")
+"""Where whatever is made with a capital letter is an optimizer, known or not."""
+_BASES = ("Optimizer", "GlobalOptimManager")
 _NOT_ONE = ("lr_scheduler", "swa_utils", "schedulers")
 _MOMENTUM = {"SGD": 2}
 """Position of `momentum` in torch.optim.SGD(params, lr, momentum, ...)."""
+_MORE = {"RMSprop": ("momentum", "centered"), "Adam": ("amsgrad",), "AdamW": ("amsgrad",)}
+"""Arguments with which an optimizer keeps one more copy of the parameters."""
 
 
 def is_optimizer(record: CallRecord) -> bool:
@@ -34,7 +43,8 @@ def is_optimizer(record: CallRecord) -> bool:
     if any(part in record.name for part in _NOT_ONE):
         return False
     known = record.method.lower() in OPTIMIZERS
-    return known or (record.name.startswith(_TORCH) and record.method[:1].isupper() and record.method != "Optimizer")
+    made = record.name.startswith(_MADE) and record.method[:1].isupper() and record.method not in _BASES
+    return known or made
 
 
 def optimizer_bindings(records: Sequence[CallRecord]) -> list[Binding]:
@@ -48,8 +58,15 @@ def _bindings(record: CallRecord) -> list[Binding]:
         momentum = record.argument("momentum", _MOMENTUM[record.method])
         if momentum is not None:
             name = when(fold(Op(">", (momentum, Const(0)))), Const("sgd-momentum", record.origin), name)
+    if record.method in _MORE and any(_given(record, argument) for argument in _MORE[record.method]):
+        name = Const("other", record.origin)  # copies that its law does not have
     found = [bind("train.optimizer", name, None, record.origin)]
     return [*found, *_implementation(record)]
+
+
+def _given(record: CallRecord, argument: str) -> bool:
+    expr = record.argument(argument)
+    return expr is not None and constant(expr) not in (None, False, 0, 0.0)
 
 
 def _implementation(record: CallRecord) -> list[Binding]:

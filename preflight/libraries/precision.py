@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from preflight.dialects.reading import Binding
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, under, when
+from preflight.libraries.lightning_strategies import named_strategy
 from preflight.libraries.spellings import DTYPES, PRECISIONS, spelled
 from preflight.libraries.surroundings import evaluates, words
 from preflight.python.objects import Instance, alternatives
@@ -17,14 +18,6 @@ _LIGHTNING = ("lightning", "pytorch_lightning")
 DEFAULTS: Mapping[str, Scalar] = {"precision": None, "accumulate_grad_batches": 1, "num_nodes": 1, "devices": None,
                                   "strategy": "auto"}  # fmt: skip
 """Lightning's Trainer (2.6)."""
-STRATEGIES: Mapping[str, str] = {
-    "ddp": "ddp", "ddp_spawn": "ddp", "ddp_notebook": "ddp", "ddp_fork": "ddp",
-    "ddp_find_unused_parameters_true": "ddp", "ddp_find_unused_parameters_false": "ddp", "fsdp": "fsdp",
-    "deepspeed_stage_1": "zero1", "deepspeed_stage_2": "zero2", "deepspeed_stage_3": "zero3", "deepspeed": "zero2",
-    "deepspeed_stage_2_offload": "zero2", "deepspeed_stage_3_offload": "zero3",
-    "ddpstrategy": "ddp", "fsdpstrategy": "fsdp", "none": "none",
-}  # fmt: skip
-"""Lightning's registered strategies; a bare "deepspeed" is stage 2."""
 
 
 def is_lightning_trainer(record: CallRecord) -> bool:
@@ -123,10 +116,7 @@ def lightning_arguments(values: Mapping[str, Expr], base: Expr | None = None) ->
         found.append(bind("parallel.nodes", nodes))
     found += _devices(values.get("devices"))
     strategy = values.get("strategy")
-    if strategy is not None and str(constant(strategy)) != "auto":
-        found.append(bind("parallel.strategy", spelled(strategy, STRATEGIES)))
-        if str(constant(strategy)).endswith("offload"):
-            found.append(bind("parallel.offload", Const("optimizer", first_origin(strategy))))
+    found += named_strategy(strategy) if strategy is not None else []
     every = values.get("val_check_interval")
     if every is not None:
         found.append(bind("data.validation_overlaps", fold(Op("!=", (every, Const(1.0))), first_origin(every))))

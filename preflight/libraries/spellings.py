@@ -9,32 +9,36 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import TypedDict
 
 from preflight.values import Const, Expr, Op, Scalar, Unknown, evaluate, names
 
-_DATA: dict[str, dict[str, object]] = json.loads(
-    files("preflight.libraries").joinpath("spellings.json").read_text("utf-8")
-)
+
+class _Tables(TypedDict):
+    in_backward: list[str]
+    optimizers: dict[str, list[str | None]]
+    precisions: dict[str, str]
+    dtypes: dict[str, str]
 
 
-def _pair(entry: object, index: int) -> str | None:
-    chosen = entry[index] if isinstance(entry, list) else None
-    return chosen if isinstance(chosen, str) else None
+_DATA: _Tables = json.loads(files("preflight.libraries").joinpath("spellings.json").read_text("utf-8"))
 
 
-OPTIMIZERS: Mapping[str, str] = {name: _pair(entry, 0) or "other" for name, entry in _DATA["optimizers"].items()}
+OPTIMIZERS: Mapping[str, str] = {name: entry[0] or "other" for name, entry in _DATA["optimizers"].items()}
 """Lower-case spelling -> the Job's name of the optimizer."""
 IMPLEMENTATIONS: Mapping[str, str] = {
-    name: impl for name, entry in _DATA["optimizers"].items() if (impl := _pair(entry, 1)) is not None
+    name: impl for name, entry in _DATA["optimizers"].items() if (impl := entry[1]) is not None
 }
 """Lower-case spelling -> foreach, fused or for-loop, where the spelling decides it."""
-PRECISIONS: Mapping[str, str] = {name: str(value) for name, value in _DATA["precisions"].items()}
+IN_BACKWARD: frozenset[str] = frozenset(_DATA["in_backward"])
+"""Spellings of optimizers that use each gradient as soon as it is there (transformers, trainer_optimizer.py)."""
+PRECISIONS: Mapping[str, str] = _DATA["precisions"]
 """What is asked of autocast (a bare "bf16" is mixed precision here)."""
-DTYPES: Mapping[str, str] = {name: str(value) for name, value in _DATA["dtypes"].items()}
+DTYPES: Mapping[str, str] = _DATA["dtypes"]
 """What a tensor is stored in."""
 
 
-def spelled(expr: Expr, spellings: Mapping[str, str], default: Scalar = None) -> Expr:
+def spelled(expr: Expr, spellings: Mapping[str, Scalar], default: Scalar = None) -> Expr:
     """`expr` in the Job's spelling; unknown where the table lacks it and there is no default.
 
     A constant is looked up at once and keeps its origin; anything else becomes a look-up that `study` evaluates.

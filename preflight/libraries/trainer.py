@@ -7,118 +7,77 @@ The same function reads keyword arguments of a Python call, a JSON or YAML file 
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any
 
 from preflight.dialects.reading import Binding, Parameter
-from preflight.libraries.common import (
-    DEFAULT_RANK,
-    bind,
-    constant,
-    defaults_at,
-    either,
-    first_origin,
-    fold,
-    is_constant,
-    when,
-)
-from preflight.libraries.spellings import IMPLEMENTATIONS, OPTIMIZERS, spelled
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, either, first_origin, fold, is_constant, when
+from preflight.libraries.spellings import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
+from preflight.libraries.trainer_arguments import ANY, FP32, NO, Arguments, Use, truth
+from preflight.libraries.trainer_parallel import parallel
+from preflight.libraries.trainer_trl import trl
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Op, Ref, Scalar, Unknown
 
-NO = Const(False)
-FP32 = Const("fp32")
+__all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
+
 ARGUMENT_CLASSES: Mapping[str, str] = {
     "TrainingArguments": "transformers", "Seq2SeqTrainingArguments": "transformers",
     "SFTConfig": "sft", "DPOConfig": "dpo", "GRPOConfig": "grpo", "RewardConfig": "reward", "KTOConfig": "kto",
-    "ORPOConfig": "orpo", "CPOConfig": "cpo",
+    "ORPOConfig": "orpo", "CPOConfig": "cpo", "RLOOConfig": "rloo", "PPOConfig": "ppo",
 }  # fmt: skip
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""
 
 _NULLABLE = frozenset({"gradient_checkpointing", "tf32", "bf16", "activation_checkpointing"})
 """Flags of type Optional[bool]."""
-_TEXTS = frozenset({"deepspeed", "fsdp"})
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """How a Trainer uses its arguments: what makes its evaluation keep logits, and whether it evaluates anyway."""
-
-    evaluates: bool = False
-    compute_metrics: Expr = NO
-    reduces_logits: bool = False
-    """preprocess_logits_for_metrics is given: what is kept is its result (usually an argmax), not the logits."""
-    peft: bool = False
-    base: Expr = FP32
-    """Precision when neither bf16 nor fp16 is asked for: the weights' own."""
-
-
-@lru_cache(maxsize=1)
-def table() -> dict[str, Any]:
-    """The shipped data on transformers and TRL."""
-    loaded: dict[str, Any] = json.loads(files("preflight.libraries").joinpath("transformers.json").read_text("utf-8"))
-    return loaded
-
-
-class _Arguments:
-    """Arguments by name: what was given, else the library's default for the version."""
-
-    def __init__(self, values: Mapping[str, Expr], flavour: str, version: str | None) -> None:
-        renamed: dict[str, str] = table()["renamed"]
-        self.given = {renamed.get(name, name): expr for name, expr in values.items()}
-        self.defaults = dict(defaults_at(table()["transformers"], version))
-        if flavour != "transformers":
-            self.defaults.update(defaults_at(table()["trl"], None))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.given
-
-    def __getitem__(self, name: str) -> Expr:
-        default = self.defaults.get(name)
-        return self.given.get(name) or Const(default if isinstance(default, (bool, int, float, str)) else None)
-
-    def bind(self, field: str, name: str, expr: Expr | None = None) -> Binding:
-        """The field takes the argument's value (or `expr`, made of it); a default has a default's rank."""
-        value = self[name] if expr is None else expr
-        used = name in self.given or not is_constant(value)
-        return bind(field, value, None if used else DEFAULT_RANK, first_origin(self[name]))
+_TEXTS = frozenset({"deepspeed", "fsdp", "loss_type"})
+_FLOATS = frozenset({"vllm_gpu_memory_utilization"})
+_LANGUAGE = (None, "causal-lm")
 
 
 def training_arguments(
-    values: Mapping[str, Expr], flavour: str = "transformers", use: Use = Use(), version: str | None = None
-) -> list[Binding]:
+    values: Mapping[str, Expr], flavour: str = "transformers", use: Use = ANY, version: str | None = None,
+    trl_version: str | None = None,
+) -> list[Binding]:  # fmt: skip
     """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1)."""
-    args = _Arguments(values, flavour, version)
+    args = Arguments(values, flavour, version, trl_version)
     found = [
         *_batches(args, flavour),
         args.bind("train.grad_accum", "gradient_accumulation_steps"),
         _precision(args, flavour, use),
         *_optimizer(args),
-        args.bind("train.gradient_checkpointing", "gradient_checkpointing", _truth(args["gradient_checkpointing"])),
+        args.bind("train.gradient_checkpointing", "gradient_checkpointing", truth(args["gradient_checkpointing"])),
         *_loaders(args),
         *_evaluation(args, use),
-        *_parallel(args),
+        *_loss(args, flavour, use),
+        *parallel(args, version),
     ]
     for field, name in (("train.compile", "torch_compile"), ("train.tf32", "tf32")):
         if name in args:
-            found.append(args.bind(field, name, _truth(args[name])))
+            found.append(args.bind(field, name, truth(args[name])))
     if "torch_empty_cache_steps" in args:
         found.append(args.bind("train.empty_cache_every", "torch_empty_cache_steps"))
     if flavour != "transformers":
-        found += _trl(args, flavour, use)
+        found += trl(args, flavour, use, trl_version)
     return found
 
 
-def _truth(expr: Expr) -> Expr:
-    """None counts as False."""
-    return expr if isinstance(constant(expr), bool) else fold(Op("bool", (expr,)), first_origin(expr))
+def shrinks_itself(values: Mapping[str, Expr]) -> Expr | None:
+    """`auto_find_batch_size`: the Trainer halves the batch when memory runs out; None where it is not asked to."""
+    expr = values.get("auto_find_batch_size")
+    return expr if expr is not None and constant(expr) is True else None
 
 
-def _batches(args: _Arguments, flavour: str) -> list[Binding]:
+def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
+    """Liger's kernels: the logits are never there as a whole, unless its own configuration keeps the usual loss."""
+    if "use_liger_kernel" not in args or flavour == "reward" or use.task not in _LANGUAGE:
+        return []
+    fused = args.inner("liger_kernel_config").get("fused_linear_cross_entropy")
+    kept = fused is not None and constant(fused) is False
+    expr = when(truth(args["use_liger_kernel"]), Const("full" if kept else "fused"), Const(None))
+    return [args.bind("train.loss", "use_liger_kernel", expr)]
+
+
+def _batches(args: Arguments, flavour: str) -> list[Binding]:
     batch = args["per_device_train_batch_size"]
     if flavour in ("dpo", "orpo", "cpo", "reward", "kto"):
         batch = Op(
@@ -127,22 +86,25 @@ def _batches(args: _Arguments, flavour: str) -> list[Binding]:
     return [args.bind("train.batch_size", "per_device_train_batch_size", batch)]
 
 
-def _precision(args: _Arguments, flavour: str, use: Use) -> Binding:
+def _precision(args: Arguments, flavour: str, use: Use) -> Binding:
     bf16, fp16 = args["bf16"], args["fp16"]
     if flavour != "transformers" and "bf16" not in args:
-        bf16 = fold(Op("not", (_truth(fp16),)))  # TRL: bf16 unless fp16 is asked for
+        bf16 = fold(Op("not", (truth(fp16),)))  # TRL: bf16 unless fp16 is asked for
     expr = when(bf16, Const("bf16-mixed"), when(fp16, Const("fp16-mixed"), use.base))
     return args.bind("train.precision", "bf16" if "bf16" in args else "fp16", expr)
 
 
-def _optimizer(args: _Arguments) -> list[Binding]:
+def _optimizer(args: Arguments) -> list[Binding]:
     optim = args["optim"]
     found = [args.bind("train.optimizer", "optim", spelled(optim, OPTIMIZERS, "other"))]
+    if "optim" in args:
+        at_once = spelled(optim, dict.fromkeys(IN_BACKWARD, True), False)
+        found.append(args.bind("train.optimizer_in_backward", "optim", at_once))
     implementation = spelled(optim, IMPLEMENTATIONS, "foreach")
     return [*found, args.bind("train.optimizer_impl", "optim", implementation)]
 
 
-def _loaders(args: _Arguments) -> list[Binding]:
+def _loaders(args: Arguments) -> list[Binding]:
     found = [
         args.bind("data.workers", "dataloader_num_workers"),
         args.bind("data.pin_memory", "dataloader_pin_memory"),
@@ -160,7 +122,7 @@ def _or(expr: Expr, value: Scalar) -> Expr:
     return when(fold(Op("is", (expr, Const(None)))), Const(value), expr)
 
 
-def _evaluation(args: _Arguments, use: Use) -> list[Binding]:
+def _evaluation(args: Arguments, use: Use) -> list[Binding]:
     strategy = args["eval_strategy"]
     evaluates = Const(True) if use.evaluates else fold(Op("!=", (fold(Op("str", (strategy,))), Const("no"))))
     if "do_eval" in args:
@@ -187,7 +149,7 @@ def _evaluation(args: _Arguments, use: Use) -> list[Binding]:
         found.append(bind("data.validation_overlaps", overlaps, None, first_origin(strategy)))
     if "eval_accumulation_steps" in args:
         found.append(args.bind("validation.eval_accumulation", "eval_accumulation_steps"))
-    generates = _truth(args["predict_with_generate"])
+    generates = truth(args["predict_with_generate"])
     if "predict_with_generate" in args:
         found.append(args.bind("validation.generates", "predict_with_generate", generates))
         if "generation_max_length" in args:
@@ -195,7 +157,7 @@ def _evaluation(args: _Arguments, use: Use) -> list[Binding]:
         if "generation_num_beams" in args:
             found.append(args.bind("validation.beams", "generation_num_beams"))
     if not use.reduces_logits:
-        keeps = (evaluates, use.compute_metrics, *(fold(Op("not", (_truth(args[name]),))) for name in
+        keeps = (evaluates, use.compute_metrics, *(fold(Op("not", (truth(args[name]),))) for name in
                  ("prediction_loss_only", "batch_eval_metrics", "predict_with_generate")))  # fmt: skip
         found.append(
             bind(
@@ -208,37 +170,6 @@ def _evaluation(args: _Arguments, use: Use) -> list[Binding]:
     return found
 
 
-def _parallel(args: _Arguments) -> list[Binding]:
-    if "fsdp" not in args:
-        return []
-    fsdp = args["fsdp"]
-    text = constant(fsdp)
-    found = [args.bind("parallel.strategy", "fsdp", when(fsdp, Const("fsdp"), Const(None)))]
-    if isinstance(text, (str, tuple)) and "offload" in str(text):
-        found.append(bind("parallel.offload", Const("parameters", first_origin(fsdp))))
-    return [binding for binding in found if constant(binding.expr) is not None]
-
-
-def _trl(args: _Arguments, flavour: str, use: Use) -> list[Binding]:
-    found: list[Binding] = []
-    if flavour == "grpo":
-        prompt, completion = args["max_prompt_length"], args["max_completion_length"]
-        if constant(prompt) is None:
-            total: Expr = Const(Unknown("GRPO does not bound the prompt here"))
-        else:
-            total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
-        found.append(bind("train.seq_len", total))
-    else:
-        found.append(args.bind("train.seq_len", "max_length"))
-        packed = when(args["packing"], Const("packed"), Const("bound"))
-        found.append(args.bind("train.sequences", "packing", packed))
-    if flavour in ("dpo", "kto") and not use.peft:
-        found.append(
-            bind("train.copies.reference", Const(1), DEFAULT_RANK)
-        )  # with adapters the base model is the reference
-    return found
-
-
 def from_command_line(record: CallRecord) -> bool:
     """Whether the arguments object is made by `HfArgumentParser`, which gives every field a flag."""
     return isinstance(record.node, ast.Call) and "parse" in ast.unparse(record.node.func).rpartition(".")[2]
@@ -247,12 +178,12 @@ def from_command_line(record: CallRecord) -> bool:
 def parameters(flavour: str = "transformers", version: str | None = None) -> list[Parameter]:
     """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
     found = []
-    for name, default in _Arguments({}, flavour, version).defaults.items():
+    for name, default in Arguments({}, flavour, version).defaults.items():
         value = default if isinstance(default, (bool, int, float, str)) else None
         if name in _TEXTS or isinstance(value, str):
             kind = "str"
         else:
-            kind = "bool" if isinstance(value, bool) or name in _NULLABLE else "int"
+            kind = "float" if name in _FLOATS else "bool" if isinstance(value, bool) or name in _NULLABLE else "int"
         flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
         found.append(Parameter(name, Const(value), flags, "dataclass", kind))
     return found

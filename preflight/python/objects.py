@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]
 
 
+MAX_NESTED = 8
+"""Dictionaries within each other that are taken apart: settings written by people stay below four."""
+
+
 def openness(open_: bool) -> dict[Key, bool]:
     """Flags of a container."""
     return {"open": True} if open_ else {}
@@ -194,6 +198,15 @@ def is_object(value: Instance) -> bool:
 
 def is_expr(value: Abstract) -> bool:
     return isinstance(value, (Const, Ref, Op))
+
+
+def leaves(value: Container, _depth: int = 0) -> Iterator[tuple[str, Abstract]]:
+    """What a dictionary of dictionaries holds, by dotted keys."""
+    for key, inner in value.items.items():
+        if isinstance(inner, Container) and inner.kind == "dict" and _depth < MAX_NESTED:
+            yield from ((f"{key}.{name}", leaf) for name, leaf in leaves(inner, _depth + 1))
+        else:
+            yield str(key), inner
 
 
 def to_expr(value: Abstract, _depth: int = 0) -> Expr:

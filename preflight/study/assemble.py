@@ -14,7 +14,7 @@ from preflight.study.model import Bound, Box, Study
 from preflight.study.normalise import checked
 from preflight.study.scope import Scope, fixed, references, unmark
 from preflight.study.winners import LAST_RANK, MAP_RANK, OVERRIDE_RANK, SET_RANK, Gathered, winner
-from preflight.values import Axis, Choices, Const, Expr, Ref, Unknown, Value, names, origins
+from preflight.values import Axis, Choices, Const, Expr, Ref, Unknown, Value, evaluate, names, origins
 
 if TYPE_CHECKING:
     from preflight.settings import Settings
@@ -130,6 +130,8 @@ def _box(
             problems.append(problem)
     _without_guessed_dimensions(bounds)
     _same_vocabulary(bounds)
+    _stated_whole(bounds)
+    _one_process(bounds, chain)
     bounds = {**{name: bound for name, bound in table_defaults().items() if name not in bounds}, **bounds}
     constants = {name: unmark(fixed(expr, held)) for name, expr in gathered.constants.items()}
     axes = _axes(chain, branch, bounds)
@@ -154,6 +156,34 @@ def _same_vocabulary(bounds: dict[str, Bound]) -> None:
     described = bounds.get("model.config.vocab_size")
     if described is not None and "train.vocab_size" not in bounds:
         bounds["train.vocab_size"] = replace(described, field="train.vocab_size")
+
+
+def _stated_whole(bounds: dict[str, Bound]) -> None:
+    """A mapping that the user states (`parallel.options`) has its keys from there, whatever files say of them."""
+    for name in list(bounds):
+        whole = bounds.get(name.rpartition(".")[0])
+        value = evaluate(whole.expr) if whole is not None and whole.source in ("--set", "the settings") else None
+        if isinstance(value, Mapping) and name.rpartition(".")[2] in value:
+            del bounds[name]
+
+
+def _one_process(bounds: dict[str, Bound], chain: Chain) -> None:
+    """One process with the model on several GPUs: none of them holds what a GPU of its own would, or a share of it."""
+    fact = next((f for step in chain for r in step.readings for f in r.facts if f.name == "one_process"), None)
+    count, ranks = (
+        evaluate(bounds[name].expr) if name in bounds else 1
+        for name in ("parallel.gpus_per_node", "parallel.ranks_per_node")
+    )
+    if fact is None or not isinstance(count, int) or count < 2 or ranks != 1:
+        return
+    stated = bounds.get("parallel.strategy")
+    if stated is None or not (
+        stated.source in ("--set", "the settings") or evaluate(stated.expr) not in (None, "none")
+    ):
+        reason = f"{fact.value} has one process use {count} GPUs: what each of them holds is not modelled"
+        bounds["parallel.strategy"] = Bound(
+            "parallel.strategy", Const(Unknown(reason), fact.origin), fact.origin, source=chain[-1].reading.path
+        )
 
 
 def _consumed(chain: Chain, branch: Branch) -> frozenset[str]:

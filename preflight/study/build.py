@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from preflight.dialects.reading import Link
 from preflight.errors import PreflightError
 from preflight.project import Project
 from preflight.records import replace
@@ -78,8 +79,13 @@ def _key(chain: Chain) -> object:
 def _longest(chains: Iterable[Chain]) -> list[Chain]:
     """Chains without those that are only the tail of another: a program that a given script launches."""
     found = list(chains)
-    launched = {step.reading.path for chain in found for step in chain[1:]}
+    launched = {step.reading.path for chain in found for step in chain[1:] if not _of_its_own(step.link)}
     return [chain for chain in found if chain[0].reading.path not in launched]
+
+
+def _of_its_own(link: Link | None) -> bool:
+    """Whether a launch is a line of the script that has it, and no other file."""
+    return link is not None and link.kind == "command"
 
 
 def _why_not(path: str, follower: Follower) -> Skipped:

@@ -25,7 +25,7 @@ MAX_DEPTH = 8
 MAX_CHAINS = 200
 """Launches of one file (a script may hold a loop that was unrolled)."""
 
-LAUNCHES = ("program", "module", "sweep", "script")
+LAUNCHES = ("program", "module", "sweep", "script", "command")
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,10 @@ class Follower:
             self._plain[path] = reading
         return reading
 
+    def _command(self, path: str, call: Call) -> Reading:
+        """What one line of a script says: a trainer without a file of the project."""
+        return load("commands").read(self.project.source(path), call, self.project)
+
     def _only_unrecognised(self, path: str) -> bool:
         return path in self.skipped and self.skipped[path].kind == "unrecognised"
 
@@ -150,7 +154,7 @@ class Follower:
         links = [*step.reading.links, *(link for config in step.configs for link in config.reading.links)]
         for link in links:
             target = self._target(link) if link.kind in LAUNCHES else None
-            if target is None or target in trail or len(chain) >= MAX_DEPTH:
+            if target is None or (target in trail and link.kind != "command") or len(chain) >= MAX_DEPTH:
                 continue
             for longer in self._launch(link, target, step, chain):
                 found = True
@@ -164,7 +168,7 @@ class Follower:
         settings = {name: scope.resolve(expr) for name, expr in link.settings.items()}
         launch = _merge(step.launch, _resolved_launch(link.launch, scope))
         call = Call(step.reading.path, words, settings, launch)
-        reading = self.read(target, call)
+        reading = self._command(target, call) if link.kind == "command" else self.read(target, call)
         if reading is None or not (reading.trains or any(one.kind in LAUNCHES for one in reading.links)):
             return
         yield from self._extend(self._step(reading, replace(link, target=target), call, launch), chain)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from programs_as_text import facts, read_program, values
+from programs_as_text import facts, is_unknown, read_program, values
 
 from preflight.dialects.reading import Call, Word
 from preflight.libraries.trainer import Use, training_arguments
@@ -101,6 +101,87 @@ def test_dpo_takes_two_sequences_per_pair_and_a_reference_model() -> None:
     assert "train.copies.reference" not in told({}, "dpo", Use(peft=True))
 
 
+@pytest.mark.parametrize(
+    ("optim", "optimizer", "at_once"),
+    [
+        ("lomo", "lomo", True),
+        ("adalomo", "adafactor", True),
+        ("galore_adamw_layerwise", "galore-adamw", True),
+        ("galore_adamw", "galore-adamw", False),
+        ("apollo_adamw", "apollo-adamw", False),
+        ("paged_adamw_32bit", "paged-adamw", False),
+        ("paged_adamw_8bit", "paged-adamw-8bit", False),
+        ("lion_8bit", "lion-8bit", False),
+        ("no_such_optimizer", "other", False),
+    ],
+)
+def test_optimizers_and_when_they_step(optim: str, optimizer: str, at_once: bool) -> None:
+    found = told({"optim": optim})
+    assert (found["train.optimizer"], found["train.optimizer_in_backward"]) == (optimizer, at_once)
+
+
+@pytest.mark.parametrize(
+    ("given", "flavour", "loss"),
+    [
+        ({"use_liger_kernel": True}, "transformers", "fused"),
+        ({"use_liger_kernel": False}, "transformers", None),
+        ({"use_liger": True}, "sft", "fused"),
+        ({"use_liger_loss": True}, "grpo", "fused"),
+        ({"use_liger_kernel": True, "liger_kernel_config": {"fused_linear_cross_entropy": False}}, "sft", "full"),
+        ({"use_liger_kernel": True}, "reward", None),
+        ({"loss_type": "nll"}, "sft", "full"),
+        ({}, "sft", None),
+    ],
+)
+def test_losses_without_whole_logits(given: dict[str, Value], flavour: str, loss: str | None) -> None:
+    assert told(given, flavour).get("train.loss") == loss
+
+
+def test_ligers_kernels_are_for_language_models() -> None:
+    assert "train.loss" not in told({"use_liger_kernel": True}, use=Use(task="sequence-classification"))
+
+
+def test_trls_chunks_are_a_loss_of_their_own() -> None:
+    bindings = training_arguments({"loss_type": Const("chunked_nll")}, "sft")
+    assert any(is_unknown(evaluate(b.expr)) for b in bindings if b.field == "train.loss")
+    newest = training_arguments({}, "sft", trl_version="1.8.0")
+    assert any(is_unknown(evaluate(b.expr)) for b in newest if b.field == "train.loss")
+    assert not [b for b in training_arguments({}, "sft", trl_version="1.6.0") if b.field == "train.loss"]
+
+
+@pytest.mark.parametrize(
+    ("given", "flavour", "reference"),
+    [
+        ({"precompute_ref_log_probs": True}, "dpo", 0),
+        ({"reference_free": True}, "dpo", 0),
+        ({"precompute_ref_log_probs": False}, "dpo", 1),
+        ({"beta": 0.04}, "grpo", 1),
+        ({"beta": 0.0}, "grpo", 0),
+        ({}, "grpo", None),
+    ],
+)
+def test_reference_models(given: dict[str, Value], flavour: str, reference: int | None) -> None:
+    assert told(given, flavour).get("train.copies.reference") == reference
+
+
+def test_online_methods_train_on_what_they_generate() -> None:
+    lengths: dict[str, Value] = {"max_prompt_length": 512, "max_completion_length": 1024}
+    assert told(lengths, "grpo")["train.seq_len"] == 1536
+    assert is_unknown(told({}, "ppo")["train.copies.reference"])
+
+
+def test_vllm_in_the_training_process_takes_its_share() -> None:
+    field = "train.allocator.per_process_fraction"
+    shared: dict[str, Value] = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.3}
+    assert told(shared, "grpo")[field] == 0.7
+    assert field not in told({**shared, "vllm_mode": "server"}, "grpo")
+    assert field not in told({**shared, "vllm_enable_sleep_mode": True}, "grpo")
+
+
+def test_activations_that_wait_in_host_memory() -> None:
+    assert told({"activation_offloading": True}, "sft")["train.activation_offload"] is True
+
+
 PROGRAM = """
 from dataclasses import dataclass, field
 from transformers import AutoModelForSequenceClassification, HfArgumentParser, Trainer, TrainingArguments
@@ -131,6 +212,12 @@ def test_flags_of_the_librarys_arguments(tmp_path: Path) -> None:
     assert (found["train.batch_size"], found["train.precision"]) == (64, "fp16-mixed")
     assert found["validation.accumulates_logits"] is True
     assert found["validation.batch_size"] == 8
+
+
+def test_a_trainer_that_looks_for_a_batch_by_itself(tmp_path: Path) -> None:
+    text = OWN.replace('"out",', '"out", auto_find_batch_size=True,')
+    assert facts(read_program(text, tmp_path))["handles_oom"] is True
+    assert "handles_oom" not in facts(read_program(OWN, tmp_path))
 
 
 def test_no_evaluation_asked_for_on_the_command_line(tmp_path: Path) -> None:
