@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.job import build
-from preflight.memory.device import denoisers, others
+from preflight.memory.device import denoisers, others, speech
 from preflight.memory.device.make import CannotMake, Made
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.sparse import make_sparse
@@ -54,6 +54,8 @@ DENOISERS: Mapping[str, Sequence[str]] = {
     "stabilityai/stable-diffusion-3-medium-diffusers": ("lora-checkpointed", "mixed-checkpointed"),
     "stabilityai/stable-diffusion-2-1": ("lora-checkpointed", "mixed-checkpointed", "lora", "mixed"),
 }
+SPEECH = ("facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-large-960h")
+SPEECH_SETUPS = ("mixed", "mixed-checkpointed", "fp32", "fp32-checkpointed")
 VAE_DTYPES = ("bf16", "fp32")
 
 
@@ -67,6 +69,15 @@ def asked() -> list[tuple[str, Resolved, str]]:
             if isinstance(resolved, Unknown):
                 raise SystemExit(f"{name}: {resolved.reason}")
             found.append((f"{name} {setup}", resolved, "train"))
+    for name in SPEECH:
+        for setup in SPEECH_SETUPS:
+            for task in ("other", "sequence-classification"):
+                for frozen in ([speech.FROZEN], []):
+                    stated = {"train.batch_size": 1, "train.seq_len": 16_000, "task": task, "train.frozen": frozen}
+                    resolved = resolve(build({"model.name": name, **stated, **SETUPS[setup]}))
+                    assert not isinstance(resolved, Unknown), resolved.reason
+                    what = f"{name} {setup} {task}{' frozen' if frozen else ''}"
+                    found.append((what, resolved, "train"))
     some = found[0][1]
     for name, config in denoisers.data()["vaes"].items():
         for dtype in VAE_DTYPES:
@@ -88,7 +99,7 @@ def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
-    free = [name for name in others.FREE if name in resolved.lengths]
+    free = [name for name in others.FREE if name in resolved.all_dims]
     fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
     ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
     return make_sparse(ask, free, run, fixed, others.depths(resolved))
@@ -131,12 +142,13 @@ def main() -> int:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--again", action="store_true", help="make what is there as well")
     options = parser.parse_args()
+    there: dict[str, dict[str, Made]] = {}  # read once: the store remembers files as it first saw them
     for name, resolved, kind in asked():
         if not all(word.lower() in name.lower() for word in options.words):
             continue
         key = key_of(resolved, kind)
-        there = filed(key.family)
-        if key.text in there and not options.again:
+        laws = there.setdefault(key.family, filed(key.family))
+        if key.text in laws and not options.again:
             continue
         start = time.perf_counter()
         try:
@@ -144,8 +156,8 @@ def main() -> int:
         except (CannotMake, TraceError, NotRegular) as error:
             print(f"{name}: not made: {str(error)[:200]}", file=sys.stderr, flush=True)
             continue
-        load.cache_clear()
-        size = write(key.family, {**there, key.text: made})
+        laws[key.text] = made
+        size = write(key.family, laws)
         print(f"{name}: {size} bytes in {key.family}, {time.perf_counter() - start:.0f} s", flush=True)
     return 0
 

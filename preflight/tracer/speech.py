@@ -13,9 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from . import adapters
 from .denoisers import Output
 
 HEADS = {"ctc": "AutoModelForCTC", "classification": "AutoModelForAudioClassification"}
+STRIDE, SPARE = 320, 80
+"""Samples of a frame, and those that the first needs beyond (kernels 10, 3, 3, 3, 3, 2, 2; strides 5 and 2)."""
 NONE_LEFT_OUT = {"layerdrop": 0.0, "apply_spec_augment": False, "mask_time_prob": 0.0, "mask_feature_prob": 0.0}
 
 
@@ -40,6 +43,8 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
     inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
     if setup.get("frozen"):
         inner.freeze_feature_encoder()
+    if setup.get("peft"):
+        inner = adapters.adapt(inner, {**setup["peft"], "half": dtypes.get(setup["peft"].get("half") or "")}, "")
     return Listening(inner, model["head"])
 
 
@@ -83,8 +88,8 @@ class _Ctc(torch.autograd.Function):
 
 
 def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
-    """A batch on meta. Point: b, s (samples of sound), t (labels of one recording)."""
-    b, s = point["b"], point["s"]
+    """A batch on meta. Point: b, w (frames of sound), t (labels of one recording)."""
+    b, s = point["b"], STRIDE * point["w"] + SPARE
     sound = torch.zeros(b, s, dtype=dtype, device="meta")
     shape = (b, point["t"]) if model["head"] == "ctc" else (b,)
     found = {"input_values": sound, "labels": torch.zeros(shape, dtype=torch.int64, device="meta")}

@@ -15,7 +15,7 @@ from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import load, scales
 from preflight.memory.device.lower import lower_bound
 from preflight.memory.device.optimizers import Step, known
-from preflight.memory.device.others import is_convolutional, with_companions
+from preflight.memory.device.others import is_convolutional, with_possible
 from preflight.memory.device.parallel import Layout, Rank, fullest, layouts, rank_of, view
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.replay import Replay, Replayed, Segment
@@ -119,7 +119,7 @@ def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
     known_ones = [(n, one) for n, one in enumerate(rest, 1) if not isinstance(one, Unknown)]
     peers = tuple(one for n, one in known_ones if n < len(found.ranks))
     others = tuple(one for n, one in known_ones if n >= len(found.ranks))
-    return with_companions(replace(first, peers=peers, others=others, notes=found.notes))
+    return with_possible(replace(first, peers=peers, others=others, notes=found.notes), gpu)
 
 
 def _prepared(job: Job, gpu: Gpu | None, layout: Layout) -> Ready | Unknown:

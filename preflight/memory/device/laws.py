@@ -136,6 +136,6 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
         from preflight.memory.device import others  # which need what is here
 
         ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
-        fixed = {name: value for name, value in resolved.lengths.items() if name != "b"}
+        fixed = {name: value for name, value in resolved.all_dims.items() if name not in ("b", "L", "M")}
         return make_sparse(ask, ("b",), run, fixed, others.depths(resolved)), versions
     return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run), versions

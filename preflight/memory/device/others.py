@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from preflight.memory.device import denoisers
+from preflight.memory.device import denoisers, speech
 from preflight.memory.device.sparse import Depth
 from preflight.values import Unknown
 
@@ -16,32 +16,41 @@ if TYPE_CHECKING:
     from preflight.memory.device.estimate import Ready
     from preflight.memory.device.resolve import Resolved
 
-FREE = ("b", "u", "r", "s")
+FREE = ("b", "u", "r", "w", "t", "V")
 """Lengths that a shipped law of these models is a function of."""
 Resolver: TypeAlias = "Callable[[Job, str, str, Mapping[str, Any], Gpu | None], Resolved | Unknown]"
 
 
 def resolver(architecture: str) -> Resolver | None:
     """What resolves a job of this architecture; None for any that transformers' tasks cover."""
-    return denoisers.resolve if denoisers.knows(architecture) else None
+    if denoisers.knows(architecture):
+        return denoisers.resolve
+    return speech.resolve if speech.knows(architecture) else None
 
 
 def is_convolutional(resolved: Resolved) -> bool:
     """Whether convolutions, whose workspaces vary, are much of the model."""
-    return resolved.model.get("architecture") in denoisers.CONVOLUTIONAL
+    return resolved.model.get("architecture") in (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES)
 
 
 def depths(resolved: Resolved) -> tuple[Depth, ...]:
     """The stacks that a model's law is a function of."""
+    if resolved.model["kind"] == speech.KIND:
+        return speech.depths_of(resolved.model["config"])
     return denoisers.depths_of(str(resolved.model["architecture"]), resolved.model["config"])
 
 
-def with_companions(ready: Ready) -> Ready | Unknown:
-    """With the frozen models that lie on the GPU beside the one that is trained: what is expected, and in `others` what
-    is possible as well."""
+def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
+    """With what lies on the GPU beside a denoiser, and in `others` what the job may be where it does not say."""
+    if ready.resolved.model.get("kind") == denoisers.KIND:
+        return _with_companions(ready)
+    if ready.resolved.model.get("kind") == speech.KIND and "frozen" not in ready.job.train.model_fields_set:
+        return _with_trained_convolutions(ready, gpu)
+    return ready
+
+
+def _with_companions(ready: Ready) -> Ready | Unknown:
     job, resolved = ready.job, ready.resolved
-    if resolved.model.get("kind") != denoisers.KIND:
-        return ready
     lacking = denoisers.unknown_companion(job, resolved)
     if lacking is not None:
         return lacking
@@ -52,6 +61,16 @@ def with_companions(ready: Ready) -> Ready | Unknown:
     return replace(found, peers=peers, others=(*ready.others, *possible), notes=(*ready.notes, *_notes(job, expected)))
 
 
+def _with_trained_convolutions(ready: Ready, gpu: Gpu | None) -> Ready:
+    from preflight.memory.device.estimate import prepare
+
+    job = ready.job
+    trained = prepare(job.model_copy(update={"train": job.train.model_copy(update={"frozen": []})}), gpu)
+    possible = () if isinstance(trained, Unknown) else (trained,)
+    note = "convolutions are taken as frozen, as transformers' example scripts have it: state train.frozen"
+    return replace(ready, others=(*ready.others, *possible), notes=(*ready.notes, note))
+
+
 def _beside(ready: Ready, companions: Sequence[denoisers.Companion]) -> Ready:
     return replace(ready, rank=replace(ready.rank, held=(*ready.rank.held, *companions)))
 
@@ -60,5 +79,4 @@ def _notes(job: Job, expected: Sequence[denoisers.Companion]) -> tuple[str, ...]
     if job.train.companions is not None:
         return ()
     names = ", ".join(one.name for one in expected) or "nothing"
-    return (f"beside the denoiser lies {names} of its pipeline, as diffusers' example scripts have it: state "
-            "train.companions",)  # fmt: skip
+    return (f"on the GPU beside the denoiser: {names}, as diffusers' example scripts have it; state train.companions",)

@@ -16,13 +16,15 @@ from typing import Any
 from preflight.memory.device.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
 from preflight.memory.device.sizes import Monomial, Size, evaluate, number
 
-DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "s": (0, 1), "t": (0, 1)}
-"""Powers that a size may have of each length: an image's side (`u`, in 64 pixels) comes squared."""
+DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "w": (0, 1, 2), "t": (0, 1),
+                                          "V": (0, 1)}  # fmt: skip
+"""Powers that a size may have of each length: an image's side (`u`, in 64 pixels) comes squared, frames of sound (`w`)
+too where each attends to each."""
 POINTS: Sequence[Mapping[str, int]] = (
-    {"b": 2, "u": 8, "r": 4, "s": 32, "t": 9},
-    {"b": 3, "u": 16, "r": 20, "s": 64, "t": 63},
-    {"b": 7, "u": 24, "r": 12, "s": 160, "t": 44},
-    {"b": 5, "u": 32, "r": 28, "s": 96, "t": 70},
+    {"b": 2, "u": 8, "r": 4, "w": 32, "t": 9, "V": 41},
+    {"b": 3, "u": 16, "r": 20, "w": 64, "t": 22, "V": 131},
+    {"b": 7, "u": 24, "r": 12, "w": 160, "t": 29, "V": 59},
+    {"b": 5, "u": 32, "r": 28, "w": 96, "t": 25, "V": 89},
 )
 """Sides and lengths are multiples of what kernels round to: what they round is then at most 31 positions short."""
 FEWEST = 2
@@ -139,5 +141,9 @@ def _request(ask: Mapping[str, Any], point: Mapping[str, int], depths: Sequence[
     model, setup = ask["model"], ask["setup"]
     if setup.get("peft") and "r" in point:
         setup = {**setup, "peft": {**setup["peft"], "r": point["r"]}}
-    config = {**model["config"], **{one.key: one.changed(model["config"][one.key], depth) for one in depths}}
+    config = {
+        **model["config"],
+        **({"vocab_size": point["V"]} if "V" in point else {}),
+        **{one.key: one.changed(model["config"][one.key], depth) for one in depths},
+    }
     return {**ask, "model": {**model, "config": config}, "setup": setup, "point": point, "warm_up": False}
