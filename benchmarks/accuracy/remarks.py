@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 
 _REMARKS: tuple[tuple[str, str], ...] = (
-    (r"litgpt-hub-(Llama-3\.2|Phi-3).*full",
-     "the source's figure is less than weights, gradients and Adam's states of its own configuration"),
-    (r"litgpt-.*phi-(1_5|2)-",
-     "litgpt's GELU is one kernel; transformers' Phi writes it out and keeps every step of it"),
-    (r"litgpt-.*nf4",
-     "bitsandbytes as litgpt and Fabric use it: the head is quantised too, and old releases keep each layer's input"),
+    (r"litgpt-rt.*nf4", "a constant of about 150 MiB beside quantised weights, whatever the model"),
     (r"torchtune-.*(compile|chunkedce|-ac|optbwd|actoff|adam8|lora|4090|8xa100)",
      "compiled: Inductor keeps less than the model does that runs operator by operator"),
-    (r"litgpt-",
-     "litgpt's own model code: other tensors are kept than by transformers' modules, and the loss is chunked"),
     (r"torchtune-", "torchtune's own model code: norms, rotary embeddings and loss are not transformers'"),
     (r"swift-.*s(2048|4096|8192)|swift-qwen7b",
      "lengths differ from sample to sample, and the allocator keeps what each length left (reserved)"),

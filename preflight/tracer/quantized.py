@@ -21,7 +21,7 @@ BLOCK = 64
 
 class _MatMul4Bit(torch.autograd.Function):
     """The packed weight is dequantised to its loaded dtype in both directions. Nothing else is saved, but releases
-    before 0.43.1 kept the input as well, which nothing used."""
+    before 0.43.2 kept the input as well, which nothing used."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, layer: Linear4bit) -> torch.Tensor:
@@ -80,8 +80,10 @@ class _Quantised(nn.Linear):
 class Linear4bit(_Quantised):
     """nf4 or fp4: half a byte an element, and its scales."""
 
-    def __init__(self, original: Any, compute: torch.dtype | None, keeps_input: bool) -> None:
+    def __init__(self, original: Any, compute: torch.dtype | None, keeps_input: bool,
+                 loaded: torch.dtype | None = None) -> None:  # fmt: skip
         super().__init__(original, 0.5)
+        self.loaded = loaded or self.loaded
         self.keeps_input = keeps_input
         self.compute = compute
         shape = self.weight.shape
@@ -118,17 +120,17 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
     """Replace every linear layer but the head, then cast the rest as k-bit preparation does where asked for.
 
     `options`: {"type": "4bit" or "int8", "compute" ("fp32", "bf16", "fp16" or None), "upcast_rest", "head" (quantise it
-    as well), "keeps_input"}.
+    as well), "keeps_input", "loaded" (the dtype that weights had when they were quantised; None: the model's)}.
     """
     kept = set() if options.get("head") else _kept_whole(model)
-    keeps = bool(options.get("keeps_input"))
+    keeps, loaded = bool(options.get("keeps_input")), dtypes.get(options.get("loaded") or "")
     compute = dtypes.get(options.get("compute") or "")
     for name, module in list(model.named_modules()):
         for child, layer in list(module.named_children()):
             path = f"{name}.{child}" if name else child
             if not _is_linear(layer) or path in kept:
                 continue
-            made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps)
+            made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps, loaded)
             setattr(module, child, made)
     for parameter in model.parameters():
         parameter.requires_grad_(False)

@@ -22,9 +22,10 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
 
     setup: weights, autocast ("bf16", "fp16" or None), attention, mask (padded batches), checkpointing, peft, frozen.
     Reply: parameters [[name, bytes, elements, trainable]], buffers [[name, bytes]], events [[size or -1 - birth, tag]],
-    gradients {birth: parameter index}, outputs [births of what the model returned], accumulations [[index of the next
-    event, parameter index]: where each gradient is added to `.grad`], workspaces [births of workspaces of convolutions;
-    targets and `models.OTHERS` only].
+    gradients {birth: parameter index}, outputs [births of what the model returned], held [births of what lives as long
+    as the loss does], loss_apart (bool: the loss is made after the model has returned), accumulations [[index of the
+    next event, parameter index]: where each gradient is added to `.grad`], workspaces [births of workspaces of
+    convolutions; targets and `models.OTHERS` only].
     """
     setup, kind = request["setup"], request["kind"]
     model = models.build(request["model"], setup)
@@ -49,6 +50,8 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
         "events": tape.events,
         "gradients": gradients,
         "outputs": outputs,
+        "held": tape.held,
+        "loss_apart": tape.loss_apart,
         "accumulations": tape.accumulations,
         "workspaces": tape.workspaces,
     }
@@ -115,12 +118,17 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
             with mode.again():
                 loss = _loss_of(out)
             if recorded:
-                outputs = _births(tape, out, loss)
+                outputs, tape.loss_apart = _births(tape, out, loss), getattr(out, "loss_apart", False)
             del out
             tape.phase = "backward"
             loss.backward()
             tape.phase = "end"
-            del loss, batch
+            before = len(tape.events)
+            own = tape.birth_of.get(loss.untyped_storage()._cdata)
+            del loss
+            if recorded:
+                tape.held = sorted(_freed(tape, before) - {own, *outputs})
+            del batch
         gradients = {}
         for index, parameter in enumerate(_unique(model)):
             if parameter.grad is not None:
@@ -196,6 +204,13 @@ def _births(tape: Tape, out: Any, loss: torch.Tensor) -> list[int]:
     keys = {t.untyped_storage()._cdata for t in tree_leaves(list(values)) if isinstance(t, torch.Tensor)}
     keys.discard(loss.untyped_storage()._cdata)
     return sorted(tape.birth_of[key] for key in keys if key in tape.birth_of)
+
+
+def _freed(tape: Tape, since: int) -> set[int]:
+    """Births of what died with the loss: what functions of autograd hold by themselves, not by `save_for_backward`,
+    stays as long as their graph does, and so as long as the loss has a name. Scalars are left out."""
+    died = {-1 - size for size, _ in tape.events[since:] if size < 0}
+    return {birth for birth in died if tape.events[birth][0] > 8}
 
 
 def _evaluate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple[dict[int, int], list[int]]:

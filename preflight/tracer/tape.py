@@ -37,6 +37,9 @@ class Tape(TorchDispatchMode):
         self._live: dict[int, weakref.ref[Any]] = {}
         self.birth_of: dict[int, int] = {}
         self.accumulations: list[tuple[int, int]] = []
+        self.held: list[int] = []
+        """Births of what lives as long as the loss does."""
+        self.loss_apart = False
 
     def known(self, tensor: torch.Tensor) -> None:
         """Leave a storage that exists already out of the tape."""

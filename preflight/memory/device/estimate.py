@@ -100,11 +100,12 @@ class Ready:
 
     @property
     def outputs(self) -> int:
-        """Bytes of what the model returned, where its names are bound until the step is over or longer."""
+        """Bytes of what the model returned and of what the loss holds, where their names are bound until the step is
+        over or longer."""
         if not self.outputs_kept:
             return 0
         sizes = self.laws.made.tape.values(self.dims)
-        return sum(sizes[at] for at in self.laws.outputs)
+        return sum(sizes[at] for at in self.laws.outputs) + self.laws.held(self.dims)
 
 
 def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:

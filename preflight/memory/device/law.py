@@ -21,6 +21,8 @@ from preflight.memory.device.tape import EDGE, Tape, TapeItem, block_of, expand
 from preflight.records import dataclass
 
 PARTS = ("gradients", "activations", "logits", "temporary", "weights")
+KEPT = frozenset("oh")
+"""Marks of what a program's names keep beyond a step: what the model returned, and what the loss's graph holds."""
 MIN_LAYERS = 2 * EDGE
 """Below this the ends of a pass overlap, and the tape is walked layer by layer instead."""
 _KEPT_LAYERS = MIN_LAYERS + 2
@@ -246,7 +248,7 @@ def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns,
     death_phase = {birth: tape.items[item].phase for kind, birth, _, _, item in events if kind == "d"}
     count = len(tape.sizes)
     size_of: dict[int, tuple[int, int]] = {}
-    kept = {birth for kind, birth, _, mark, _ in events if kind == "b" and law.outputs_kept and "o" in mark}
+    kept = {birth for kind, birth, _, mark, _ in events if kind == "b" and law.outputs_kept and KEPT & {*mark}}
     stretches: list[_Stretch] = []
     at = 0
     for item in tape.items:

@@ -16,7 +16,7 @@ from preflight.memory.device.make import CannotMake, Made
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.single import FREE, make_at
 from preflight.memory.device.sparse import make_sparse
-from preflight.memory.device.tape import NotRegular
+from preflight.memory.device.tape import NotRegular, expand
 from preflight.memory.device.tracing import TraceError, has_torch, request_traces
 from preflight.values import Unknown
 
@@ -60,6 +60,14 @@ class Laws:
         tape = self.made.tape
         literal = (item.blocks[0] for item in tape.items if item.stack is None)
         return tuple(token.at for block in literal for token in block if token.kind == "b" and "o" in token.mark)
+
+    def held(self, dims: Mapping[str, int]) -> int:
+        """Bytes of what lives as long as the loss has a name."""
+        tape = self.made.tape
+        if not any("h" in t.mark for item in tape.items for block in item.blocks for t in block if t.kind == "b"):
+            return 0
+        sizes = tape.values(dims)
+        return sum(sizes[size] for kind, _, size, mark, _ in expand(tape, dims) if kind == "b" and "h" in mark)
 
     def reading(self, accumulating: bool, outputs_kept: bool) -> Law:
         """The law without or with gradients of earlier micro-steps, and without or with outputs kept."""
@@ -138,4 +146,5 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
         ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
         fixed = {name: value for name, value in resolved.all_dims.items() if name not in ("b", "L", "M")}
         return make_sparse(ask, ("b",), run, fixed, others.depths(resolved)), versions
-    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run), versions
+    free = [name for name in FREE if name not in resolved.model.get("steps_with", ())]
+    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run, free), versions

@@ -220,7 +220,8 @@ def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:
 def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: SizeReader
                 ) -> tuple[list[layers.RawEvent], dict[object, Size]]:  # fmt: skip
     gradient_of = {index: int(birth) for birth, index in trace["gradients"].items()}
-    marks = dict.fromkeys(trace.get("workspaces", ()), "c") | dict.fromkeys(trace["outputs"], "o")
+    marks = dict.fromkeys(trace.get("workspaces", ()), "c") | dict.fromkeys(trace.get("held", ()), "h")
+    marks |= dict.fromkeys(trace["outputs"], "or" if trace.get("loss_apart") else "o")
     marks |= dict.fromkeys(gradient_of.values(), "g")
     added: dict[int, list[int]] = {}
     for before, parameter in trace["accumulations"]:

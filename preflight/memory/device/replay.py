@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from preflight.memory.device.alignment import aligned, events_at
 from preflight.memory.device.allocator import Block, CachingAllocator
 from preflight.memory.device.convolution import WORKSPACE
-from preflight.memory.device.law import PARTS, part_of
+from preflight.memory.device.law import KEPT, PARTS, part_of
 from preflight.memory.device.optimizers import Step
 from preflight.memory.device.tape import Tape
 
@@ -35,6 +35,8 @@ class Replayed:
     overflow: bool = False
 
 
+RETURNED = "returned"
+"""The part of forward after a model has returned, where its loss is made apart."""
 Order: TypeAlias = "tuple[tuple[str, bytes, tuple[int, ...]], ...]"
 """Events in order, cut by phase: (phase, a code of _CODE for each, the number of the birth)."""
 
@@ -114,9 +116,14 @@ def _shaped(tape: Tape, dims: Mapping[str, int], outputs_kept: bool) -> Shape:
                 ends = phases[dies] if dies >= 0 else "end"
                 known[like] = _FROM_LAW[part_of(tape.sizes[size], mark, phases[item], ends)]
             sizes[birth], parts[birth], marks[birth] = size, known[like], mark
-        elif kind == "d" and outputs_kept and "o" in marks[birth]:
+        elif kind == "d" and outputs_kept and KEPT & {*marks[birth]}:
             continue
         ordered.append((phases[item].rstrip("~"), kind, birth))
+    returned = max(
+        (at for at, (_, kind, birth) in enumerate(ordered) if kind == "b" and "r" in marks[birth]), default=0
+    )
+    if returned:
+        ordered[returned + 1 :] = [(RETURNED if p == "forward" else p, k, b) for p, k, b in ordered[returned + 1 :]]
     return _ordered(ordered), tuple(sizes), tuple(parts), tuple(marks)
 
 
@@ -149,7 +156,7 @@ class Replay:
         self.peak_parts = list(self.live)
         self.peak_phase = "load"
         self._gradients: list[tuple[Block, int]] = []
-        self._outputs: list[tuple[Block, int]] = []
+        self._outputs: list[tuple[Block, int, str]] = []
 
     def hold(self, sizes: Sequence[int], part: str, phase: str) -> list[tuple[Block, int]]:
         """Allocate storages that stay."""
@@ -187,8 +194,9 @@ class Replay:
         still held, goes when it returns anew."""
         blocks: list[Block | None] = [None] * len(segment.sizes)
         for phase, kinds, numbers in segment.order:
-            if self._outputs and phase == "backward":
-                self.forget_outputs()
+            if self._outputs and phase in (RETURNED, "backward"):
+                self.forget_outputs("o" if phase == RETURNED else KEPT)
+            phase = "forward" if phase == RETURNED else phase
             run = self._watched if self.recorder is not None or benchmarking else self._stretch
             run(segment, phase, kinds, numbers, blocks, accumulated, benchmarking)
         for birth, block in enumerate(blocks):
@@ -197,8 +205,8 @@ class Replay:
             part = segment.parts[birth]
             if part == _PART["gradients"]:
                 self._gradients.append((block, part))
-            elif "o" in segment.marks[birth] and block.size:
-                self._outputs.append((block, part))
+            elif KEPT & {*segment.marks[birth]} and block.size:
+                self._outputs.append((block, part, segment.marks[birth]))
             else:  # what a phase leaves behind
                 self.live[part] -= block.size
                 self.allocator.free(block)
@@ -255,10 +263,10 @@ class Replay:
             self.drop(self.hold(wave, "temporary", "optimizer"))
         self._note("optimizer")
 
-    def forget_outputs(self) -> None:
-        """The names of what the model returned are bound anew, or go out of scope."""
-        self.drop(self._outputs)
-        self._outputs = []
+    def forget_outputs(self, marks: Iterable[str] = KEPT) -> None:
+        """The names of what the model returned, and of the loss, are bound anew, or go out of scope."""
+        self.drop([(block, part) for block, part, mark in self._outputs if {*marks} & {*mark}])
+        self._outputs = [kept for kept in self._outputs if not {*marks} & {*kept[2]}]
 
     def zero_grad(self) -> None:
         """set_to_none=True."""

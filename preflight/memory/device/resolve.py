@@ -16,6 +16,7 @@ from preflight.memory.device import catalogue
 from preflight.memory.device.attention import attention, kernel
 from preflight.memory.device.families import Family, family_of
 from preflight.memory.device.families.activations import unusual
+from preflight.memory.device.frameworks import litgpt, switches
 from preflight.memory.device.images import VALUES_ONLY, target_of, usual_size
 from preflight.memory.device.single import depth_key
 from preflight.values import Unknown
@@ -91,6 +92,9 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     if other is not None:
         return other(job, name, architecture, config, gpu)
     architecture = SAME_CODE.get(architecture, architecture)
+    foreign = litgpt(job, architecture, config)
+    if foreign is not None:
+        return _of_litgpt(job, name, foreign, gpu)
     family = family_of(architecture, config)
     if job.train.peft.method not in (None, "none", "lora", "rslora"):
         family = None  # other adapters have dimensions of their own: such a model is traced as it is
@@ -271,11 +275,14 @@ def _quantization(job: Job, alike: bool) -> dict[str, Any]:
     four = options.type in ("nf4", "fp4")
     compute = options.compute_dtype or "fp32"
     software = job.software
-    more = {}
-    if four and (release(software.get("bitsandbytes")) or NEWEST) < (0, 43, 1):
+    more: dict[str, object] = {}
+    if four and (release(software.get("bitsandbytes")) or NEWEST) < (0, 43, 2):
         more["keeps_input"] = True
     if "litgpt" in software or "lightning-fabric" in software:
-        more["head"] = True  # lightning/fabric/plugins/precision/bitsandbytes.py replaces every linear layer
+        more |= {
+            "head": True,
+            "loaded": "fp16",
+        }  # lightning/fabric/plugins/precision/bitsandbytes.py: every linear layer, in fp16
     return {
         **more,
         "type": "4bit" if four else "int8",
@@ -324,3 +331,23 @@ def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> R
     model = {"target": target, "kwargs": kwargs, "task": "image-classification", "image_size": image}
     setup = {**setup, "attention": "sdpa", "mask": False, "channels_last": bool(job.train.channels_last)}
     return Resolved(None, "image-classification", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)
+
+
+def _of_litgpt(job: Job, name: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
+    """A checkpoint that litgpt runs with its own code, which passes no mask and takes its head in pieces of the length:
+    a law of one length."""
+    setup = setup_of(job, None, config, gpu)
+    lengths = _lengths(job, None, {}, "causal-lm")
+    if isinstance(setup, Unknown):
+        return setup
+    if isinstance(lengths, Unknown):
+        return lengths
+    if setup["checkpointing"]:
+        return Unknown("litgpt checkpoints activations only under FSDP, which is not traced")
+    if setup["peft"]:
+        setup["peft"] = {**setup["peft"], "targets": switches(job.train.peft.targets)}
+    # The loss takes 128 positions at a time beside adapters, and else 128 rows of the batch (tracer/litgpt.py).
+    steps_with = ["s"] if setup["peft"] else ["b", "s"]
+    model = {"kind": "litgpt", "task": "causal-lm", "config": dict(config), "steps_with": steps_with}
+    dims = {"L": config["n_layer"]}
+    return Resolved(None, "causal-lm", dims, lengths, {}, {**setup, "mask": False}, model, name)

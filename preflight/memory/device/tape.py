@@ -2,7 +2,8 @@
 
 A tape is a list of items. A literal item is one block of tokens, a pass has a block for the first two layers, one for
 all between, and one for the last two. A token is a birth (index into the table of sizes, marked `g` for a gradient, `o`
-for what the model returns and `c` for the workspace of a convolution), a death (position of the birth: in its own
+for what the model returns, `r` beside it where the loss is made after that, `h` for what lives as long as the loss, `c`
+for the workspace of a convolution), a death (position of the birth: in its own
 block, or in another item's block, or some layers away), or `+p`: the gradient born as number p of this block is added
 to `.grad` here.
 """
@@ -54,7 +55,7 @@ class Token:
 def parse_token(text: str) -> Token:
     """The inverse of `Token.text`."""
     if text[0] not in "-+":
-        digits = text.rstrip("cgiow")
+        digits = text.rstrip("cghiorw")
         return Token("b", int(digits), text[len(digits) :])
     kind, rest = ("d" if text[0] == "-" else "+"), text[1:]
     relative, layer = True, 0
