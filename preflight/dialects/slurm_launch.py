@@ -21,6 +21,9 @@ MAX_PEELED = 12
 STEP = "SLURM_STEP_ID"
 """A variable that only processes started by srun have: one runs per task, on every node."""
 
+HET_GROUP = "--het-group"
+"""In a launch's environment: which part of a heterogeneous job srun starts it on (its own name: no variable has it)."""
+
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
 """What srun reads in the place of its -c."""
 
@@ -188,6 +191,9 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
     per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
     step: dict[str, Expr] = {STEP: unknown("it is set in every step", words[0].origin if words else None)}
+    group = _number(options, "--het-group", "--pack-group")
+    if group is not None:
+        step[HET_GROUP] = group
     cpus = _number(options, "--cpus-per-task", "-c")
     if cpus is not None:
         step[STEP_CPUS] = cpus

@@ -28,6 +28,10 @@ def assemble(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> 
     """The Study of one launch."""
     readings = [reading for step in chain for reading in step.readings]
     request, launch = _request(readings), chain[-1].launch
+    if request is not None and request.components:
+        from preflight.study.request import part_of
+
+        request = part_of(request, launch)
     problems: list[Problem] = [problem for reading in readings for problem in reading.problems]
     boxes = []
     for branch in _branches(readings):

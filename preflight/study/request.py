@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Request
+from preflight.dialects.reading import Launch, Request
 from preflight.machines.model import Cluster, Gpu, Node, Partition
 from preflight.records import dataclass, replace
 from preflight.study.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
-from preflight.values import Unknown, Value
+from preflight.values import Unknown, Value, evaluate
 
 if TYPE_CHECKING:
     from preflight.scheduler.share import Share
@@ -112,6 +112,32 @@ def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[N
         return found
     least = min(verdict.shares, key=lambda share: share.memory if share.memory is not None else -1)
     return [(least.host.node, verdict.shares)]
+
+
+def part_of(request: Request, launch: Launch) -> Request:
+    """The part of a heterogeneous job that a launch runs in: its own becomes the first. Where srun names none it is the
+    first, as it is for a script's own lines (srun(1), --het-group)."""
+    from preflight.dialects.slurm_launch import HET_GROUP
+
+    expr = launch.environment.get(HET_GROUP)
+    if expr is None:
+        return request
+    index, parts = evaluate(expr), (request, *request.components)
+    if not isinstance(index, int) or not 0 < index < len(parts):
+        return request
+    others = tuple(replace(one, components=()) for at, one in enumerate(parts) if at != index)
+    return replace(parts[index], components=others)
+
+
+def one_part(request: Request, launch: Launch) -> bool:
+    """Whether it is known which part of the job a launch runs in, and it is one alone."""
+    from preflight.dialects.slurm_launch import HET_GROUP
+
+    expr = launch.environment.get(HET_GROUP)
+    if not request.components or expr is None:
+        return True
+    index = evaluate(expr)
+    return isinstance(index, int) and 0 <= index <= len(request.components)
 
 
 def counts_memory(cluster: Cluster) -> bool:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice, product
 from pathlib import Path
 
 from preflight.dialects.slurm_submission import Submission
@@ -14,15 +15,23 @@ from preflight.errors import UsageError
 from preflight.files import batch_of
 from preflight.findings import Confidence, Finding, Safety, Severity
 from preflight.fixing import Fixed, diff, fixed
+from preflight.job import Job
+from preflight.memory.estimate import Estimates
 from preflight.project import Project
 from preflight.records import dataclass, replace
 from preflight.reports.model import Report, StudyResult
 from preflight.reports.style import Look, look_for
+from preflight.study.jobs import JobMaker
+from preflight.study.request import one_part
 from preflight.submission.checking import Question, clusters_of, machine_of, place_of
 from preflight.submission.child import Plain
+from preflight.values import Choices, Domain, Range, Value
 
 OWN_FAULT = ("internal-error", "unreadable-file")
 """Findings that say that something was not checked; the rules of that name are the engine's own."""
+
+MAX_JOBS = 24
+"""Different jobs of an array or a sweep that are looked at one by one: a replay takes some 20 ms each."""
 
 ANSWER_SECONDS = 3
 """How long the controller may take to say how it is configured; it takes milliseconds."""
@@ -90,7 +99,7 @@ def read(question: Question, found: Asked) -> Plain:
     fixable = own.fix and question.line.wrap is None  # sbatch reads no directives in a wrapped command
     result = fixed(found.project, found.setup, False, view) if fixable else None
     report = result.after if result is not None else view(_checked(found))
-    stopping = tuple(_stopping(question, report))
+    stopping = tuple(_stopping(question, report, found.setup))
     new = result.texts.get(found.name) if result is not None else None
     return {
         "stop": bool(stopping),
@@ -124,27 +133,69 @@ def _errors(report: Report) -> Iterator[Finding]:
 # --- what stops a submission ------------------------------------------------------------------------------------------
 
 
-def _stopping(question: Question, report: Report) -> Iterator[Finding]:
+def _stopping(question: Question, report: Report, setup: Setup) -> Iterator[Finding]:
     """Findings that stop it: in strict mode every error; else memory that the job certainly lacks.
 
     What sbatch and slurmctld refuse they refuse by themselves, and everything else that is wrong in a job may be wrong
     in our reading of it. Certain: the low end of a measured interval lies above what there is, on a node or GPU that
-    nobody had to guess, for the one job that there is.
+    nobody had to guess, for the one job that there is or for each of them.
     """
     for finding in _errors(report):
-        if question.mode == "strict" or _certain(question, report, finding):
+        if question.mode == "strict" or _certain(question, report, finding, setup):
             yield finding
 
 
-def _certain(question: Question, report: Report, finding: Finding) -> bool:
+def _certain(question: Question, report: Report, finding: Finding, setup: Setup) -> bool:
     if finding.study is None or finding.confidence is not Confidence.high:
         return False
     if finding.interval is None or finding.capacity is None or finding.interval[0] <= finding.capacity:
         return False
     result = report.studies[finding.study]
-    if result.space.combinations != 1:
+    if result.space.combinations != 1 and not _all_of(setup, result, finding.tier):
         return False  # some of an array's or a sweep's jobs may run
+    request = result.study.request
+    if request is not None and not one_part(request, result.study.launch):
+        return False
     return _gpu_known(result) if finding.tier == "device" else _limit_holds(question, result)
+
+
+def _all_of(setup: Setup, result: StudyResult, tier: str | None) -> bool:
+    """Whether every job of an array or a sweep is certain to fail; False where there are too many to look at each."""
+    space = result.space
+    if space.combinations is None or not space.counts.exceeds or space.counts.fits or space.counts.unknown:
+        return False
+    estimator = setup.estimators.get(result.gpu)
+    jobs: dict[tuple[object, ...], Job] = {}
+    for number, verdict in enumerate(space.boxes):
+        maker = JobMaker(verdict.box)
+        domains = [_values(axis.domain) for axis in verdict.box.memory_axes]
+        if any(values is None for values in domains):
+            return False
+        for point in islice(product(*(values for values in domains if values)), MAX_JOBS + 1):
+            assignment = {axis.name: value for axis, value in zip(verdict.box.memory_axes, point, strict=True)}
+            jobs.setdefault((number, *maker.key(assignment)), maker.at(assignment).job)
+            if len(jobs) > MAX_JOBS:
+                return False
+    return estimator is not None and all(_fails(estimator.full(job), tier) for job in jobs.values())
+
+
+def _values(domain: Domain) -> tuple[Value, ...] | None:
+    """Every value of an axis; None where there are too many to look at, or none that are known."""
+    if isinstance(domain, Choices):
+        return domain.values
+    size = domain.size() if isinstance(domain, Range) and domain.step is not None else None
+    if size is None or size > MAX_JOBS or not isinstance(domain, Range):
+        return None
+    points = (domain.low + index * (domain.step or 0) for index in range(size))
+    return tuple(round(point) if domain.integer else point for point in points)
+
+
+def _fails(estimates: Estimates, tier: str | None) -> bool:
+    """Whether the low end is above what there is."""
+    device, host = estimates.device, estimates.host
+    if tier == "device":
+        return device is not None and device.capacity is not None and device.process.low > device.capacity
+    return host is not None and host.limit is not None and host.per_node.low > host.limit
 
 
 def _gpu_known(result: StudyResult) -> bool:
@@ -152,7 +203,7 @@ def _gpu_known(result: StudyResult) -> bool:
     from preflight.study.request import resolve
 
     request = result.study.request
-    if request is None or request.components or result.notes:
+    if request is None or result.notes:
         return False
     allocation = resolve(request, result.cluster)
     if allocation.gpu is None or allocation.gpu != result.gpu or allocation.notes:
@@ -171,7 +222,7 @@ def _limit_holds(question: Question, result: StudyResult) -> bool:
     """Whether the job is killed at its limit: at the node's memory always, at the request where SLURM confines it."""
     host = result.space.worst.estimates.host
     request = result.study.request
-    if host is None or request is None or request.components:
+    if host is None or request is None:
         return False
     if host.limited_by != "memory_limit":
         return host.limited_by.startswith("node_memory") and not result.notes and _place_known(result)
