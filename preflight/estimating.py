@@ -72,8 +72,8 @@ class Estimator:
         return self._bounds[key]
 
     def host_bound(self, job: Job) -> tuple[int, int] | None:
-        """(expected, high) bytes of a node; the host law itself grows with every numeric field."""
-        found = _host(job)
+        """(expected, high) bytes of a node from above, never falling as a numeric field grows."""
+        found = _host(job, bound=True)
         return (found.per_node.expected, found.per_node.high) if isinstance(found, HostEstimate) else None
 
     def sides(self) -> tuple[Side, Side]:
@@ -87,10 +87,10 @@ class Estimator:
         )
 
 
-def _host(job: Job) -> HostEstimate | Unknown:
+def _host(job: Job, bound: bool = False) -> HostEstimate | Unknown:
     from preflight.memory.host.estimate import estimate_host
 
-    return estimate_host(job, job.model.parameters)
+    return estimate_host(job, job.model.parameters, bound=bound)
 
 
 def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimate | Unknown) -> tuple[str, ...]:

@@ -34,7 +34,10 @@ class Model(Part):
     kwargs: dict[str, Json] | None = None
     law: str | None = None
     parameters: Count | None = None
-    load: Literal["built", "from-pretrained", "torch-load", "torch-load-mmap", "torch-load-full"] | None = None
+    load: (
+        Literal["built", "from-pretrained", "from-pretrained-cast", "torch-load", "torch-load-mmap", "torch-load-full"]
+        | None
+    ) = None
 
 
 class Quantization(Part):
@@ -122,9 +125,12 @@ class Data(Part):
     start_method: Literal["fork", "spawn", "forkserver"] | None = "fork"
     shuffle: bool | None = False
     samples: Count | None = None  # no default
+    epochs: Count | None = None  # passes over them; no default
     sample_bytes: Count | None = None  # one decoded sample; no default
     in_memory_bytes: Amount | None = 0
-    in_memory_kind: Literal["arrays", "strings", "objects", "mapped"] | None = "arrays"
+    in_memory_kind: Literal["arrays", "tensors", "strings", "objects", "mapped"] | None = "arrays"
+    samples_from: Literal["torch", "numpy"] | None = None  # whose memory a sample is when it is handed out
+    copies_samples: bool | None = None  # of data in memory; absent: rows as large as a sample are handed out as views
     validation_workers: Amount | None = None  # absent: no validation loader is known of
     validation_overlaps: bool | None = False
     worker_bytes: Amount | None = 0  # what each training worker keeps beside its batches (a mosaic buffer)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import TEXT_RANK, bind
+from preflight.libraries.samples import sample_bindings
 from preflight.project import Project
 from preflight.python.module import Module, load_module
 from preflight.values import Const, Origin
@@ -25,13 +26,14 @@ _NAMES = ("glob", "rglob", "listdir", "iterdir", "scandir", "walk")
 
 
 def held(paths: Sequence[str], project: Project) -> tuple[list[Binding], list[Fact]]:
-    """What the data sets of these files keep as Python objects; the first that is found counts."""
+    """What the data sets of these files keep as Python objects (the first that is found counts), and hand out."""
+    given = sample_bindings(paths, project)
     for path in paths:
         module = load_module(path, project)
         for kind, origin in _lists(module) if module is not None else ():
             binding = bind("data.in_memory_kind", Const(kind, origin), TEXT_RANK)
-            return [binding], [Fact("dataset_held", kind, origin)]
-    return [], []
+            return [binding, *given], [Fact("dataset_held", kind, origin)]
+    return given, []
 
 
 def _lists(module: Module) -> Iterator[tuple[str, Origin]]:

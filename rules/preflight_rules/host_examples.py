@@ -34,11 +34,11 @@ WITH_VALIDATION = TRAIN.replace(
     "validation_loader = DataLoader(validation, batch_size=args.batch_size, num_workers=16)\nfor batch in loader:",
 ).replace("num_workers=16)\nval", "num_workers=16, persistent_workers=True)\nval")
 
-SAMPLES = {"data.sample_bytes": 4 * MIB}
+SAMPLES = {"data.sample_bytes": 4 * MIB, "software.glibc": "2.39"}
 
 
 def options(gib: float, **more: object) -> dict[str, object]:
-    """Settings that state a sample of 4 MiB and a limit."""
+    """Settings that state a sample of 4 MiB, a C library and a limit."""
     return {"set": {**SAMPLES, "machine.memory_limit": int(gib * 1024) * MIB, **more}}
 
 

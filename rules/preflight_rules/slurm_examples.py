@@ -54,7 +54,7 @@ def files(script: str) -> dict[str, str]:
     return {"train.sbatch": script, "train.py": TRAIN, "cluster.toml": CLUSTER}
 
 
-SAMPLES = {"data.sample_bytes": 16 * MIB}
+SAMPLES = {"data.sample_bytes": 16 * MIB, "software.glibc": "2.39"}
 OPTIONS = {"machine": "cluster.toml", "set": SAMPLES}
 
 SMALL = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:a100:4", "--cpus-per-task=8", "--mem=32G")
@@ -100,7 +100,7 @@ TOO_LOW = (
     Example(
         "Four ranks need more than they ask for, and the node has it",
         files(SMALL),
-        fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=71G")},
+        fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=72G")},
         says=("--mem gives 32 GiB per node", "4 ranks per node"),
         options=OPTIONS,
     ),
@@ -108,7 +108,7 @@ TOO_LOW = (
     Example(
         "Nothing is asked for, and what the partition gives by default is too little",
         {**files(UNASKED), "cluster.toml": CLUSTER + "default_memory_per_cpu = 1024\n"},
-        fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=71G\n")},
+        fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=72G\n")},
         says=("the default per cpu gives 32 GiB per node",),
         options=OPTIONS,
     ),

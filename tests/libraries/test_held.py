@@ -71,7 +71,7 @@ def test_left_alone(made: str, tmp_path: Path) -> None:
 
 
 LOADS = """
-import torch
+import torch, transformers
 
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=1)
@@ -90,6 +90,15 @@ optimizer.step()
         ("state = torch.load('a.pt')", None, False),
         ("state = torch.load('a.pt', map_location='cuda')", None, False),
         ("state = None", None, False),
+        ("lm = transformers.AutoModelForCausalLM.from_pretrained('gpt2')", "from-pretrained", False),
+        ("lm = transformers.AutoModel.from_pretrained('gpt2', dtype='auto')", "from-pretrained", False),
+        ("lm = transformers.GPT2LMHeadModel.from_pretrained('gpt2', dtype=torch.bfloat16)", None, False),
+        (
+            "lm = transformers.AutoModel.from_pretrained('x', dtype=torch.half, device_map='auto')",
+            "from-pretrained",
+            False,
+        ),
+        ("words = transformers.AutoTokenizer.from_pretrained('gpt2')", None, False),
     ],
 )
 def test_checkpoints(load: str, how: str | None, told: bool, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from preflight.memory.host.base import bytes_of, parts_of
 from preflight.memory.host.checkpoint import COPIES, SAVING
 
 Row = dict[str, Any]
-KINDS = {"array": "arrays", "copies": "arrays", "tensors": "arrays", "dicts": "objects", "records": "objects",
-         "strings": "strings", "tokenised": "strings", "arrow": "mapped", "arrow-in-memory": "arrays"}  # fmt: skip
-PICTURES = ("generated", "decoded", "doubled", "array", "copies", "tensors", "jpeg")
+KINDS = {"array": "arrays", "copies": "arrays", "tensors": "tensors", "dicts": "objects", "records": "objects",
+         "lists": "objects", "strings": "strings", "tokenised": "strings", "arrow": "mapped",
+         "arrow-in-memory": "arrays"}  # fmt: skip
+PICTURES = ("generated", "numpy", "decoded", "doubled", "array", "copies", "tensors", "jpeg")
 TEXTS = ("tokenised", "arrow", "arrow-in-memory")
 TASKS = {**dict.fromkeys(PICTURES, "image-classification"), **dict.fromkeys(TEXTS, "causal-lm")}
 BRINGS = {"transformers:Trainer,AutoModelForCausalLM": {"datasets", "pandas", "scipy"}, "lightning": {"scipy"},
@@ -27,6 +28,8 @@ SAMPLES = {"dicts": 16, "strings": 8, "records": 24}
 def sample_bytes(row: Row) -> int:
     """Bytes of one decoded sample."""
     kind = row["kind"]
+    if kind == "lists":
+        return 8 * int(row["length"])
     if kind in SAMPLES:
         return SAMPLES[kind]
     return prod(row["shape"]) * (24 if kind in ("tokenised", "arrow", "arrow-in-memory") else 4)
@@ -40,8 +43,13 @@ def job_of(row: Row) -> Job:
         "data.sample_bytes": sample_bytes(row), "data.persistent_workers": row.get("persistent", False),
         "data.start_method": row.get("start", "fork"), "data.shuffle": row.get("shuffle", False),
         "data.samples": row.get("items") or row["samples"], "data.imports": loaded(row), "task": TASKS.get(row["kind"]),
-        "parallel.ranks_per_node": row.get("ranks", 1),
+        "parallel.ranks_per_node": row.get("ranks", 1), "data.pin_memory": row.get("pin_memory", False),
+        "machine.accelerator": "cpu", "data.epochs": row.get("epochs", 1) + row.get("epoch_end", False),
+        "data.copies_samples": row["kind"] == "copies",
+        "data.samples_from": "numpy" if row["kind"] in ("numpy", "decoded", "doubled") else None,
     }  # fmt: skip
+    if "machine" in row:
+        fields["software.glibc"] = row["machine"]["libc"].removeprefix("glibc ")
     if row["kind"] in KINDS:
         fields |= {"data.in_memory_kind": KINDS[row["kind"]], "data.in_memory_bytes": told["dataset_bytes"]}
     if "photo" in row:
@@ -49,6 +57,7 @@ def job_of(row: Row) -> Job:
         fields["data.worker_bytes"] = DECODED * width * height
     if "val_workers" in row:
         fields |= {"data.validation_workers": row["val_workers"],
+                   "validation.samples": row.get("items") or row["samples"],
                    "validation.batch_size": row.get("val_batch", row["batch"]),
                    "data.validation_overlaps": not row.get("epoch_end", False)}  # fmt: skip
     return build(fields)

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from benchmarks.accuracy.host import jobs
 from preflight.job import Job
 from preflight.memory.estimate import HostEstimate
 from preflight.memory.host import constants as c
+from preflight.memory.host import heap
 from preflight.memory.host.estimate import estimate_host
 
 Point = tuple[str, Job, int]
 STEPS = (0.7, 0.85, 1.0, 1.15, 1.3)
 ROUNDS = 2
-_holes, _untouched = c.holes, dict(c.UNTOUCHED_PER_ITEM)
+_first, _untouched = heap.first, dict(c.UNTOUCHED_PER_ITEM)
 
 
-def _plain(name: str) -> Callable[[float], None]:
-    value = getattr(c, name)
+def _plain(module: ModuleType, name: str) -> Callable[[float], None]:
+    value = getattr(module, name)
 
     def put(factor: float) -> None:
-        setattr(c, name, value * factor)
+        setattr(module, name, value * factor)
 
     return put
 
 
 def _put_holes(factor: float) -> None:
-    c.holes = lambda batch, sample: _holes(batch, sample) * factor
+    heap.first = lambda batch: _first(batch) * factor
 
 
 def _put_untouched(factor: float) -> None:
@@ -36,14 +38,17 @@ def _put_untouched(factor: float) -> None:
 
 
 KNOBS: dict[str, Callable[[float], None]] = {
-    "WORKER_FORK": _plain("WORKER_FORK"),
-    "WORKER_SPAWN": _plain("WORKER_SPAWN"),
-    "COLLATE_BATCHES": _plain("COLLATE_BATCHES"),
-    "DECODED_BATCHES": _plain("DECODED_BATCHES"),
-    "DECODER": _plain("DECODER"),
-    "SYNCHRONOUS_SAMPLES": _plain("SYNCHRONOUS_SAMPLES"),
-    "COLLECTED_PART": _plain("COLLECTED_PART"),
-    "holes": _put_holes,
+    "WORKER_FORK": _plain(c, "WORKER_FORK"),
+    "WORKER_SPAWN": _plain(c, "WORKER_SPAWN"),
+    "COLLATE_BATCHES": _plain(c, "COLLATE_BATCHES"),
+    "DECODED_BATCHES": _plain(c, "DECODED_BATCHES"),
+    "DECODER": _plain(c, "DECODER"),
+    "SYNCHRONOUS_SAMPLES": _plain(c, "SYNCHRONOUS_SAMPLES"),
+    "COLLECTED_PART": _plain(c, "COLLECTED_PART"),
+    "PIN": _plain(heap, "PIN"),
+    "PER_PIN": _plain(heap, "PER_PIN"),
+    "FROM_NUMPY": _plain(heap, "FROM_NUMPY"),
+    "first": _put_holes,
     "UNTOUCHED_PER_ITEM": _put_untouched,
 }
 """What is calibrated. The rest of the law is counted (queues, copies, permutations) or measured apart (bases)."""
@@ -58,9 +63,9 @@ def _restored() -> Iterator[None]:
             put(1.0)
 
 
-def left_out(rows: Sequence[dict[str, Any]], aside: str) -> dict[str, list[float]]:
-    """Absolute errors of each group, by constants that the other groups gave. `aside` teaches nothing."""
-    points = [(row["group"], jobs.job_of(row), jobs.measured(row)) for row in rows if row["group"] != aside]
+def left_out(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+    """Absolute errors of each group, by constants that the other groups gave."""
+    points = [(row["group"], jobs.job_of(row), jobs.measured(row)) for row in rows]
     found: dict[str, list[float]] = {}
     for group in dict.fromkeys(name for name, _, _ in points):
         with _restored():

@@ -24,8 +24,7 @@ from preflight.memory.host.estimate import estimate_host  # noqa: E402
 DOCS = HERE.parents[2] / "docs" / "host-memory.md"
 TEXT = HERE / "host-memory.in.md"
 MIB = 2**20
-LONG = "long"
-"""A group that the expected value does not claim: hundreds of batches per worker, on a glibc before 2.38."""
+DRAWN = HERE / "drawn.jsonl"
 PARTS = {"torch": ["torch"], "torch+tensor": ["torch"], "torch+transformers+AutoModel": ["transformers"],
          "torch+llama": ["transformers"]}  # fmt: skip
 """Earlier measurements of bases -> what was imported, where the parts can say it."""
@@ -71,10 +70,32 @@ def summary(found: Sequence[Line], left_out: dict[str, list[float]]) -> list[str
     for group in dict.fromkeys(line.group for line in found):
         some = [line for line in found if line.group == group]
         text.append(_row(group, some, left_out.get(group)))
-    claimed = [line for line in found if line.group != LONG]
-    every = [error for group, errors in left_out.items() if group != LONG for error in errors]
-    text.append(_row(f"**all but {LONG}**", claimed, every))
+    every = [error for errors in left_out.values() for error in errors]
+    text.append(_row("**all**", found, every))
     return text
+
+
+def drawn(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Errors of the points drawn at random: by the law as it was when they were drawn, and by today's."""
+    text = ["| draw | points | law | median error | 9 of 10 within | worst | within 10 % | inside the interval |",
+            "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for draw in dict.fromkeys(row["draw"] for row in rows):
+        some = [row for row in rows if row["draw"] == draw]
+        before = [
+            Line(draw, row["id"], jobs.measured(row), row["before"][1],
+                 row["before"][0] <= jobs.measured(row) <= row["before"][2])
+            for row in some
+        ]  # fmt: skip
+        text += [_draw(draw, "before", before), _draw(draw, "today's", list(lines(some)))]
+    return text
+
+
+def _draw(name: str, law: str, some: Sequence[Line]) -> str:
+    errors = sorted(abs(line.error) for line in some)
+    return (
+        f"| {name} | {len(errors)} | {law} | {statistics.median(errors):.1%} | {errors[int(0.9 * len(errors))]:.1%} "
+        f"| {errors[-1]:.1%} | {sum(error <= 0.1 for error in errors)} | {sum(line.inside is True for line in some)} |"
+    )
 
 
 def _row(name: str, some: Sequence[Line], without: Sequence[float] | None) -> str:
@@ -109,11 +130,15 @@ def main() -> None:
     rows = [row for row in rows if not row["measured"]["killed"]]
     loaders = [row for row in rows if row["what"] == "loader"] + earlier.rows(HERE / "earlier.jsonl")
     found = [*lines(loaders), *lines([row for row in rows if row["what"] != "loader"])]
-    left_out = refit.left_out(loaders, LONG)
-    worst = sorted((line for line in found if line.group != LONG), key=lambda line: -abs(line.error))
+    left_out = refit.left_out(loaders)
+    random = [json.loads(line) for line in DRAWN.read_text(encoding="utf-8").splitlines()]
+    random = [row for row in random if not row["measured"]["killed"]]
+    found += lines(random)
+    worst = sorted(found, key=lambda line: -abs(line.error))
     far = [f"- {line.error:+.1%}: {line.group}: {line.name}" for line in worst if abs(line.error) > 0.1]
     text = TEXT.read_text(encoding="utf-8")
-    parts = {"SUMMARY": "\n".join(summary(found, left_out)), "EVERY": "\n".join(every(found)), "MACHINE": facts(rows),
+    parts = {"SUMMARY": "\n".join(summary(found, left_out)), "DRAWN": "\n".join(drawn(random)),
+             "EVERY": "\n".join(every(found)), "MACHINE": facts(rows),
              "FAR": "\n".join(far) or "None."}  # fmt: skip
     for name, part in parts.items():
         text = text.replace(f"<!-- {name} -->", part)

@@ -49,9 +49,9 @@ COLLECTED_PART = 0.23
 """The part of the base that a worker copies when Python's collector visits everything: it writes each object's header.
 33 MiB of 143.5."""
 
-YOUNG_HEAP = 200 * MIB
+YOUNG_HEAP = 150 * MIB
 """A base below which the workers' first full collection is near: torch alone. Python collects everything once a quarter
-of what it last visited is new (gcmodule.c, long_lived_pending); with Trainer imported it did not happen."""
+of what it last visited is new (gcmodule.c, long_lived_pending); with Trainer or datasets imported it did not happen."""
 
 COLLECTION_THRESHOLD = 700
 """Objects that must be born and alive at once before Python collects (gc.get_threshold()[0]; 2000 from 3.13 on)."""
@@ -74,41 +74,19 @@ DECODER = 5 * MIB
 DECODERS = frozenset({"PIL", "torchvision", "cv2", "imageio", "skimage", "timm"})
 """Packages whose import says that samples are decoded pictures."""
 
-
-MMAP_THRESHOLD_MAX = 32 * MIB
-"""Bytes from which on glibc always takes a block from mmap."""
-
-
-def holes(batch: int, sample: float) -> float:
-    """q: samples a worker's heap keeps besides, in holes, within the first tens of batches.
-
-    glibc before 2.38 does not give a hole that posix_memalign left to the next request of the same size (sourceware bug
-    14581); each batch leaves one or two (a batch of one at most one), fewer where many lie side by side and join.
-    Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on. None for tensors of 32
-    MiB and more (48 measured), which glibc maps one by one and returns: DEFAULT_MMAP_THRESHOLD_MAX, malloc/malloc.c.
-    """
-    if sample >= MMAP_THRESHOLD_MAX:
-        return 0.0
-    return min(5.0 * batch, max(8.0, 14.0 - 0.4 * max(0, batch - 4)))
-
-
-HEAP_GROWTH_SAMPLES = 140
-GROWTH_BATCHES = 67
-GROWING_BATCH = 40
-MMAP_THRESHOLD = 128 * 1024
-"""The same after hundreds of batches: up to 140 samples (67 for batches of one), where a batch has fewer than about 40
-and a sample is larger than what glibc first takes from mmap and smaller than what it always does (M_MMAP_THRESHOLD).
-Nothing from glibc 2.38 on, nor where numpy makes the samples: a note says it, no interval holds it."""
-
 SYNCHRONOUS_BATCHES = 3
 SYNCHRONOUS_SAMPLES = 4.6
 """Batches alive without workers: the samples, their collation, the one in use (without the samples for views); and the
 samples that holes of the heap keep."""
 
-COPY_ON_WRITE = {"arrays": 0.0, "objects": 0.51, "strings": 0.94, "mapped": 0.0}
+COPY_ON_WRITE = {"arrays": 0.0, "tensors": 0.0, "objects": 0.51, "strings": 0.94, "mapped": 0.0}
 """g where the number of samples is not known: the part of an in-memory dataset that each forked worker ends up with a
 copy of, because reading a Python object writes its reference count. numpy 0, list of dicts 0.51, list of str 0.94; the
 bound is 1. 63 points."""
+
+WHOLE_ROWS = 0.9
+"""The part of samples x their size that data in memory must have at least to be handed out as they are: what a process
+takes for them is less than their bytes where pages were there before."""
 
 PAGE = 4096
 """Bytes that a write copies: of an item that is larger, only the page that its count lies on."""
@@ -142,3 +120,9 @@ offload where 16 to 18 are the states; without the weights 2 less; gradients alo
 
 WEIGHT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 """Bytes per parameter of a checkpoint in memory."""
+
+OPTIMIZER_COPIES = {
+    "adamw": 2, "adam": 2, "lion": 1, "sgd": 0, "sgd-momentum": 1, "adafactor": 0, "adamw-8bit": 0.5,
+    "adamw-4bit": 0.25, "adamw-fp8": 0.5, "paged-adamw": 2, "paged-adamw-8bit": 0.5,
+}  # fmt: skip
+"""Copies of the weights that an optimizer's states are, on the processor: two moments, one, or factors of them."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from preflight.job import Job
 from preflight.machines.sizes import format_gib
 from preflight.memory.estimate import HostEstimate, Interval
 from preflight.memory.host import constants as c
-from preflight.memory.host.base import base_of
-from preflight.memory.host.checkpoint import ONE_COPY, Weights, copies, weights_of
-from preflight.memory.host.law import Loader, Loaders, Moment
-from preflight.records import dataclass, replace
+from preflight.memory.host.checkpoint import Weights, weights_of
+from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
+from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
+from preflight.records import replace
 from preflight.values import Unknown
 
 TOKEN_TENSORS = 3
@@ -24,8 +23,6 @@ TOKEN_BYTES = 8
 PIXEL_BYTES = 3 * 4
 """A decoded image as the model takes it: three float32 channels (torchvision's ToTensor)."""
 
-TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
-
 LOAD = "load"
 """The moment in which every rank holds the model's weights on the host."""
 
@@ -34,18 +31,6 @@ NOTEWORTHY = 10
 
 LARGEST_SAMPLE = 2**50
 """Where the search for the largest sample ends: no sample is a pebibyte."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Rank:
-    """One process: its own memory, the loaders, what it loads at the start."""
-
-    base: c.Measured
-    cuda: c.Measured
-    loaders: Loaders
-    checkpoint: int
-    checkpoint_low: int
-    trials: int
 
 
 def limit_of(job: Job) -> tuple[int | None, str]:
@@ -97,10 +82,13 @@ def missing_fields(job: Job) -> tuple[str, ...]:
     return (*missing, "data.sample_bytes") if sample_bytes(job)[0] is None else tuple(missing)
 
 
-def estimate_host(job: Job, parameters: int | None = None, *, cuda: bool = True) -> HostEstimate | Unknown:
+def estimate_host(
+    job: Job, parameters: int | None = None, *, cuda: bool = True, bound: bool = False
+) -> HostEstimate | Unknown:
     """Memory of one node, or why it is unknown: with the largest sample that would still fit, where that can be said.
 
     `parameters`: the model's count, for its weights while they load and for offloaded states; None: the job's law says.
+    `bound`: from above, never falling as a numeric field grows (workers that load fewer batches each keep less).
     A job that would not fit even with empty samples gets the estimate of those, a lower bound.
     """
     missing = missing_fields(job)
@@ -108,10 +96,10 @@ def estimate_host(job: Job, parameters: int | None = None, *, cuda: bool = True)
     if job.parallel.offload not in ("none", None) and weights is None:
         missing = (*missing, "model.parameters")
     if not missing:
-        return _estimate(job, sample_bytes(job)[0] or 0, weights, cuda)
+        return _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound)
     if missing != ("data.sample_bytes",):
         return Unknown(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known")
-    empty = _estimate(job, 0, weights, cuda)
+    empty = _estimate(job, 0, weights, cuda, bound)
     if empty.verdict == "exceeds":
         note = "a lower bound: data.sample_bytes is unknown and samples are not counted"
         return replace(empty, notes=(*empty.notes, note))
@@ -139,7 +127,7 @@ def samples_in_shared_memory(job: Job) -> int | None:
     """Decoded samples that lie in /dev/shm at one time, all ranks of a node together; None where a field is missing."""
     if set(missing_fields(job)) - {"data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes"}:
         return None
-    rank = _rank(job, 1, None, False)
+    rank = rank_of(job, 1, None, False)
     return round(rank.loaders.shared() * rank.trials * (job.parallel.ranks_per_node or 1))
 
 
@@ -167,8 +155,8 @@ def _largest(fits: Callable[[int], bool]) -> int | None:
     return low
 
 
-def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool) -> HostEstimate:
-    rank = _rank(job, sample, weights, cuda)
+def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> HostEstimate:
+    rank = rank_of(job, sample, weights, cuda, bound)
     ranks = job.parallel.ranks_per_node or 1
     offload = _offload(job, weights)
     moments = _moments(rank)
@@ -195,72 +183,13 @@ def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool) -> Hos
     return _shared_memory(job, rank, ranks, found)
 
 
-def _rank(job: Job, sample: int, weights: Weights | None, cuda: bool) -> _Rank:
-    data, nothing = job.data, c.Measured(0, 0, 0)
-    gpu = cuda and job.machine.accelerator != "cpu"
-    base = base_of(data.imports, trains=weights is not None)
-    spawned = data.start_method in ("spawn", "forkserver")
-    batch, prefetch = job.train.batch_size or 1, data.prefetch or 2
-    make = partial(
-        Loader,
-        prefetch=prefetch,
-        base=base.expected,
-        spawned=spawned,
-        views=_views(job, sample),
-        single=job.task == "image-classification",
-        decodes=bool(c.DECODERS & {name.partition(".")[0] for name in data.imports}),
-        tracked=c.TRACKED_PER_SAMPLE.get(job.task or "", 1) if base.expected < c.YOUNG_HEAP else 0,
-    )
-    validation = None
-    if data.validation_workers is not None:
-        validation = make(job.validation.batch_size or batch, sample, data.validation_workers)
-    loaders = Loaders(
-        train=make(batch, sample, data.workers or 0, own=data.worker_bytes or 0),
-        validation=validation,
-        dataset=0 if data.in_memory_kind == "mapped" else data.in_memory_bytes or 0,
-        growth=_written_to(job),
-        pickled=c.PICKLED.get(data.in_memory_kind or "", 1.0),
-        shuffled=(data.samples or 0) if data.shuffle else 0,
-        ordered=data.shuffle is False,
-        pinned=bool(data.pin_memory) and gpu,  # without one the loader does not pin (dataloader.py, pin_memory)
-        persistent=bool(data.persistent_workers),
-        overlap=bool(data.validation_overlaps),
-    )
-    held = 0.0 if weights is None else float(weights.bytes)
-    if job.parallel.strategy in ONE_COPY:
-        held /= job.parallel.ranks_per_node or 1
-    least, loaded = (round(held * times) for times in copies(job))
-    return _Rank(base, c.CUDA if gpu else nothing, loaders, loaded, least, job.parallel.trials_per_gpu or 1)
-
-
-def _views(job: Job, sample: int) -> bool:
-    """Whether samples are handed out as they lie in memory: an array whose rows are as large as a sample.
-
-    Rows that are smaller (bytes that become floats) are copied when they are asked for.
-    """
-    data = job.data
-    if data.in_memory_kind != "arrays" or not data.in_memory_bytes:
-        return False
-    return data.samples is None or data.in_memory_bytes >= data.samples * sample
-
-
-def _written_to(job: Job) -> float:
-    """g: the part of the dataset in memory that reading writes to (reference counts); 1 where the kind is unknown."""
-    data = job.data
-    if data.in_memory_kind is None:
-        return 1.0
-    least, untouched = c.COPY_ON_WRITE[data.in_memory_kind], c.UNTOUCHED_PER_ITEM.get(data.in_memory_kind)
-    if untouched is None or not data.samples or not data.in_memory_bytes:
-        return least
-    each = data.in_memory_bytes / data.samples
-    return c.PAGE / each if each > 2 * c.PAGE else max(least, 1 - untouched / each)
-
-
-def _moments(rank: _Rank) -> tuple[Moment, ...]:
+def _moments(rank: Rank) -> tuple[Moment, ...]:
     own = {"base": rank.base.expected, **({"cuda": rank.cuda.expected} if rank.cuda.expected else {})}
     moments = []
     for moment in rank.loaders.moments():
         terms = {name: size * rank.trials for name, size in moment.terms.items()}  # trials are threads of one process
+        if rank.model:
+            terms["model"] = float(rank.model * rank.trials)
         moments.append(Moment(moment.name, {**own, **terms}))
     if rank.checkpoint:
         dataset = {"dataset": float(rank.loaders.dataset)} if rank.loaders.dataset else {}
@@ -268,26 +197,28 @@ def _moments(rank: _Rank) -> tuple[Moment, ...]:
     return tuple(moments)
 
 
-def _interval(rank: _Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
+def _interval(rank: Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
     """The model's error on what the loaders keep, beside each rank's own (low, high) of base and CUDA.
 
     An array in memory: __getitem__ may return views of it, of which workers keep nothing, or copies. Weights that are
     loaded are what they are, or pages of their file.
     """
     own = rank.base.expected + rank.cuda.expected
-    least = most = moments
-    if rank.loaders.dataset and not rank.loaders.growth:
-        least = _moments(replace(rank, loaders=rank.loaders.with_views(True)))
-        most = _moments(replace(rank, loaders=rank.loaders.with_views(False)))
-    both = [rank.loaders.train, *([rank.loaders.validation] if rank.loaders.validation else [])]
-    more = sum(loader.spread() for loader in both)
+    array = bool(rank.loaders.dataset and not rank.loaders.growth and not rank.copied)
+    least = _moments(replace(rank, loaders=rank.loaders.at(LOW, True if array else None)))
+    most = _moments(replace(rank, loaders=rank.loaders.at(EXPECTED, False if array else None)))
+    grown = _moments(replace(rank, loaders=rank.loaders.at(HIGH, False if array else None)))
+    spreads = [one.spread() for one in (rank.loaders.train, rank.loaders.validation) if one is not None]
+    more = sum(spreads) if rank.loaders.overlap or rank.loaders.persistent else max(spreads)
     if rank.loaders.pinned:
         more += c.PINNED_ROUNDING * rank.loaders.train.queue()
     unloaded = (rank.checkpoint - rank.checkpoint_low) * rank.trials
     low = max(one.total - own - unloaded if one.name == LOAD else (one.total - own) * c.MODEL_ERROR[0] for one in least)
     high = max(
-        (one.total - own) if one.name == LOAD else (one.total - own) * c.MODEL_ERROR[1] + more * rank.trials
-        for one in most
+        (one.total - own)
+        if one.name == LOAD
+        else (one.total - own) * c.MODEL_ERROR[1] + (long.total - one.total) + more * rank.trials
+        for one, long in zip(most, grown, strict=True)
     )
     expected = max(one.total for one in moments)
     return Interval(
@@ -308,7 +239,7 @@ def _offload(job: Job, weights: Weights | None) -> c.Measured:
     return c.Measured(*(each * share for each in per))
 
 
-def _notes(job: Job, rank: _Rank, weights: Weights | None) -> tuple[str, ...]:
+def _notes(job: Job, rank: Rank, weights: Weights | None) -> tuple[str, ...]:
     notes = []
     how = sample_bytes(job)[1]
     if how:
@@ -319,17 +250,21 @@ def _notes(job: Job, rank: _Rank, weights: Weights | None) -> tuple[str, ...]:
         notes.append("validation.batch_size is unknown: taken as train.batch_size")
     train = rank.loaders.train
     grown = train.growth()
-    if grown * NOTEWORTHY > train.private() + train.queue():
+    if train.heap.old is not False and grown * NOTEWORTHY > train.private() + train.queue():
+        unknown = "" if train.heap.old else "; newer ones do not: state software.glibc"
         notes.append(
             f"in a long run the workers of a rank may keep up to {format_gib(round(grown))} more in holes of their "
-            "heaps (glibc before 2.38, samples that torch allocates): MALLOC_MMAP_THRESHOLD_=131072 keeps them out"
+            f"heaps (samples that torch allocates, glibc before 2.38{unknown}): MALLOC_MMAP_THRESHOLD_=131072 keeps "
+            "them out"
         )
+    if rank.model:
+        notes.append("training on the processor: activations are not counted")
     if weights is None:
         notes.append("loading the model's weights is not counted: their number is unknown")
     return tuple(notes)
 
 
-def _shared_memory(job: Job, rank: _Rank, ranks: int, found: HostEstimate) -> HostEstimate:
+def _shared_memory(job: Job, rank: Rank, ranks: int, found: HostEstimate) -> HostEstimate:
     """`found`, or the estimate of /dev/shm alone where that is what the job runs out of."""
     shm, need = job.machine.shm, round(rank.loaders.shared() * rank.trials * ranks)
     if shm is None or found.verdict == "exceeds" or need <= shm:

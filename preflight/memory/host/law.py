@@ -21,9 +21,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight.memory.host import constants as c
-from preflight.records import dataclass, replace
+from preflight.memory.host.heap import MMAP_THRESHOLD_MAX, Heap, holes
+from preflight.records import dataclass, field, replace
 
 Terms = Mapping[str, float]
+
+LOW, EXPECTED, HIGH = 0, 1, 2
+"""Ends of a Measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ class Loader:
     """Objects per sample that Python's collector visits."""
     own: int = 0
     """Bytes that the dataset keeps in each process that reads it."""
+    heap: Heap = field(default_factory=Heap)
+    end: int = EXPECTED
+    """Which end of what the heap keeps is taken."""
 
     def started(self) -> float:
         """Bytes of the workers before their first batch."""
@@ -60,27 +67,27 @@ class Loader:
         own = self.own + (c.DECODER if self.decodes else 0)
         if not self.workers:
             return float(own)
+        return self.started() + self.workers * (own + self._kept() + self._collected())
+
+    def _kept(self) -> float:
+        """Bytes of freed samples that a worker's heap keeps."""
+        if self.views:
+            return 0.0
         batches = c.DECODED_BATCHES if self.decodes else c.COLLATE_BATCHES
-        kept = (
-            0.0
-            if self.views
-            else (batches * self.batch + c.holes(self.batch, self.sample if self.single else 0.0)) * self.sample
-        )
-        return self.started() + self.workers * (own + kept + self._collected())
+        return (batches * self.batch + self._holes()[self.end]) * self.sample
+
+    def _holes(self) -> c.Measured:
+        return holes(self.heap, self.batch, self.sample if self.single else 0.0)
 
     def growth(self) -> float:
-        """Bytes that the workers' heaps may grow by in a long run, with an old glibc and samples that torch makes."""
-        more = min(c.HEAP_GROWTH_SAMPLES, c.GROWTH_BATCHES * self.batch) - c.holes(
-            self.batch, self.sample if self.single else 0.0
-        )
-        large = (
-            c.MMAP_THRESHOLD <= self.sample < c.MMAP_THRESHOLD_MAX and self.batch < c.GROWING_BATCH and not self.views
-        )
-        return self.workers * more * self.sample if large else 0.0
+        """Bytes that the workers' heaps may grow by beyond what is expected: a long run, an older glibc."""
+        _, expected, high = self._holes()
+        return 0.0 if self.views else self.workers * (high - expected) * self.sample
 
     def spread(self) -> float:
-        """Bytes that the workers may take more from the start."""
-        return 0.0 if self.spawned else float(self.workers * c.WORKER_FORK_MORE)
+        """Bytes that the workers may take more: from the start, and when Python collects its garbage in them."""
+        collected = 0.0 if self._collected() else c.COLLECTED_PART * self.base
+        return 0.0 if self.spawned else self.workers * (c.WORKER_FORK_MORE + collected)
 
     def _collected(self) -> float:
         """Bytes that a worker copies when Python collects its garbage; a spawned one has nothing to copy."""
@@ -92,7 +99,7 @@ class Loader:
         if self.workers:
             return float((self.workers * self.prefetch + 1) * self.batch * self.sample)
         batches = c.SYNCHRONOUS_BATCHES - self.views
-        mapped = self.views or (self.single and self.sample >= c.MMAP_THRESHOLD_MAX)
+        mapped = self.views or (self.single and self.sample >= MMAP_THRESHOLD_MAX)
         return (batches * self.batch + (0 if mapped else c.SYNCHRONOUS_SAMPLES)) * self.sample
 
     def shared(self) -> float:
@@ -122,6 +129,8 @@ class Loaders:
     growth: float = 0.0
     pickled: float = 1.0
     """The dataset's pickle beside the dataset."""
+    handed_over: bool = False
+    """Tensors: spawned workers are handed their storages, which move to shared memory once."""
     shuffled: int = 0
     """Samples that are shuffled; 0 where they are not (or not known)."""
     ordered: bool = False
@@ -141,7 +150,7 @@ class Loaders:
         Each spawned worker unpickles its copy of the dataset while the parent still holds the pickle: (w + 2) D.
         """
         terms = self._fixed()
-        if self.train.spawned and self.train.workers and self.dataset:
+        if self.train.spawned and self.train.workers and self.dataset and not self.handed_over:
             terms["pickle"] = self.pickled * self.dataset
         else:
             terms.pop("copy_on_write", None)
@@ -150,10 +159,14 @@ class Loaders:
         workers = self.train.private() if self.persistent else self.train.started()
         return Moment("start of an epoch", {**terms, **({"workers": workers} if workers else {})})
 
-    def with_views(self, views: bool) -> Loaders:
-        """The same where samples are (or are not) views of one array in memory."""
-        val = None if self.validation is None else replace(self.validation, views=views)
-        return replace(self, train=replace(self.train, views=views), validation=val)
+    def at(self, end: int, views: bool | None = None) -> Loaders:
+        """The same at an end of what heaps keep, and where samples are (or are not) views of one array in memory."""
+
+        def changed(loader: Loader) -> Loader:
+            return replace(loader, end=end, views=loader.views if views is None else views)
+
+        val = None if self.validation is None else changed(self.validation)
+        return replace(self, train=changed(self.train), validation=val)
 
     def _validation_moments(self, train: Moment) -> tuple[Moment, ...]:
         val = self.validation
@@ -176,7 +189,9 @@ class Loaders:
     def _fixed(self) -> dict[str, float]:
         train = self.train
         visits = 1 / train.workers if self.ordered and train.workers else 1.0
-        copies = float(train.workers if train.spawned else self.growth * visits * train.workers)
+        copies = self.growth * visits * train.workers
+        if train.spawned:
+            copies = 0.0 if self.handed_over else float(train.workers)
         terms = {
             "shuffle": float(c.SHUFFLE_PER_SAMPLE * self.shuffled),
             "dataset": float(self.dataset),

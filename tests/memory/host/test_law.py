@@ -6,8 +6,9 @@ import pytest
 
 from preflight.job import Job, build
 from preflight.memory.estimate import HostEstimate
-from preflight.memory.host.checkpoint import COPIES
+from preflight.memory.host.checkpoint import COPIES, copies
 from preflight.memory.host.estimate import estimate_host, samples_in_shared_memory, solve_in_memory_bytes
+from preflight.memory.host.heap import PER_PIN, PIN, PINS, first
 from preflight.values import Unknown
 
 MIB, GIB = 2**20, 2**30
@@ -85,19 +86,99 @@ def test_large_batches_set_off_a_collection_in_young_heaps() -> None:
 
 def test_heaps_that_may_grow_are_said() -> None:
     small = known(job(train__batch_size=4, data__sample_bytes=4 * MIB))
-    assert any("holes of their heaps" in note for note in small.notes)
-    for other in ({"train__batch_size": 64}, {"train__batch_size": 4, "data__sample_bytes": 64 * MIB}):
-        assert not any("holes" in note for note in known(job(**other)).notes)
+    assert any("holes of their heaps" in note and "state software.glibc" in note for note in small.notes)
+    for other in ({"software": {"glibc": "2.39"}}, {"data__sample_bytes": 64 * MIB, "task": "image-classification"}):
+        found = known(job(**{"train__batch_size": 4, "data__sample_bytes": 4 * MIB, **other}))
+        assert not any("holes" in note for note in found.notes)
+
+
+def long(batch: int, samples: int | None, glibc: str | None) -> HostEstimate:
+    software = {} if glibc is None else {"glibc": glibc}
+    return known(job(train__batch_size=batch, data__workers=1, data__samples=samples, software=software))
+
+
+def test_an_older_glibc_grows_with_the_batches_that_a_worker_loads() -> None:
+    sizes = [long(4, 4 * batches, "2.36").breakdown["workers"] for batches in (8, 10, 30, 60, 200, 4000)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == sizes[1]
+    assert sizes[-1] == sizes[-2]
+    assert (sizes[-1] - sizes[0]) / SAMPLE == pytest.approx(PIN * PINS - first(4), abs=0.1)
+    assert (sizes[2] - sizes[1]) / SAMPLE == pytest.approx(20 * 2 * PER_PIN, abs=0.1)
+
+
+def test_a_newer_glibc_does_not() -> None:
+    short, endless = (long(4, samples, "2.39").per_node for samples in (40, 400_000))
+    assert short.expected == endless.expected - 40 * (400_000 - 40)
+    assert endless.expected < long(4, 400_000, "2.37").per_node.low + 20 * SAMPLE + 48 * 400_000
+
+
+def test_without_a_glibc_the_interval_has_both() -> None:
+    unknown, old, new = (long(4, 40_000, glibc) for glibc in (None, "2.28", "2.41"))
+    assert unknown.per_node.low < new.per_node.expected < unknown.per_node.expected < old.per_node.expected
+    assert old.per_node.expected < unknown.per_node.high
+
+
+def test_workers_that_persist_see_every_epoch() -> None:
+    fields = {"train__batch_size": 4, "data__workers": 1, "data__samples": 80, "software": {"glibc": "2.36"}}
+    one, persistent, three = (
+        known(job(**fields, **more)).breakdown["workers"]
+        for more in (
+            {"data__epochs": 3}, {"data__persistent_workers": True},
+            {"data__persistent_workers": True, "data__epochs": 3},
+        )
+    )  # fmt: skip
+    assert one < persistent < three
+
+
+def test_a_bound_is_no_less_than_what_any_smaller_batch_needs() -> None:
+    fields = {"data__samples": 4_000, "software": {"glibc": "2.36"}}
+    found = [known(job(**fields, train__batch_size=batch)) for batch in (1, 2, 4, 8, 16, 32)]
+    top = estimate_host(job(**fields, train__batch_size=32), cuda=False, bound=True)
+    assert isinstance(top, HostEstimate)
+    assert found[1].breakdown["workers"] > found[-1].breakdown["workers"]  # more batches, more holes
+    needs = [one.per_node for one in found]
+    assert all(one.expected <= top.per_node.expected and one.high <= top.per_node.high for one in needs)
+
+
+def test_the_processor_holds_the_model_that_it_trains() -> None:
+    here = {"machine__accelerator": "cpu", "data__workers": 0, "data__sample_bytes": 8}
+    adam, plain = (known(job(**here, train__optimizer=name), 10**9) for name in ("adamw", "sgd"))
+    assert adam.breakdown["model"] == 4 * 4 * 10**9
+    assert plain.breakdown["model"] == 2 * 4 * 10**9
+    assert any("activations are not counted" in note for note in adam.notes)
+    assert "model" not in known(job(data__workers=0, data__sample_bytes=8), 10**9).breakdown
+
+
+def test_tensors_are_handed_to_spawned_workers_once() -> None:
+    held = {"data__in_memory_bytes": GIB, "data__samples": None, "data__start_method": "spawn"}
+    arrays, tensors = (known(job(**held, data__in_memory_kind=kind)) for kind in ("arrays", "tensors"))
+    assert arrays.breakdown["copy_on_write"] == 4 * GIB
+    assert "copy_on_write" not in tensors.breakdown
+    assert "pickle" not in tensors.breakdown
+
+
+def test_samples_that_are_copies_are_said_to_be() -> None:
+    stored = {"data__in_memory_kind": "arrays", "data__samples": 1000, "data__in_memory_bytes": 1000 * SAMPLE}
+    views, copies = known(job(**stored)), known(job(**stored, data__copies_samples=True))
+    assert copies.breakdown["workers"] - views.breakdown["workers"] > 4 * 64 * SAMPLE
+    assert copies.per_node.low > views.per_node.low
 
 
 @pytest.mark.parametrize("load", sorted(COPIES))
 def test_ways_of_loading(load: str) -> None:
     here = job(data__workers=0, data__sample_bytes=8, model__load=load, parallel__ranks_per_node=2)
     found = known(here, 10**9)
-    assert found.peak == "load"
-    assert found.breakdown["checkpoint"] == 2 * 4 * 10**9 * COPIES[load]
-    pages = load == "from-pretrained"  # of a file, where nothing is cast
-    assert (found.per_node.low < 2 * GIB) == pages
+    assert found.breakdown.get("checkpoint", 0) == 2 * 4 * 10**9 * COPIES[load]
+    cast = load == "from-pretrained-cast"  # a tensor that has the type already stays pages of its file
+    assert (found.per_node.low < 2 * GIB) == (COPIES[load] == 0 or cast)
+
+
+def test_pages_of_a_file_become_memory_where_they_are_cast_or_written() -> None:
+    plain = {"data__workers": 0, "data__sample_bytes": 8, "model__load": "from-pretrained"}
+    assert known(job(**plain), 10**9).per_node.expected < GIB
+    assert known(job(**plain, software={"transformers": "4.46.2"}), 10**9).breakdown["checkpoint"] == 4 * 10**9
+    assert copies(job(**plain, machine__accelerator="cpu")) == (0.0, 1.0)
+    assert known(job(**plain, software={"transformers": "5.23.0"}), 10**9).per_node.expected < GIB
 
 
 def test_samples_in_shared_memory_are_those_of_all_ranks() -> None:

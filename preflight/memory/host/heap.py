@@ -1,0 +1,97 @@
+"""What the heap of a worker keeps of samples that were freed, and what decides how much: the C library and the run.
+
+A sample that torch makes is a block of posix_memalign. When its batch is collated it is freed; what lies above a small
+block that is still in use stays with the process. Such blocks are there: torch keeps weak references to the last 128
+storages that it passed through shared memory (torch/multiprocessing/reductions.py, SharedCache), each a StorageImpl in
+the heap, two per batch of a picture and its label. glibc before 2.38 asks for more than a freed block of the same size
+has (sourceware bugs 14581 and 30723), so almost every such block costs a sample, until the references are dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from preflight.memory.host.constants import MIB, Measured
+from preflight.records import dataclass
+
+REUSED_FROM = (2, 38)
+"""The glibc from which on holes are used again: 2.38 searches its bins for them, 2.39 joins what memalign cuts off."""
+
+PINS = 128
+"""SharedCache.limit: storages that torch remembers (torch 2.13). Each pins a small block of the heap."""
+
+PIN = 0.95
+"""Samples that a pin costs once all are in use: 0.79, 0.84, 1.04, 1.08 and 1.10 in five runs of 160 to 210 batches per
+worker (batches of 2 to 64 samples)."""
+
+PER_PIN = 0.6
+"""The same while pins become more: 0.5 to 0.7 between the tenth and the sixty-fourth batch; some runs of one worker
+kept no more than at their start."""
+
+SETTLED = 10
+"""Batches per worker that `first` was measured over: 8 to 12."""
+
+MANY_PER_PIN = 1.1
+"""High end of PIN."""
+
+REUSED = 4.0
+"""Samples beside the batch that a newer glibc keeps: 3 to 8 in runs of 50 to 250 batches with glibc 2.41."""
+
+FROM_NUMPY = 2.0
+"""The same where numpy makes the samples, with any glibc: -8 to 4 in nine points with glibc 2.36, 12 in one."""
+
+MMAP_THRESHOLD_MAX = 32 * MIB
+"""Bytes from which on glibc always takes a block from mmap, and returns it (malloc.c, DEFAULT_MMAP_THRESHOLD_MAX)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """What decides how much a worker's heap keeps, beside the batch and the sample.
+
+    `old`: glibc is older than 2.38 (None: not known). `batches` that a worker loads (None: not known); `tensors` that
+    a batch consists of.
+    """
+
+    old: bool | None = None
+    batches: float | None = None
+    tensors: int = 2
+    numpy: bool = False
+
+
+def is_old(glibc: str | None) -> bool | None:
+    """Whether a glibc ("2.36", "glibc 2.36") leaves holes; None where it is not stated."""
+    found = re.search(r"(\d+)\.(\d+)", glibc or "")
+    return None if found is None else (int(found[1]), int(found[2])) < REUSED_FROM
+
+
+def holes(heap: Heap, batch: int, single: float) -> Measured:
+    """Samples that a worker's heap keeps in holes beside one batch: low, expected, high.
+
+    `single` is the size in bytes of a sample that is one tensor, 0 where it may be several. Where the glibc is not
+    known, what an older one keeps of a short run is expected, and the interval has a newer one and a long run.
+    """
+    if single >= MMAP_THRESHOLD_MAX:
+        return Measured(0.0, 0.0, 0.0)
+    at_first = first(batch)
+    pins = PINS if heap.batches is None else min(PINS, heap.tensors * heap.batches)
+    most = max(at_first, min(MANY_PER_PIN * pins, PINS * MANY_PER_PIN / heap.tensors * batch))
+    if heap.numpy:
+        return Measured(0.0, FROM_NUMPY, 3 * REUSED)
+    if heap.old is False:
+        return Measured(0.0, min(REUSED, at_first), 2 * REUSED)
+    if heap.old is None:
+        return Measured(0.0, at_first, max(at_first, most * PIN / MANY_PER_PIN))
+    batches = math.inf if heap.batches is None else heap.batches  # data are rarely a few batches
+    later = max(0.0, batches - SETTLED) * PER_PIN * min(heap.tensors, batch)
+    longest = PIN * min(PINS, batch * math.ceil(PINS / heap.tensors))
+    return Measured(0.0, max(at_first, min(at_first + later, longest)), most)
+
+
+def first(batch: int) -> float:
+    """q: samples in holes within the first ten batches of a worker, with a glibc before 2.38.
+
+    Each batch leaves one or two (a batch of one at most one), fewer where many samples lie side by side and join.
+    Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on.
+    """
+    return min(5.0 * batch, max(8.0, 14.0 - 0.4 * max(0, batch - 4)))

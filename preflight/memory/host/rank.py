@@ -1,0 +1,121 @@
+"""One process of a job, as the host law sees it: what it loads, keeps and reads, from the Job's fields."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from preflight.job import Job
+from preflight.memory.host import constants as c
+from preflight.memory.host.base import base_of
+from preflight.memory.host.checkpoint import ONE_COPY, Weights, copies
+from preflight.memory.host.heap import Heap, is_old
+from preflight.memory.host.law import Loader, Loaders
+from preflight.records import dataclass
+
+TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One process: its own memory, the loaders, what it loads at the start."""
+
+    base: c.Measured
+    cuda: c.Measured
+    loaders: Loaders
+    checkpoint: int
+    checkpoint_low: int
+    trials: int
+    copied: bool = False
+    """It is known that samples are copies of what is in memory."""
+    model: int = 0
+    """Weights, gradients and optimizer states where the processor trains."""
+
+
+def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> Rank:
+    """The process of a job whose samples take `sample` bytes; `bound` as `estimate_host` says it."""
+    data, nothing = job.data, c.Measured(0, 0, 0)
+    gpu = cuda and job.machine.accelerator != "cpu"
+    base = base_of(data.imports, trains=weights is not None)
+    spawned = data.start_method in ("spawn", "forkserver")
+    batch, prefetch = job.train.batch_size or 1, data.prefetch or 2
+    make = partial(
+        Loader,
+        prefetch=prefetch,
+        base=base.expected,
+        spawned=spawned,
+        views=_views(job, sample),
+        single=job.task == "image-classification",
+        decodes=bool(c.DECODERS & {name.partition(".")[0] for name in data.imports}),
+        tracked=c.TRACKED_PER_SAMPLE.get(job.task or "", 1) if base.expected < c.YOUNG_HEAP else 0,
+    )
+    validation = None
+    if data.validation_workers is not None:
+        size, workers = job.validation.batch_size or batch, data.validation_workers
+        heap = _heap(job, job.validation.samples, size, workers, bound)
+        validation = make(size, sample, workers, heap=heap)
+    heap = _heap(job, data.samples, batch, data.workers or 0, bound)
+    loaders = Loaders(
+        train=make(batch, sample, data.workers or 0, own=data.worker_bytes or 0, heap=heap),
+        validation=validation,
+        dataset=0 if data.in_memory_kind == "mapped" else data.in_memory_bytes or 0,
+        growth=_written_to(job),
+        pickled=c.PICKLED.get(data.in_memory_kind or "", 1.0),
+        handed_over=data.in_memory_kind == "tensors",
+        shuffled=(data.samples or 0) if data.shuffle else 0,
+        ordered=data.shuffle is False,
+        pinned=bool(data.pin_memory) and gpu,  # without one the loader does not pin (dataloader.py, pin_memory)
+        persistent=bool(data.persistent_workers),
+        overlap=bool(data.validation_overlaps),
+    )
+    held = 0.0 if weights is None else float(weights.bytes)
+    if job.parallel.strategy in ONE_COPY:
+        held /= job.parallel.ranks_per_node or 1
+    least, loaded = (round(held * times) for times in copies(job))
+    trials, copied = job.parallel.trials_per_gpu or 1, bool(data.copies_samples)
+    model = _trained_here(job, weights) if job.machine.accelerator == "cpu" else 0
+    return Rank(base, c.CUDA if gpu else nothing, loaders, loaded, least, trials, copied, model)
+
+
+def _trained_here(job: Job, weights: Weights | None) -> int:
+    """Bytes of weights, gradients and optimizer states; of adapters the frozen weights alone."""
+    if weights is None:
+        return 0
+    states = 0.0 if job.train.peft.method is not None else 1 + c.OPTIMIZER_COPIES.get(job.train.optimizer or "", 2)
+    return round(weights.bytes * (1 + states))
+
+
+def _heap(job: Job, samples: int | None, batch: int, workers: int, bound: bool) -> Heap:
+    """What is known of a loader's heaps: the C library, and how long they run.
+
+    Workers that persist see every epoch, others one. Without a number of epochs those that persist see two at least.
+    """
+    passes = 1 if not job.data.persistent_workers else job.data.epochs or 2
+    batches = samples * passes / (batch * (workers or 1)) if samples else None
+    old = is_old(job.software.get("glibc"))
+    if bound:
+        batches = math.inf if old else None
+    return Heap(old, batches, 3 if job.task in TEXT_TASKS else 2, job.data.samples_from == "numpy")
+
+
+def _views(job: Job, sample: int) -> bool:
+    """Whether samples are handed out as they lie in memory: an array whose rows are as large as a sample.
+
+    Rows that are smaller (bytes that become floats) are copied when they are asked for.
+    """
+    data = job.data
+    if data.in_memory_kind not in ("arrays", "tensors") or not data.in_memory_bytes or data.copies_samples:
+        return False
+    return data.samples is None or data.in_memory_bytes >= c.WHOLE_ROWS * data.samples * sample
+
+
+def _written_to(job: Job) -> float:
+    """g: the part of the dataset in memory that reading writes to (reference counts); 1 where the kind is unknown."""
+    data = job.data
+    if data.in_memory_kind is None:
+        return 1.0
+    least, untouched = c.COPY_ON_WRITE[data.in_memory_kind], c.UNTOUCHED_PER_ITEM.get(data.in_memory_kind)
+    if untouched is None or not data.samples or not data.in_memory_bytes:
+        return least
+    each = data.in_memory_bytes / data.samples
+    return c.PAGE / each if each > 2 * c.PAGE else max(least, 1 - untouched / each)
