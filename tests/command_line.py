@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -136,4 +136,7 @@ def preflight(capsys: pytest.CaptureFixture[str], *arguments: str) -> Run:
     return Run(status, captured.out, captured.err)
 
 
-__all__ = ["GIB", "PROGRAM", "SWEEP", "Raises", "Run", "TooLarge", "fake_engine", "preflight"]
+Command = Callable[..., Run]
+FITTING = SWEEP.replace("64", "8")
+
+__all__ = ["FITTING", "GIB", "PROGRAM", "SWEEP", "Command", "Raises", "Run", "TooLarge", "fake_engine", "preflight"]

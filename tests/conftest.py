@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from folders import Write
+
+if TYPE_CHECKING:
+    from command_line import Command
 
 
 @pytest.fixture
@@ -21,3 +25,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         return tmp_path
 
     return write
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`preflight check` in this process, with an estimate that fits in the head."""
+    from command_line import fake_engine, preflight
+
+    fake_engine(monkeypatch)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    return lambda *arguments: preflight(capsys, "check", *arguments)

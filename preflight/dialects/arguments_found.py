@@ -57,8 +57,8 @@ def lora(
 
 def lora_kind(args: Arguments, found: Found) -> None:
     """DoRA and its like are kept apart from LoRA: what they keep is not what LoRA keeps."""
-    if args.value("use_dora") is True:
-        found.add("train.peft.method", Const("dora", args.origin("use_dora")), TEXT_RANK)
+    for name in ("use_dora", "peft_use_dora"):
+        found.when_true(args, name, "train.peft.method", "dora")
 
 
 def quantized(

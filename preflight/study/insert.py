@@ -14,6 +14,7 @@ from preflight.documents.base import Edit
 from preflight.documents.render import render
 from preflight.findings import Change
 from preflight.project import Project
+from preflight.study.insert_arguments import inserted
 from preflight.study.model import Study
 from preflight.values import Origin, Ref, Span, Unknown, Value
 
@@ -60,7 +61,7 @@ def insertion(change: Change, study: Study, project: Project) -> tuple[Edit, ...
     found = _flag(change, study, project)
     if found is None:
         found = _keyword(change, study, project)
-    return found
+    return found if found is not None else inserted(change, study, project)
 
 
 # --- keywords -------------------------------------------------------------------------------------------------------

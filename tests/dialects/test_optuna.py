@@ -1,51 +1,16 @@
-"""Optuna studies: suggestions as axes, branches as boxes, what a trial that runs out of memory does."""
+"""Optuna studies: suggestions as axes, and the fields that they reach."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
+from optuna_programs import Read, field, plain
 
 from preflight.dialects import optuna
-from preflight.dialects.reading import Call, Parameter, Reading, word
 from preflight.project import Project
 from preflight.settings import Settings
 from preflight.values import Choices, Const, Op, Range, Ref, Unbounded, evaluate
-
-Read = Callable[..., Reading]
-
-TRAIN = """
-import optuna
-import torch
-from torch.utils.data import DataLoader
-from transformers import AutoModelForSequenceClassification
-
-
-def train(name, batch_size, length=128):
-    model = AutoModelForSequenceClassification.from_pretrained(name).cuda()
-    optimizer = torch.optim.AdamW(model.parameters())
-    for batch in DataLoader([], batch_size=batch_size):
-        model(**batch).loss.backward()
-        optimizer.step()
-"""
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Read:
-    def make(text: str, files: dict[str, str] | None = None, words: str = "", prefix: str = TRAIN) -> Reading:
-        for name, content in {"tune.py": prefix + dedent(text), **(files or {})}.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(content, encoding="utf-8")
-        project = Project(tmp_path, Settings())
-        source = project.source("tune.py")
-        assert optuna.recognises(source, project)
-        call = Call("job.sh", tuple(word(item) for item in words.split())) if words else None
-        return optuna.read(source, call, project)
-
-    return make
-
 
 SILENT = {
     "no optuna": "x = 1\n",
@@ -108,14 +73,6 @@ SUGGESTIONS = {
 }
 
 
-def _plain(domain: object) -> object:
-    if isinstance(domain, Choices):
-        return Choices(domain.values)
-    if isinstance(domain, Range):
-        return Range(domain.low, domain.high, domain.step, domain.integer, domain.log)
-    return domain
-
-
 @pytest.mark.parametrize("name", SUGGESTIONS)
 def test_a_suggestion(name: str, read: Read) -> None:
     text, axis, domain = SUGGESTIONS[name]
@@ -136,7 +93,7 @@ def test_a_suggestion(name: str, read: Read) -> None:
         """
     )
     (found,) = reading.axes
-    assert (found.name, _plain(found.domain)) == (axis, domain)
+    assert (found.name, plain(found.domain)) == (axis, domain)
 
 
 def test_each_choice_and_bound_has_its_place(read: Read, tmp_path: Path) -> None:
@@ -153,10 +110,6 @@ def test_each_choice_and_bound_has_its_place(read: Read, tmp_path: Path) -> None
     assert isinstance(length.domain, Range)
     places = [*choices.domain.origins, length.domain.low_origin, length.domain.high_origin]
     assert [text[p.span.start : p.span.end] for p in places if p is not None] == ["8", "16", "128", "512"]
-
-
-def field(reading: Reading, name: str) -> object:
-    return [binding.expr for binding in reading.bindings if binding.field == name][-1]
 
 
 USES = {
@@ -235,7 +188,7 @@ def test_distributions_that_are_asked_for(read: Read) -> None:
         train(trial.params["name"], trial.params["bs"])
         """
     )
-    assert [(axis.name, _plain(axis.domain)) for axis in reading.axes] == [
+    assert [(axis.name, plain(axis.domain)) for axis in reading.axes] == [
         ("bs", Range(8, 64, 8)),
         ("name", Choices(("a", "b"))),
     ]
@@ -269,301 +222,3 @@ def test_a_trainers_search_replaces_its_arguments(read: Read) -> None:
     )
     assert field(reading, "train.batch_size") == Ref("per_device_train_batch_size")
     assert evaluate(field(reading, "model.name")) == "bert-base-uncased"  # type: ignore[arg-type]
-
-
-# --- branches ---------------------------------------------------------------------------------------------------------
-
-HEAVY = """
-MODELS = ["bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large"]
-def objective(trial):
-    name = trial.suggest_categorical("model", MODELS)
-    heavy = any(k in name for k in ["-large", "xlm"])
-    if heavy:
-        bs = trial.suggest_categorical("bs", [8, 16])
-    else:
-        bs = trial.suggest_categorical("bs", [8, 16, 32, 64])
-    train(name, bs)
-optuna.create_study().optimize(objective)
-"""
-
-
-def test_a_box_for_each_group_of_choices_that_decide_alike(read: Read) -> None:
-    reading = read(HEAVY)
-    assert not reading.axes
-    boxes = [{axis.name: axis.domain.values for axis in branch.axes} for branch in reading.branches]  # type: ignore[union-attr]
-    assert boxes == [
-        {"model": ("bert-base-uncased", "roberta-base"), "bs": (8, 16, 32, 64)},
-        {"model": ("bert-large-uncased", "roberta-large"), "bs": (8, 16)},
-    ]
-    for branch in reading.branches:
-        (expr,) = [binding.expr for binding in branch.bindings if binding.field == "model.name"]
-        assert expr == Ref("model")
-
-
-def test_the_choices_of_a_merged_box_keep_their_places(read: Read, tmp_path: Path) -> None:
-    reading = read(HEAVY)
-    text = (tmp_path / "tune.py").read_text()
-    domain = reading.branches[1].axes[0].domain
-    assert isinstance(domain, Choices)
-    assert [text[o.span.start : o.span.end] for o in domain.origins if o] == ['"bert-large-uncased"', '"roberta-large"']
-
-
-def test_a_choice_of_its_own_is_fixed(read: Read) -> None:
-    reading = read(
-        """
-        def objective(trial):
-            kind = trial.suggest_categorical("kind", ["small", "big"])
-            length = trial.suggest_int("length", 64, 512) if kind == "small" else 128
-            name = "bert-large-uncased" if kind == "big" else "bert-base-uncased"
-            train(name, trial.suggest_int("bs", 1, 64), length)
-        optuna.create_study().optimize(objective)
-        """
-    )
-    found = [(dict(branch.fixed), [axis.name for axis in branch.axes]) for branch in reading.branches]
-    assert found == [({"kind": "small"}, ["length", "bs"]), ({"kind": "big"}, ["bs"])]
-
-
-def test_axes_that_exist_in_one_branch_only(read: Read) -> None:
-    reading = read(
-        """
-        def objective(trial):
-            if trial.suggest_categorical("long", [True, False]):
-                bs = trial.suggest_int("bs_long", 1, 4)
-            else:
-                bs = trial.suggest_int("bs_short", 1, 64)
-            train("bert-base-uncased", bs)
-        optuna.create_study().optimize(objective)
-        """
-    )
-    found = [
-        (dict(b.fixed), [a.name for a in b.axes], [x.expr for x in b.bindings if x.field == "train.batch_size"][-1])
-        for b in reading.branches
-    ]
-    assert found == [({"long": True}, ["bs_long"], Ref("bs_long")), ({"long": False}, ["bs_short"], Ref("bs_short"))]
-
-
-def test_a_choice_that_changes_nothing_is_an_axis_like_others(read: Read) -> None:
-    reading = read(
-        """
-        def objective(trial):
-            schedule = trial.suggest_categorical("schedule", ["linear", "cosine"])
-            if schedule == "linear":
-                print("linear")
-            train("bert-base-uncased", trial.suggest_int("bs", 1, 4))
-        optuna.create_study().optimize(objective)
-        """
-    )
-    assert not reading.branches
-    assert [axis.name for axis in reading.axes] == ["schedule", "bs"]
-
-
-def test_the_command_line_decides_before_choices_do(read: Read) -> None:
-    text = """
-        import argparse
-        p = argparse.ArgumentParser()
-        p.add_argument("--long", action="store_true")
-        p.add_argument("--jobs", type=int, default=1)
-        args = p.parse_args()
-        def objective(trial):
-            bs = trial.suggest_int("bs", 1, 4) if args.long else trial.suggest_int("bs", 1, 64)
-            train("bert-base-uncased", bs)
-        optuna.create_study().optimize(objective, n_jobs=args.jobs)
-        """
-    assert _plain(read(text).axes[0].domain) == Range(1, 64, 1)
-    reading = read(text, words="--long --jobs=3")
-    assert _plain(reading.axes[0].domain) == Range(1, 4, 1)
-    assert field(reading, "parallel.trials_per_gpu") == Ref("jobs")
-    assert [parameter.name for parameter in reading.parameters] == ["long", "jobs"]
-
-
-def test_an_objective_in_another_file(read: Read) -> None:
-    reading = read(
-        """
-        import optuna
-        from work import objective
-        optuna.create_study().optimize(objective, n_trials=5)
-        """,
-        {"work.py": TRAIN + "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"},
-        prefix="",
-    )
-    assert [axis.name for axis in reading.axes] == ["bs"]
-    assert reading.reads == ("work.py",)
-
-
-DECIDED = {
-    "bound in a table": (
-        'LIMIT = {"a": 64, "b": 16}\n'
-            'bs = trial.suggest_int("bs", 8, LIMIT[name], step=8)', [Range(8, 64, 8), Range(8, 16, 8)],
-    ),
-    "choices in a table": (
-        'SIZES = {"a": [8, 64], "b": [8]}\n'
-            'bs = trial.suggest_categorical("bs", SIZES[name])', [Choices((8, 64)), Choices((8,))],
-    ),
-    "set": ('bs = trial.suggest_int("bs", 1, 8 if name in {"b", "c"} else 64)', [Range(1, 64, 1), Range(1, 8, 1)]),
-    "filter": (
-        'bs = trial.suggest_categorical("bs", [s for s in (8, 64) if s < 10 or name == "a"])',
-        [Choices((8, 64)), Choices((8,))],
-    ),
-    "match": (
-        'match name:\n    case "a":\n        bs = trial.suggest_int("bs", 1, 64)\n'
-        '    case _:\n        bs = trial.suggest_int("bs", 1, 8)',
-        [Range(1, 64, 1), Range(1, 8, 1)],
-    ),
-    "class": (
-        'class A:\n    top = 64\nclass B:\n    top = 8\nbs = trial.suggest_int("bs", 1, {"a": A, "b": B}[name].top)',
-        [Range(1, 64, 1), Range(1, 8, 1)],
-    ),
-    "function": (
-        'def limit(n):\n    if n.startswith("a"):\n        return 64\n    return 8\n'
-        'bs = trial.suggest_int("bs", 1, limit(name))',
-        [Range(1, 64, 1), Range(1, 8, 1)],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DECIDED)
-def test_what_a_choice_decides(name: str, read: Read) -> None:
-    text, domains = DECIDED[name]
-    body = text.replace("\n", "\n    ")
-    reading = read(
-        f"""
-def objective(trial):
-    name = trial.suggest_categorical("name", ["a", "b"])
-    {body}
-    train(name, bs)
-optuna.create_study().optimize(objective)
-"""
-    )
-    assert [dict(branch.fixed) for branch in reading.branches] == [{"name": "a"}, {"name": "b"}]
-    assert [_plain(branch.axes[0].domain) for branch in reading.branches] == domains
-
-
-def test_a_bound_that_depends_on_a_range_is_as_wide_as_it_gets(read: Read) -> None:
-    reading = read(
-        """
-        def objective(trial):
-            length = trial.suggest_int("length", 128, 512, step=32)
-            bs = trial.suggest_int("bs", 1, 8192 // length)
-            accum = trial.suggest_categorical("accum", [a for a in (1, 2, 4) if a * bs < 64])
-            train("m", bs * accum, length)
-        optuna.create_study().optimize(objective)
-        """
-    )
-    domains = {axis.name: _plain(axis.domain) for axis in reading.axes}
-    assert domains["bs"] == Range(1, 64, 1)
-    assert domains["accum"] == Choices((1, 2, 4))
-
-
-# --- facts ------------------------------------------------------------------------------------------------------------
-
-
-def facts(reading: Reading) -> dict[str, object]:
-    return {fact.name: fact.value for fact in reading.facts}
-
-
-def test_jobs_share_the_gpu(read: Read) -> None:
-    text = (
-        "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"
-        "optuna.create_study().optimize(objective, n_jobs=4)\n"
-    )
-    assert field(read(text), "parallel.trials_per_gpu") == field(read(text), "parallel.trials_per_gpu")
-    assert evaluate(field(read(text), "parallel.trials_per_gpu")) == 4  # type: ignore[arg-type]
-
-
-def test_one_job_says_nothing(read: Read) -> None:
-    reading = read(
-        "def objective(trial):\n    train('m', trial.suggest_int('bs', 1, 8))\n"
-        "optuna.create_study().optimize(objective)\n"
-    )
-    assert not [binding for binding in reading.bindings if binding.field == "parallel.trials_per_gpu"]
-    assert facts(reading)["search"] == "optuna"
-
-
-HANDLED = {
-    "pruned": "try:\n    train('m', bs)\nexcept torch.cuda.OutOfMemoryError:\n    raise optuna.TrialPruned()",
-    "new name": "try:\n    train('m', bs)\nexcept torch.OutOfMemoryError:\n    raise optuna.exceptions.TrialPruned()",
-    "returned": "try:\n    return train('m', bs)\nexcept RuntimeError as e:\n    return float('inf')",
-    "tested": (
-        "try:\n    train('m', bs)\nexcept RuntimeError as e:\n    if 'out of memory' in str(e):\n"
-        "        raise optuna.TrialPruned()\n    raise"
-    ),
-    "within": "guarded(bs)",
-    "everything": "try:\n    train('m', bs)\nexcept Exception:\n    return 0.0",
-}
-NOT_HANDLED = {
-    "nothing": "train('m', bs)",
-    "another exception": "try:\n    train('m', bs)\nexcept ValueError:\n    raise optuna.TrialPruned()",
-    "raised again": "try:\n    train('m', bs)\nexcept RuntimeError as e:\n    print(e)\n    raise",
-    "cleaned up": "try:\n    train('m', bs)\nfinally:\n    torch.cuda.empty_cache()",
-    "elsewhere": "try:\n    print('x')\nexcept RuntimeError:\n    return 0.0\ntrain('m', bs)",
-    "a more specific one first": (
-        "try:\n    train('m', bs)\nexcept torch.OutOfMemoryError:\n    raise\nexcept Exception:\n    return 0.0"
-    ),
-}
-
-
-def _objective(body: str) -> str:
-    lines = body.replace("\n", "\n    ")
-    guarded = (
-        "def guarded(bs):\n    try:\n        train('m', bs)\n    except torch.OutOfMemoryError:\n        return 0.0\n"
-    )
-    return (
-        f"{guarded}def objective(trial):\n    bs = trial.suggest_int('bs', 1, 8)\n    {lines}\n"
-        "optuna.create_study().optimize(objective)\n"
-    )
-
-
-@pytest.mark.parametrize("name", NOT_HANDLED)
-def test_out_of_memory_ends_the_search(name: str, read: Read) -> None:
-    assert facts(read(_objective(NOT_HANDLED[name])))["handles_oom"] is False
-
-
-@pytest.mark.parametrize("name", HANDLED)
-def test_out_of_memory_ends_the_trial(name: str, read: Read) -> None:
-    assert facts(read(_objective(HANDLED[name])))["handles_oom"] is True
-
-
-def test_exceptions_that_the_study_catches(read: Read) -> None:
-    text = _objective("train('m', bs)").replace(
-        "optimize(objective)", "optimize(objective, catch=(torch.OutOfMemoryError,))"
-    )
-    assert facts(read(text))["handles_oom"] is True
-
-
-# --- studies that start a program for each trial ----------------------------------------------------------------------
-
-STARTS = {
-    "list": 'subprocess.run([sys.executable, "train.py", "--bs", str(bs), "--name=m"])',
-    "glued": 'subprocess.run(["python", "train.py", f"--bs={bs}", "--name=m"])',
-    "text": 'os.system(f"python train.py --bs {bs} --name=m")',
-    "launcher": 'subprocess.run(["torchrun", "--nproc_per_node=2", "train.py", "--bs", f"{bs}", "--name=m"])',
-}
-
-
-@pytest.mark.parametrize("name", STARTS)
-def test_a_program_started_for_each_trial(name: str, read: Read) -> None:
-    reading = read(
-        f"""
-        import optuna, os, subprocess, sys
-        def objective(trial):
-            bs = trial.suggest_int("bs", 1, 8)
-            {STARTS[name]}
-            return 0.0
-        optuna.create_study().optimize(objective, n_trials=5)
-        """,
-        {"train.py": "import argparse\n"},
-        prefix="",
-    )
-    (link,) = reading.links
-    assert (link.kind, link.target) == ("program", "train.py")
-    from preflight.study.bind import bind_words
-
-    given = bind_words(
-        [Parameter("bs", Const(1), ("--bs",), type="int"), Parameter("name", Const(""), ("--name",))], link.words
-    )
-    assert evaluate(given["bs"], {"bs": Const(6)}) == 6
-    assert evaluate(given["name"]) == "m"
-    assert link.launch.launcher == ("torchrun" if name == "launcher" else "python")
-    assert not reading.trains
-    assert [axis.name for axis in reading.axes] == ["bs"]
-    assert facts(reading)["handles_oom"] is True
