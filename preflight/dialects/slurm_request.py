@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from preflight.dialects.reading import Problem, Request
 from preflight.dialects.slurm_schema import FIELDS, MEMORY_OPTIONS, Count, Directives, Gpus, Layout, memory_meant
 from preflight.dialects.slurm_submission import COMMAND_LINE, ENVIRONMENT, Submission
-from preflight.dialects.slurm_words import WORDS
+from preflight.dialects.slurm_words import WORDS, said_of
 from preflight.documents.base import Source
 from preflight.plain import plain
 from preflight.records import dataclass, replace
@@ -273,11 +273,12 @@ def _earlier(said: _Said) -> Iterator[Problem]:
 
 
 def _refused(origin: Origin, name: str, text: str, why: str) -> Problem:
+    said = said_of(name, text)
+    message = f"sbatch refuses --{name}={text}{f' (error: {said})' if said else ''}: {why}"
     if name in MEMORY_OPTIONS:
         meant = memory_meant(text)
-        message = f"sbatch refuses --{name}={text} (error: Invalid --{name} specification): {why}"
         return Problem("slurm-memory-invalid", message, origin, "error", meant, meant is not None)
-    return Problem("invalid-config", f"sbatch refuses --{name}={text}: {why}", origin)
+    return Problem("invalid-config", message, origin)
 
 
 def _contradictions(given: _Given) -> Iterator[Problem]:
@@ -328,7 +329,8 @@ def _unknown_options(given: _Given) -> Iterator[Problem]:
             if rule is not None and one.value is not None and not rule[0](one.value):
                 yield _refused(said.origin, one.name, one.value, rule[1])
             if one.value is not None and takes_no_value(one.name):
-                yield _refused(said.origin, one.name, one.value, "the option takes no value")
+                message = f"sbatch refuses --{one.name}={one.value} (option '--{one.name}' doesn't allow an argument)"
+                yield Problem("invalid-config", message, said.origin)
             if one.value is None and one.name in FIELDS and one.name != "exclusive":
                 yield Problem("invalid-config", f"--{one.name} needs a value", Origin(said.path, one.span))
             continue

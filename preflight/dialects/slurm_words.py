@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from preflight.dialects.slurm_dates import is_date
+from preflight.scheduler import answers
 
 _MAIL = frozenset(
     re.findall(
@@ -17,7 +18,7 @@ _MAIL = frozenset(
 _DIST = re.compile(
     r"plane=[1-9]\d*|(block|cyclic|arbitrary|\*)(:(block|cyclic|fcyclic|\*)){0,2}(,(no)?pack)?|(no)?pack", re.IGNORECASE
 )
-_SIGNAL = re.compile(r"(?:[RB]|BR|RB)?:?\s*(\w+)(?:@(\d+))?", re.IGNORECASE)
+_SIGNAL = re.compile(r"(?:[RB]|BR|RB)?:?\s*(-?\w+)(?:@(\d+))?", re.IGNORECASE)
 _BINDINGS = frozenset(
     {"disable-binding", "enforce-binding", "one-task-per-sharing", "multiple-tasks-per-sharing", "allow-task-sharing"}
 )
@@ -40,8 +41,8 @@ def signal(text: str) -> bool:
     if found is None or int(found[2] or 0) > 0xFFFF:
         return False
     name = found[1].upper()
-    if name.isdigit():
-        return 0 < int(name) <= 0xFFFF
+    if name.lstrip("-").isdigit():
+        return 0 != int(name) <= 0xFFFF
     return f"SIG{name.removeprefix('SIG')}" in known.Signals.__members__
 
 
@@ -79,3 +80,35 @@ WORDS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "open-mode": (lambda text: text[:1].lower() in ("a", "t"), "sbatch takes append or truncate"),
 }
 """Long option -> whether a value is taken, and what is."""
+
+
+_NUMBERS = frozenset(
+    re.findall(
+        r"\S+",
+        "ntasks ntasks-per-node ntasks-per-gpu ntasks-per-socket ntasks-per-core cpus-per-task cpus-per-gpu mincpus "
+        "sockets-per-node cores-per-socket threads-per-core switches core-spec thread-spec wait-all-nodes",
+    )
+)
+_ASKED = {
+    "partition": answers.PARTITION, "constraint": answers.FEATURE, "prefer": answers.PREFER,
+    "nodelist": answers.NODE_NAME, "exclude": answers.NODE_NAME, "array": answers.ARRAY,
+}  # fmt: skip
+"""Options of which the controller says what is wrong."""
+
+_UNSAID = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "extra-node-info", "priority")
+"""Options whose message hangs on what else is asked for, or on where it is wrong."""
+
+
+def said_of(name: str, text: str) -> str:
+    """What sbatch prints of a value that it does not take; empty where that hangs on other things."""
+    if name in _ASKED:
+        return _ASKED[name]
+    if name in _UNSAID:
+        return ""
+    if name in _NUMBERS:
+        return f'Invalid numeric value "{text}" for --{name}.'
+    if name == "nodes":
+        return f'"{text}" is not a valid node count'
+    if name in ("hint", "mem-bind"):
+        return f'unrecognized --{name} argument "{text}"'
+    return f"Invalid --{name} specification"

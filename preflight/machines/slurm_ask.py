@@ -40,12 +40,18 @@ def ask() -> tuple[tuple[Line, ...], str]:
     try:
         text = "\n".join(_said(command) for command in SCONTROL)
     except MachineError as error:
+        if isinstance(error, _Silent):
+            raise  # who waits for scontrol waits for sinfo, too
         try:
             return _by_sinfo(), "sinfo"
         except MachineError:
             raise error from None
     text = text.replace("#", "\\#")  # no comments here: a node's OS has one ("#1 SMP"), before its memory
     return tuple(read_lines(text, "scontrol")), "scontrol"
+
+
+class _Silent(MachineError):
+    """The controller does not answer."""
 
 
 def _said(command: tuple[str, ...]) -> str:
@@ -59,7 +65,7 @@ def _said(command: tuple[str, ...]) -> str:
     except OSError as error:
         raise MachineError(f"{command[0]} cannot be run: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
-        raise MachineError(f"{shown} did not answer within {SECONDS} s") from None
+        raise _Silent(f"{shown} did not answer within {SECONDS} s: can the controller be reached?") from None
     if found.returncode:
         said = (found.stderr.strip() or found.stdout.strip()).splitlines()
         raise MachineError(f"{shown} failed: {said[-1] if said else f'exit status {found.returncode}'}")
