@@ -25,6 +25,9 @@ GIB = 2**30
         ("NVIDIA H100 80GB HBM3", "H100 80GB"),
         ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
         ("RTX 4080", "RTX 4080"),
+        ("NVIDIA TITAN RTX", "TITAN RTX"),
+        ("Quadro RTX 8000", "Quadro RTX 8000"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
     ],
 )
 def test_names_as_people_and_drivers_write_them(name: str, gpu: str) -> None:
@@ -33,7 +36,7 @@ def test_names_as_people_and_drivers_write_them(name: str, gpu: str) -> None:
     assert found.name == gpu
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "NVIDIA", "RTX 4080 Laptop GPU", "RTX 8000", "RTX 3080 Max-Q", "cpu"])
+@pytest.mark.parametrize("name", ["", "gpu", "NVIDIA", "RTX 4080 Laptop GPU", "RTX 7000", "RTX 3080 Max-Q", "cpu"])
 def test_another_card_is_never_taken_for_a_known_one(name: str) -> None:
     assert room.find_gpu(name) is None
 
