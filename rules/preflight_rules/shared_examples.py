@@ -24,7 +24,7 @@ CONCURRENT = (
     Example(
         "Four runs side by side, each of which fits alone",
         files(script(*FOUR, "wait")),
-        fixed={"train.sbatch": script(*FOUR, "wait", memory="71G")},
+        fixed={"train.sbatch": script(*FOUR, "wait", memory="72G")},
         says=("4 launches run at the same time", "60 GiB may be used"),
         options=OPTIONS,
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.job import Job, build
 from preflight.memory.host.base import bytes_of, parts_of
-from preflight.memory.host.checkpoint import COPIES, SAVING
+from preflight.memory.host.checkpoint import SAVING, copies
 
 Row = dict[str, Any]
 KINDS = {"array": "arrays", "copies": "arrays", "tensors": "tensors", "dicts": "objects", "records": "objects",
@@ -85,16 +85,18 @@ def measured(row: Row) -> int:
     return max(size for name, size in found["phases"].items() if name in PEAKS)
 
 
-WAYS = {
-    "torch-load": ("torch-load", -1.0), "torch-load-mmap": ("torch-load-mmap", -1.0),
-    "torch-load-into-model": ("torch-load", 0.0), "torch-load-mmap-into-model": ("torch-load-mmap", 0.0),
-    "torch-load-mmap-into-model-assign": ("torch-load-mmap", 0.0),
-    "torch-load-full-into-model": ("torch-load-full", 0.0),
-    "from-pretrained": ("from-pretrained", -1.0), "from-pretrained-trained": ("from-pretrained", 0.0),
-    "from-pretrained-bf16": ("from-pretrained", -0.5),
+WAYS: dict[str, tuple[str, str, float]] = {
+    "torch-load": ("torch-load", "gpu", -1.0), "torch-load-mmap": ("torch-load-mmap", "gpu", -1.0),
+    "torch-load-into-model": ("torch-load", "gpu", 0.0), "torch-load-mmap-into-model": ("torch-load-mmap", "gpu", 0.0),
+    "torch-load-mmap-into-model-assign": ("torch-load-mmap", "gpu", 0.0),
+    "torch-load-full-into-model": ("torch-load-full", "gpu", 0.0),
+    "from-pretrained": ("from-pretrained", "gpu", 0.0), "from-pretrained-shards": ("from-pretrained", "gpu", 0.0),
+    "from-pretrained-half": ("from-pretrained", "gpu", 0.0), "from-pretrained-trained": ("from-pretrained", "cpu", 0.0),
+    "from-pretrained-upcast": ("from-pretrained-cast", "gpu", 0.0),
+    "from-pretrained-bf16": ("from-pretrained-cast", "gpu", -0.5),
 }  # fmt: skip
-"""How a point loads -> model.load, and the copies that it differs by: no model beside the file's tensors, nothing cast
-(pages of the file), half of the bytes after a cast."""
+"""How a point loads -> model.load, what is trained on (the processor writes to the weights), and the copies in fp32
+that it differs by: no model beside the file's tensors, half of the bytes after a cast."""
 
 
 def weights_expected(row: Row) -> float:
@@ -103,5 +105,6 @@ def weights_expected(row: Row) -> float:
     base, weights = bytes_of(parts_of(loaded(row), trains=True)), 4 * told["parameters"]
     if row["what"] == "save":  # what is held when saving begins is measured: saving is what is tested
         return float(told["held"] + SAVING * weights)
-    load, more = WAYS[row["how"]]
-    return float(row.get("ranks", 1) * (base + (COPIES[load] + more) * weights))
+    load, accelerator, more = WAYS[row["how"]]
+    job = build({"model.load": load, "machine.accelerator": accelerator})
+    return float(row.get("ranks", 1) * (base + (copies(job)[1] + more) * weights))

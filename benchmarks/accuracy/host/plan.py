@@ -150,7 +150,8 @@ def _ranks() -> Iterator[Point]:
 def _weights() -> Iterator[Point]:
     for how in ("torch-load", "torch-load-mmap", "torch-load-into-model", "torch-load-mmap-into-model",
                 "torch-load-mmap-into-model-assign", "torch-load-full-into-model", "from-pretrained",
-                "from-pretrained-trained", "from-pretrained-bf16"):  # fmt: skip
+                "from-pretrained-trained", "from-pretrained-bf16", "from-pretrained-half", "from-pretrained-upcast",
+                "from-pretrained-shards"):  # fmt: skip
         yield _weight("load", how, 8, quick=how == "torch-load")
     for how in ("torch-load-into-model", "torch-load-mmap", "from-pretrained", "from-pretrained-bf16"):
         yield _weight("load", how, 8, ranks=4 if "into" not in how else 2)

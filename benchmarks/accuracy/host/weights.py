@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 Say = Callable[..., None]
+IN_HALF = ("from-pretrained-half", "from-pretrained-upcast")
+"""Ways that load a file in bf16: as it is, and cast to fp32."""
 SIZES = {"hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 16,
          "vocab_size": 32000}  # fmt: skip
 
@@ -27,9 +29,10 @@ def make_files(folder: Path, point: dict[str, Any]) -> None:
     """The checkpoint that a point loads."""
     if point["what"] != "load":
         return
-    model = build(point["layers"])
-    if point["how"].startswith("from-pretrained"):
-        model.save_pretrained(folder / "model")
+    how = point["how"]
+    model = build(point["layers"], torch.bfloat16 if how in IN_HALF else None)
+    if how.startswith("from-pretrained"):
+        model.save_pretrained(folder / "model", max_shard_size="100MB" if how.endswith("shards") else "50GB")
         return
     state: dict[str, Any] = {"model": model.state_dict()}
     if "full" in point["how"]:
@@ -57,7 +60,7 @@ def load(point: dict[str, Any], folder: Path, say: Say) -> None:
     if how.startswith("from-pretrained"):
         from transformers import AutoModelForCausalLM
 
-        dtype = {"from-pretrained-bf16": torch.bfloat16}.get(how, torch.float32)
+        dtype = {"from-pretrained-bf16": torch.bfloat16, "from-pretrained-half": "auto"}.get(how, torch.float32)
         model = AutoModelForCausalLM.from_pretrained(str(folder / "model"), dtype=dtype)
         say("loaded", parameters=sum(p.numel() for p in model.parameters()))
         time.sleep(0.1)
