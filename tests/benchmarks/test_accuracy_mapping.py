@@ -106,6 +106,13 @@ def test_a_line_of_the_whole_table_is_the_same_run_as_its_row() -> None:
     assert (line.fields, line.measured, line.kind) == (row.fields, row.measured, row.kind)
 
 
+def test_a_model_has_the_side_of_its_day() -> None:
+    for model, side in (("ese_vovnet57b", 224), ("resnet50", None)):
+        line = timm.run_of({"model": model, "batch_size": 8, "process_mib": 2987, "fake_mib": 755})
+        assert isinstance(line.fields, dict)
+        assert line.fields.get("train.image_size") == side
+
+
 @pytest.mark.parametrize(
     ("figures", "dead"),
     [
