@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from benchmarks.accuracy.sources import litgpt
 from benchmarks.accuracy.truth import GIB, Fields, Inexpressible
 
 
@@ -190,7 +191,7 @@ def _fields(report: Report, facts: Fields) -> Fields | Inexpressible:
     parallel = _parallel(report)
     if isinstance(parallel, Inexpressible):
         return parallel
-    litgpt = _LITGPT if report["cluster"] == "litgpt-tables" else {}
+    tables = _LITGPT if report["cluster"] == "litgpt-tables" else {}
     return {
         **_model(report["model"]),
         "train.batch_size": report["batch_size"] if isinstance(report["batch_size"], int) else None,
@@ -200,10 +201,10 @@ def _fields(report: Report, facts: Fields) -> Fields | Inexpressible:
         "train.precision": _PRECISIONS.get(report["precision"] or ""),
         "train.optimizer": _OPTIMIZERS.get((report["optimizer"] or "").lower().split(" ")[0]),
         "train.gradient_checkpointing": _checkpointing(report),
-        **_peft(report["peft"]),
+        **_peft(report),
         **parallel,
         **_machine(report),
-        **litgpt,
+        **tables,
         **facts,
     }
 
@@ -224,13 +225,17 @@ def _model(name: str) -> dict[str, object]:
     return found | ({"task": "diffusion"} if "diffusion" in name or "SD1.5" in name else {})
 
 
-def _peft(words: str | None) -> dict[str, object]:
+def _peft(report: Report) -> dict[str, object]:
+    """Adapters in a Job's words. Where no layers are stated they stand where peft puts them for the model's type."""
+    words = report["peft"]
     if not words:
         return {}
     rank = re.search(r"r=(\d+)", words)
     found: dict[str, object] = {"train.peft.method": "lora", "train.peft.r": int(rank.group(1)) if rank else None}
-    if "q,v" in words or words in ("lora", "qlora-nf4"):
+    if "q,v" in words:
         found["train.peft.targets"] = ["q_proj", "v_proj"]
+    if "Lightning-AI/litgpt" in report["source"]:
+        found["train.peft.targets"] = litgpt.query_and_value(report["model"])
     if "query_key_value" in words:
         found["train.peft.targets"] = ["query_key_value"]
     if words.startswith("qlora"):

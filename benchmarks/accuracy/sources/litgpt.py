@@ -16,7 +16,7 @@ _TABLES = {"torch": "2.1.0", "bitsandbytes": "0.41.1", "litgpt": "0.2.0"}
 _HUB = {"bitsandbytes": "0.42.0", "litgpt": "0.4.0"}
 """pyproject.toml when the rows were written, March to September 2024: bitsandbytes 0.41.0, then 0.42.0."""
 _FUSED = {"stabilityai/stablelm-base-alpha-3b": ["query_key_value"], "tiiuae/falcon-7b": ["query_key_value"],
-          "microsoft/Phi-3-mini-4k-instruct": ["qkv_proj"]}  # fmt: skip
+          "tiiuae/falcon-40b": ["query_key_value"], "microsoft/Phi-3-mini-4k-instruct": ["qkv_proj"]}  # fmt: skip
 """Where transformers has one projection for what litgpt's lora_query and lora_value adapt: the same number of adapter
 weights (rank x (h + 3h) against 2 x rank x (h + h))."""
 _ALL = {
@@ -94,7 +94,7 @@ def _adapter(row: Row, tables: bool) -> dict[str, object]:
     peft = row["peft"] or {}
     wanted, model = str(peft.get("targets", "")), row["model"]
     if tables or wanted.startswith("q,v"):
-        targets = _FUSED.get(model, ["q_proj", "v_proj"])
+        targets = query_and_value(model)
     else:
         kind = "phi3" if "Phi-3" in model else "phi" if "phi" in model else "llama"
         targets = _ALL[kind]
@@ -105,3 +105,8 @@ def _adapter(row: Row, tables: bool) -> dict[str, object]:
         "train.peft.dropout": 0.05 if tables or "gemma" not in model else 0.1,
         "train.peft.dtype": "bf16",  # made within fabric.init_module, as every parameter
     }
+
+
+def query_and_value(model: str) -> list[str]:
+    """lora_query and lora_value, litgpt's default, in transformers' names of a model's layers."""
+    return _FUSED.get(model, ["q_proj", "v_proj"])

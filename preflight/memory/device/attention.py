@@ -27,10 +27,12 @@ SDPA_SINCE = {name: release for release, names in _SDPA_SINCE.items() for name i
 (`_supports_sdpa = True` in its modeling file; read off the releases 4.36 to 4.49)."""
 
 
-def attention(job: Job, family: Family | None, release: tuple[int, ...] | None) -> tuple[str, bool]:
-    """(attention, whether padding reaches it as a mask). `release`: of transformers, None where it is not known."""
+def attention(job: Job, family: Family | None, release: tuple[int, ...] | None,
+              own: str | None = None) -> tuple[str, bool]:  # fmt: skip
+    """(attention, whether padding reaches it as a mask). `release`: of transformers, None where it is not known. `own`:
+    what a model's own code computes whatever is asked for."""
     train = job.train
-    asked: str = train.attention or "sdpa"
+    asked: str = own or train.attention or "sdpa"
     mask = (family is None or family.padded) and train.sequences not in ("exact", "packed")
     since = SDPA_SINCE.get(family.model_type) if family is not None else None
     if "attention" not in train.model_fields_set and release and since and release < since:

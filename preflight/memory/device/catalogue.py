@@ -8,9 +8,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.records import dataclass
+from preflight.records import dataclass, replace
 
 _DATA = Path(__file__).with_name("models.json")
+_MIRRORS = {
+    "unsloth", "nousresearch", "ai-modelscope", "llm-research", "modelscope", "zhipuai", "shanghai_ai_laboratory",
+    "thebloke", "redhatai", "neuralmagic", "hugging-quants", "casperhansen", "techxgenus", "mlx-community",
+}  # fmt: skip
+"""Owners of hub ids that publish others' models under the models' own names, as they are or quantised."""
+_TUNED = ("-instruct", "-chat", "-it", "-base", "-pt", "-sft", "-dpo", "-hf", "-instruct-2507", "-thinking-2507")
+"""Endings of names of models that differ from another of their owner's in the values of weights alone."""
+_QUANTISED = {
+    "-unsloth-bnb-4bit": "nf4", "-bnb-4bit": "nf4", "-bnb-8bit": "int8", "-gptq-int4": "GPTQ", "-gptq-int8": "GPTQ",
+    "-gptq": "GPTQ", "-int4": "GPTQ", "-int8": "GPTQ", "-awq": "AWQ", "-awq-int4": "AWQ", "-gguf": "GGUF",
+    "-fp8": "FP8", "-fp8-dynamic": "FP8", "-fp8-block": "FP8", "-4bit": "MLX", "-8bit": "MLX",
+}  # fmt: skip
+"""Endings that say how a model's weights are quantised."""
 _HUBS = ("https://huggingface.co/", "huggingface.co/", "https://hf.co/", "hf.co/", "hf:", "models/")
 
 
@@ -28,6 +41,8 @@ class CatalogueModel:
     """The published count, as it is written there: "6.74B"."""
     unknown: str | None = None
     """Why no law holds for its training."""
+    quantised: str | None = None
+    """How its weights are quantised where its name says that they are: a type of Job's, or another method."""
 
 
 @lru_cache(maxsize=1)
@@ -61,7 +76,8 @@ def names(words: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 def find(name: str) -> CatalogueModel | None:
-    """A model by hub id, alias or the id's last part, in any case, with or without "-hf" and the hub's address."""
+    """A model by hub id, alias or the id's last part, in any case, with or without "-hf" and the hub's address; by the
+    ids of tuned models of its owner, and of copies, quantised ones too."""
     spelled = name.strip().lower().rstrip("/")
     for prefix in _HUBS:
         spelled = spelled.removeprefix(prefix)
@@ -69,6 +85,25 @@ def find(name: str) -> CatalogueModel | None:
     for spelling in (spelled, f"{spelled}-hf", spelled.removesuffix("-hf")):
         if spelling in index:
             return _model(index[spelling])
+    ending = next((e for e in sorted(_QUANTISED, key=len, reverse=True) if spelled.endswith(e)), "")
+    found = _related(spelled.removesuffix(ending), index)
+    if found is None:
+        return None
+    return replace(_model(found), quantised=_QUANTISED[ending]) if ending else _model(found)
+
+
+def _related(spelled: str, index: Mapping[str, str]) -> str | None:
+    """The hub id of the model that a name without its quantisation is another of: of the same owner, or a copy."""
+    owner, _, last = spelled.rpartition("/")
+    names = [last]
+    for _ in range(2):  # "-Instruct-hf", "-Base-hf"
+        names += [one.removesuffix(ending) for one in names for ending in _TUNED if one.endswith(ending)]
+    for candidate in dict.fromkeys(names):
+        for form in (candidate, f"{candidate}-hf"):
+            if form and f"{owner}/{form}" in index:
+                return index[f"{owner}/{form}"]
+            if form in index and (owner in _MIRRORS or not owner):
+                return index[form]
     return None
 
 

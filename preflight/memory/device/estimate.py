@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, intervals
+from preflight.memory.device import convolution, intervals, own, varying
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.images import decayed, is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
@@ -77,8 +77,8 @@ class Ready:
 
     @property
     def held(self) -> int:
-        """Bytes of what communication and sharded optimizers keep throughout."""
-        return sum(each.nbytes for each in self.rank.held)
+        """Bytes of what communication, sharded optimizers and the model's own code keep throughout."""
+        return sum(each.nbytes for each in self.rank.held) + sum(own.held(self.resolved, self.dims))
 
     @property
     def outputs_kept(self) -> bool:
@@ -168,13 +168,18 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
     capacity, context = room(job, gpu, _convolutional(ready))
     replayed = _replay(ready, beside, gpu, capacity - context.expected if capacity else None)
     requested = requested_peak(ready, beside)
-    extra = intervals.widen(job, _varies(ready), ready.rank.layout.sharded)
+    extra = _extra(ready)
     trials = job.parallel.trials_per_gpu or 1
     reserved = intervals.interval(replayed.reserved * trials, intervals.RESERVED, extra)
     other_way = convolution.other_way(job, ready.resolved)
     if other_way is not None:
         other = _replay(replace(ready, job=other_way), beside, gpu, capacity - context.expected if capacity else None)
         reserved = convolution.either(reserved, intervals.interval(other.reserved * trials, intervals.RESERVED, extra))
+    earlier = varying.earlier(job, ready.dims) if capacity is not None else ()
+    if capacity is not None and earlier:
+        again = _replay(ready, beside, gpu, capacity - context.expected, earlier=earlier).reserved * trials
+        room_left = capacity - trials * context.high
+        reserved = varying.interval(reserved, again, room_left, job.train.sequences == "dynamic")
     process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
     parts = {name: size * trials for name, size in replayed.parts.items()}
     parts["allocator"] = reserved.expected - sum(parts.values())
@@ -195,13 +200,25 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
         largest_allocation=largest_allocation(ready, beside),
         capacity=capacity,
         verdict=process.verdict(capacity),
-        notes=(*_left_out(job, beside), *ready.notes, *convolution.notes(job, gpu, ready.resolved)),
+        notes=(
+            *_left_out(job, beside),
+            *ready.notes,
+            *convolution.notes(job, gpu, ready.resolved),
+            *own.notes(ready.resolved),
+        ),
     )
     if capacity is None:
         return found
     return replace(
         found, largest_batch_size=_replayed(ready, beside, gpu, _largest_batch(ready, beside, gpu, capacity))
     )
+
+
+def _extra(ready: Ready) -> tuple[float, float]:
+    """What widens every tier's interval, below and above."""
+    below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
+    like = ready.resolved.like
+    return (below, above) if like is None else (below + like.wider[0], above + like.wider[1])
 
 
 def _left_out(job: Job, beside: tuple[Phase, ...]) -> tuple[str, ...]:
@@ -216,7 +233,7 @@ def _left_out(job: Job, beside: tuple[Phase, ...]) -> tuple[str, ...]:
 def _replayed(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, batch: int) -> int:
     """The batch that the bound allows, made smaller until a replay, which sees fragmentation, agrees."""
     capacity, context = room(ready.job, gpu, _convolutional(ready))
-    _, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
+    _, above = _extra(ready)
     trials = ready.job.parallel.trials_per_gpu or 1
     for _ in range(REPLAYS):
         if batch == 0 or capacity is None:
@@ -270,7 +287,8 @@ def timeline(job: Job, gpu: Gpu | None) -> tuple[Moment, ...]:
 
 
 def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int | None,
-            recorder: Recorder | None = None) -> Replayed:  # fmt: skip
+            recorder: Recorder | None = None, earlier: Sequence[Mapping[str, int]] = ()) -> Replayed:  # fmt: skip
+    """`earlier`: lengths of batches before the two that count."""
     job = ready.job
     options = job.train.allocator
     split = options.max_split_size_mb
@@ -284,12 +302,13 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
         replay.hold([each.nbytes], each.part, "load")
     replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
     replay.hold(waiting(ready.resolved, ready.dims), "temporary", "forward")
+    replay.hold(own.held(ready.resolved, ready.dims), "temporary", "forward")
     benchmarks = convolution.benchmarks(job, ready.resolved)
-    segment = Segment.of(ready.laws.made.tape, ready.dims, ready.outputs_kept)
-    for iteration in range(2):
+    segments = [*(_segment(ready, lengths) for lengths in earlier), *[_segment(ready, {})] * 2]
+    for iteration, segment in enumerate(segments):
         first = iteration == 0
         if recorder is not None:
-            recorder.on = not first
+            recorder.on = iteration == len(segments) - 1
         replay.run(segment, accumulated=ready.in_backward or (ready.zeros_stay and not first),
                    benchmarking=benchmarks and first)  # fmt: skip
         if ready.accumulating and not (ready.in_backward or ready.zeros_stay):
@@ -309,6 +328,11 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     return replay.result()
 
 
+def _segment(ready: Ready, lengths: Mapping[str, int]) -> Segment:
+    dims = {**ready.dims, **lengths}
+    return own.pulsed(Segment.of(ready.laws.made.tape, dims, ready.outputs_kept), own.pulse(ready.resolved, dims))
+
+
 def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = False) -> int:
     """The law's peak: sum of live tensors at the largest moment of any phase. `smooth`: see `Law.peak`."""
     job = ready.job
@@ -316,6 +340,7 @@ def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = 
     def peak(accumulating: bool, kept: bool, phases: frozenset[str] | None = None) -> int:
         return ready.laws.reading(accumulating, kept).peak(ready.dims, phases, smooth).bytes
 
+    pulse = own.pulse(ready.resolved, ready.dims)
     states = ready.weights + ready.held + sum(ready.optimizer.states) + sum(waiting(ready.resolved, ready.dims))
     gradients = ready.gradients
     micro = peak(False, ready.outputs_kept)
@@ -327,6 +352,8 @@ def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = 
     if job.train.outputs_kept == "loop":
         forward = peak(ready.accumulating, True, frozenset({"forward"}))
         micro = max(micro, ready.outputs + forward + (gradients if ready.accumulating else 0))
+    if pulse:
+        micro = max(micro, pulse + own.at_head(Segment.of(ready.laws.made.tape, ready.dims)))
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
     return states + max(micro, gradients + ready.optimizer.temporary + ready.outputs, *phases, 0)
@@ -361,7 +388,7 @@ def _bounds(ready: Ready, gpu: Gpu | None) -> tuple[int, int]:
 def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[int, int]:
     requested = requested_peak(ready, beside, smooth=True) + 2 * _workspace(gpu)
     _, context = room(ready.job, gpu, _convolutional(ready))
-    _, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
+    _, above = _extra(ready)
     reserved = round(requested * (1 + intervals.ROUNDED))
     trials = ready.job.parallel.trials_per_gpu or 1
     high = round(reserved * (1 + intervals.RESERVED[1] + above)) + context.high

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from preflight.job import Job
+from preflight.job import Job, Peft
 from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue
 from preflight.memory.device.attention import attention, kernel
@@ -18,6 +18,7 @@ from preflight.memory.device.families import Family, family_of
 from preflight.memory.device.families.activations import unusual
 from preflight.memory.device.frameworks import litgpt, switches
 from preflight.memory.device.images import VALUES_ONLY, target_of, usual_size
+from preflight.memory.device.remote import Likeness, likeness
 from preflight.memory.device.single import depth_key
 from preflight.values import Unknown
 
@@ -63,6 +64,8 @@ class Resolved:
     name: str
     law: str | None = None
     """A file of the user's that holds the law."""
+    like: Likeness | None = None
+    """How a model of remote code is reckoned."""
 
     @property
     def all_dims(self) -> dict[str, int]:
@@ -86,6 +89,12 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     task = job.task or task
     if target is not None:
         return _of_target(job, name, target, config)
+    like = likeness(architecture, config)
+    if like is not None:
+        try:
+            architecture, config = like.architecture, like.config(config)
+        except (KeyError, TypeError) as error:
+            return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
     from preflight.memory.device import others  # which need Resolved
 
     other = others.resolver(architecture)
@@ -122,7 +131,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     for dimension, value in dims.items():
         if not isinstance(value, int) or value < 1:
             return Unknown(f"model.config of the {architecture} model has {value!r} for {dimension}")
-    setup = setup_of(job, family, config, gpu)
+    setup = setup_of(job, family, config, gpu, like)
     if isinstance(setup, Unknown):
         return setup
     lengths = _lengths(job, family, dims, task)
@@ -133,7 +142,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     structure = {key: config.get(key, default) for key, default in family.structure.items()}
     structure |= {**family.coinciding(dims), **unusual(family, config)}
     fixed = {key: value for key, value in dims.items() if key not in lengths}
-    return Resolved(family, task, fixed, lengths, structure, setup, model, name)
+    return Resolved(family, task, fixed, lengths, structure, setup, model, name, like=like)
 
 
 def normalise(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,6 +175,8 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
         return image, "", "image-classification", dict(model.kwargs or {}), image
     if known is not None and known.unknown is not None:
         return Unknown(f"no law holds for {known.name}: {known.unknown}")
+    if known is not None and known.quantised not in (None, job.train.quantization.type):
+        return _quantised(str(model.name), known.quantised)
     if known is not None:
         return known.name, known.architecture, known.task, {**known.config, **(model.config or {})}, known.target
     for path in (model.path, model.name):
@@ -179,6 +190,13 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
         near = catalogue.nearest(model.name)
         return Unknown(f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""))
     return Unknown("the model is not known: no model.name, model.architecture with model.config, or model.path")
+
+
+def _quantised(name: str, how: str | None) -> Unknown:
+    """Why a model whose weights are quantised is not known, where the job does not say so."""
+    if how in ("nf4", "int8"):
+        return Unknown(f"the weights of {name} are quantised: state train.quantization.type={how}")
+    return Unknown(f"the weights of {name} are quantised by {how}, which no law covers")
 
 
 def read_config(path: str) -> dict[str, Any] | None:
@@ -197,9 +215,10 @@ def read_config(path: str) -> dict[str, Any] | None:
     return None
 
 
-def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
-             gpu: Gpu | None = None) -> dict[str, Any] | Unknown:  # fmt: skip
-    """The tracer's setup of a job: what a forward and backward tape depends on beside dimensions."""
+def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gpu | None = None,
+             like: Likeness | None = None) -> dict[str, Any] | Unknown:  # fmt: skip
+    """The tracer's setup of a job: what a forward and backward tape depends on beside dimensions. `like`: the model's
+    own code stands where transformers' does."""
     train = job.train
     if train.precision is None:
         return Unknown("train.precision is not known")
@@ -211,7 +230,8 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
     weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:
         return Unknown("train.gradient_checkpointing is not known")
-    asked, mask = attention(job, family, release(job.software.get("transformers")))
+    installed = job.software.get("transformers") if like is None else None
+    asked, mask = attention(job, family, release(installed), like.attention if like is not None else None)
     in_half = mixed or (half and not (quantized and train.quantization.upcast_rest))
     chosen = kernel(asked, mask, in_half, gpu)
     # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
@@ -228,7 +248,8 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
     if quantized:
         setup["quantization"] = _quantization(job, alike)
     if family is not None and "causal-lm" in family.tasks:
-        loss = loss_of(train.loss, job.software.get("transformers"))
+        # Remote code has a loss of its own: it shifts 16-bit logits, so it peaks as today's does, in backward.
+        loss = loss_of(train.loss, installed)
         if loss is not None:
             setup["loss"] = loss
     if train.activation_offload:
@@ -236,9 +257,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
     if train.frozen:
         setup["frozen"] = list(train.frozen)
     if train.peft.method not in (None, "none"):
-        targets = train.peft.targets
-        if targets is None and train.peft.method in RANKED:
-            targets = list(family.lora_targets) if family is not None else None
+        targets = _targets(train.peft, family, like)
         method = "lora" if train.peft.method == "rslora" else train.peft.method
         setup["peft"] = {"method": method, "targets": targets, "dropout": bool(train.peft.dropout)}
         if train.peft.dtype in ("bf16", "fp16"):
@@ -246,6 +265,19 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any],
         if family is None:
             setup["peft"] |= {"r": train.peft.r or 8, "options": dict(train.peft.options)}
     return setup
+
+
+def _targets(peft: Peft, family: Family | None, like: Likeness | None) -> list[str] | str | None:
+    """Layers that adapters stand beside, in the names of the law; None: peft's own default for the model's type."""
+    targets = peft.targets
+    if targets is None and peft.method in RANKED:
+        targets = list(like.targets) if like is not None and like.targets else None
+        if targets is None:
+            return list(family.lora_targets) if family is not None else None
+    if like is None or not isinstance(targets, list):
+        return targets
+    named = (other for name in targets for other in like.modules.get(name, (name,)))
+    return list(dict.fromkeys(named))
 
 
 def loss_of(asked: str | None, transformers: str | None) -> str | None:

@@ -45,6 +45,11 @@ def test_there_are_models_of_every_kind() -> None:
         ("gpt2-hf", "openai-community/gpt2"),
         ("torchvision:resnet18", "microsoft/resnet-18"),
         ("vgg16", "torchvision:vgg16"),
+        ("Qwen/Qwen3-8B-Base", "Qwen/Qwen3-8B"),
+        ("codellama/CodeLlama-70b-Instruct-hf", "codellama/CodeLlama-70b-hf"),
+        ("unsloth/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B"),
+        ("unsloth/llama-3-8b-bnb-4bit", "meta-llama/Meta-Llama-3-8B"),
+        ("TheBloke/Llama-2-7B-Chat-GPTQ", "meta-llama/Llama-2-7b-hf"),
     ],
 )
 def test_spellings(spelled: str, name: str) -> None:
@@ -61,6 +66,40 @@ def test_no_two_models_share_a_spelling() -> None:
         assert model.name == name
         for spelling in (name, *model.aliases):
             assert seen.setdefault(spelling.lower(), name) == name, spelling
+
+
+@pytest.mark.parametrize(
+    ("spelled", "quantised"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "AWQ"),
+        ("Qwen/Qwen-7B-Chat-Int4", "GPTQ"),
+        ("unsloth/Qwen3-8B-unsloth-bnb-4bit", "nf4"),
+        ("RedHatAI/Llama-3.1-8B-Instruct-FP8", "FP8"),
+        ("Qwen/Qwen2.5-7B-Instruct", None),
+    ],
+)
+def test_a_name_says_how_weights_are_quantised(spelled: str, quantised: str | None) -> None:
+    found = catalogue.find(spelled)
+    assert found is not None
+    assert found.quantised == quantised
+
+
+@pytest.mark.parametrize("name", ["someone/llama-2-7b", "someone/Llama-2-7b-chat", "openai/Llama-2-7b-hf-instruct"])
+def test_a_stranger_with_the_same_name_is_not_the_model(name: str) -> None:
+    assert catalogue.find(name) is None
+
+
+def test_quantised_weights_are_what_the_job_says_or_unknown() -> None:
+    name = "unsloth/llama-3-8b-bnb-4bit"
+    plain = resolved(name, **SETUPS[0])
+    assert isinstance(plain, Unknown)
+    assert "train.quantization.type" in plain.reason
+    said = resolved(name, **SETUPS[0], **{"train.quantization.type": "nf4"})
+    assert isinstance(said, Resolved)
+    assert said.dims["V"] == 128256
+    other = resolved("TheBloke/Llama-2-7B-GPTQ", **SETUPS[0])
+    assert isinstance(other, Unknown)
+    assert "GPTQ" in other.reason
 
 
 @pytest.mark.parametrize("wrong", ["", "  ", "/", "llama", "bert-bse-uncased", "meta-llama/", "../etc/passwd", "-hf"])
@@ -129,7 +168,7 @@ def of_a_family(name: str) -> bool:
     return isinstance(found, Resolved) and found.family is not None
 
 
-@pytest.mark.parametrize("name", list(filter(of_a_family, NAMES)))
+@pytest.mark.parametrize("name", [name for name in NAMES if of_a_family(name)])
 def test_laws_have_as_many_parameters_as_published(name: str) -> None:
     count = counted(name)
     if count is None:
@@ -142,7 +181,7 @@ def test_laws_have_as_many_parameters_as_published(name: str) -> None:
 def test_models_have_as_many_parameters_as_published(name: str) -> None:
     """Built by transformers on the meta device."""
     pytest.importorskip("torch")
-    from preflight.memory.device.make import _request
+    from preflight.memory.device.make import request as requested
     from preflight.tracer import models
 
     found = resolved(name, **SETUPS[0])
@@ -151,13 +190,13 @@ def test_models_have_as_many_parameters_as_published(name: str) -> None:
     description = found.model
     if found.family is not None:
         task, structure = found.task, found.structure
-        request = _request(found.family, task, "train", found.setup, structure, found.all_dims)
+        request = requested(found.family, task, "train", found.setup, structure, found.all_dims)
         description = request["model"]
     model = models.build(dict(description), dict(found.setup))
     assert_published(name, sum(p.numel() for p in model.parameters()))
 
 
 def test_what_has_no_law_says_why() -> None:
-    found = resolved("stabilityai/stable-diffusion-xl-base-1.0", **SETUPS[0])
+    found = resolved("llava-1.5-7b", **SETUPS[0])
     assert isinstance(found, Unknown)
-    assert "pipeline" in found.reason
+    assert "images and text" in found.reason
