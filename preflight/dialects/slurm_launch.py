@@ -136,6 +136,9 @@ def _peel(name: str, words: tuple[Word, ...], launch: Launch) -> tuple[tuple[Wor
     if name in ("apptainer", "singularity"):
         rest = _after_options(rest[1:], _APPTAINER_FLAGS)
         return tuple(rest[1:]), launch
+    if name == "enroot" and rest and word_text(rest[0]) == "start":  # [options] NAME [command]: enroot, cmd/start.md
+        rest = _after_options(rest[1:], frozenset({"--root", "-r", "--rw", "-w"}))
+        return tuple(rest[1:]), launch
     if containers.is_run(name, rest):
         return containers.peel(rest, launch)
     if name in ("mpirun", "mpiexec", "horovodrun", "composer"):
@@ -254,8 +257,10 @@ def _special(name: str, command: Command, launch: Launch, run: Run, project: Pro
 def _tool_module(
     command: Command, launch: Launch, run: Run, project: Project, request: Request | None
 ) -> Launched | None:
-    """`accelerate launch -m axolotl.cli.train x.yaml`."""
-    known = tool_commands.module(command.name or "", command.words) if command.kind == "module" else None
+    """`accelerate launch -m axolotl.cli.train x.yaml`; a tool's own file, in a checkout that is not the project."""
+    name = command.name or ""
+    named = command.kind == "module" or (command.kind == "program" and _in_project(name, run, project) is None)
+    known = tool_commands.module(name, command.words) if named else None
     return None if known is None else _tool(*known, launch, run, project, request)
 
 

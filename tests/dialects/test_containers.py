@@ -34,6 +34,7 @@ MIB, GIB = 2**20, 2**30
         ("podman run --ipc host image torchrun train.py", None, None),
         ("docker run --ipc=private -e X=1 image python /work/train.py", 64 * MIB, None),
         ("apptainer exec --nv image.sif python train.py", None, None),
+        ("enroot start --rw --mount /a:/b -e X=1 image python train.py", None, None),
         ("docker exec box python train.py", None, None),
     ],
 )
