@@ -132,8 +132,8 @@ def _text(field: str, value: str) -> object:
     if field == "train.peft.method":
         low = value.lower().replace("_", "-")
         return METHODS.get(low, low)
-    if field == "train.peft.targets" and "," in value:
-        return [part.strip() for part in value.split(",") if part.strip()]
+    if field == "train.peft.targets" and value != "all-linear" and re.fullmatch(r"[\w\s,]+", value):
+        return [part for part in re.split(r"[\s,]+", value) if part]  # names, and no pattern of them
     if field == "train.optimizer":
         return value.rpartition(".")[2]
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -56,7 +56,7 @@ def key_of(resolved: Resolved, kind: str) -> LawKey:
             kwargs = {k: v for k, v in resolved.model.get("kwargs", {}).items() if k not in ALIKE}
             structure += f" {json.dumps(kwargs, sort_keys=True, default=str)}" if kwargs else ""
         return LawKey(name, key_text(resolved.task, kind, resolved.setup, {}, structure))
-    return LawKey(resolved.family.name, key_text(resolved.task, kind, resolved.setup, resolved.structure))
+    return LawKey(resolved.family.name, key_text(resolved.task, kind, _spelled_out(resolved), resolved.structure))
 
 
 ALIKE = (*VALUES_ONLY, "num_classes")
@@ -96,11 +96,35 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
     return " ".join(parts)
 
 
+_LAYERS = ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "gate_proj", "up_proj", "gate_up_proj", "down_proj")
+_GATED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+_LINEAR = {
+    **dict.fromkeys(("llama", "qwen2", "qwen3", "gemma", "gemma2"), _GATED),
+    "phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+}
+"""Every linear layer but the head, in families with laws of adapters beside all of them: peft's "all-linear"."""
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Adapted layers in one order: peft takes them as a set (LoraConfig.__post_init__), so a law has no order of them.
+    Layers of a decoder stand as they run, all others by name."""
+    return sorted(set(names), key=lambda name: (_LAYERS.index(name) if name in _LAYERS else len(_LAYERS), name))
+
+
+def _spelled_out(resolved: Resolved) -> Mapping[str, Any]:
+    """A job's setup with "all-linear" spelled out where a law may ship for the list."""
+    peft = resolved.setup.get("peft")
+    every = _LINEAR.get(resolved.family.name) if resolved.family is not None else None
+    if not peft or every is None or peft["targets"] != "all-linear":
+        return resolved.setup
+    return {**resolved.setup, "peft": {**peft, "targets": every}}
+
+
 def _adapted(peft: Mapping[str, Any] | None, train: bool) -> str:
     if not peft:
         return "full"
     targets = peft["targets"]
-    names = "-".join(targets) if isinstance(targets, list) else str(targets)
+    names = "-".join(in_order(targets)) if isinstance(targets, list) else str(targets)
     dropout = ":dropout" if peft.get("dropout") and train else ""
     return f"{peft['method']}:{names}{dropout}{':' + peft['half'] if peft.get('half') else ''}"
 
