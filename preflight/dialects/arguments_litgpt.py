@@ -65,6 +65,8 @@ def _batches(args: Arguments, found: Found) -> None:
     found.bindings.append(bind("train.batch_size", micro, 2, train.origin("micro_batch_size")))
     if "global_batch_size" in train:
         ranks: Expr = args.get("devices", 1)
+        if isinstance(args.value("devices"), str):
+            ranks = Const(Unknown("how many devices there are is seen when it runs"))
         per_step = fold(Op("//", (train.get("global_batch_size"), Op("*", (micro, ranks)))))
         found.bindings.append(bind("train.grad_accum", fold(Op("max", (Const(1), per_step))), 2,
                                    train.origin("global_batch_size")))  # fmt: skip

@@ -49,8 +49,9 @@ class Started:
 
 
 def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | None:
-    """The command that a module is, with its words; None where it is none of them."""
-    found = _MODULES.get(name)
+    """The command that a module (or its file, `swift/cli/sft.py`) is, with its words; None where it is none of them."""
+    dotted = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name
+    found = next((one for known, one in _MODULES.items() if dotted == known or dotted.endswith(f".{known}")), None)
     if found is None:
         return None
     command, first = found

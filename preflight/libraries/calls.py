@@ -9,7 +9,7 @@ from preflight.dialects.reading import Binding, Fact, Link, Parameter, Problem
 from preflight.libraries import loaders, precision, ultralytics
 from preflight.libraries.accelerator import accelerator_bindings
 from preflight.libraries.checkpoints import checkpoint_bindings, checkpoint_facts
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, settled, under
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, is_constant, settled, under
 from preflight.libraries.evaluation import evaluation
 from preflight.libraries.freezing import frozen_bindings
 from preflight.libraries.handwritten import handwritten_bindings
@@ -55,7 +55,8 @@ _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
 """Frameworks whose trainer accumulates gradients when it is told to."""
 _MAPPINGS = ("fsdp_config", "deepspeed", "liger_kernel_config")
-_TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer")
+_TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer",
+             "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer")  # fmt: skip
 
 
 Versions = tuple["str | None", "str | None"]
@@ -237,7 +238,7 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
         compute_metrics=Const(True, metrics.keyword_origins.get("compute_metrics")) if metrics is not None else NO,
         reduces_logits=any(_given(record, "preprocess_logits_for_metrics") for record in trainers),
         peft=any(_given(record, "peft_config") for record in trainers),
-        base=stored if stored is not None else FP32,
+        base=_base(stored),
         task=task,
     )
     version, trl = versions
@@ -254,6 +255,13 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
             bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
             found += under(record.conditions, [b for b in bindings if record.complete or b.rank != DEFAULT_RANK])
     return found
+
+
+def _base(stored: Expr | None) -> Expr:
+    """What runs without autocast: the weights' own type, fp32 where nobody asks for one."""
+    if stored is None:
+        return FP32
+    return stored if is_constant(stored) else Op("or", (stored, FP32), stored.origin)
 
 
 def _shrinking(calls: Sequence[CallRecord]) -> list[Fact]:

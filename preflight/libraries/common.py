@@ -58,6 +58,13 @@ def when(condition: Expr, yes: Expr, no: Expr) -> Expr:
     return taken
 
 
+def unless_unset(expr: Expr, given: Expr, unset: tuple[Value, ...] = (None,)) -> Expr:
+    """`given`, or None where `expr`, which is set elsewhere, turns out to be one of the values for "not set"."""
+    if is_constant(expr):
+        return given
+    return Op("if", (Op("in", (expr, Const(unset))), Const(None), given), given.origin)
+
+
 def either(*conditions: Expr) -> Expr:
     """Whether any of the conditions holds."""
     return fold(Op("or", tuple(conditions))) if len(conditions) > 1 else conditions[0]

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from preflight.dialects.reading import Binding, Fact
-from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, under, when
+from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, under, unless_unset, when
 from preflight.libraries.spellings import DTYPES, spelled
 from preflight.libraries.surroundings import targets, words
 from preflight.project import Project
@@ -124,10 +124,10 @@ def _dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
     found: list[Binding] = []
     dtype = given.get("dtype") or given.get("torch_dtype")
     if dtype is not None and constant(dtype) not in (None, "auto"):
-        found.append(bind("train.weights_dtype", spelled(dtype, DTYPES)))
+        found.append(bind("train.weights_dtype", unless_unset(dtype, spelled(dtype, DTYPES), (None, "auto"))))
     attention = given.get("attn_implementation")
     if attention is not None and constant(attention) is not None:
-        found.append(bind("train.attention", spelled(attention, table()["attention"])))
+        found.append(bind("train.attention", unless_unset(attention, spelled(attention, table()["attention"]))))
     return found
 
 

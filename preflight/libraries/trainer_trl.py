@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from preflight.dialects.reading import Binding
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, version_of, when
 from preflight.libraries.trainer_arguments import Arguments, Use, truth
-from preflight.values import Const, Expr, Op, Unknown
+from preflight.values import Const, Op, Unknown
 
 _ONLINE = ("grpo", "rloo", "ppo")
 """Flavours that make the text they train on."""
@@ -33,11 +33,9 @@ def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
     if flavour in _ONLINE:
         prompt = args["max_prompt_length"]
         completion = args["response_length" if flavour == "ppo" else "max_completion_length"]
-        if constant(prompt) is None:
-            total: Expr = Const(Unknown(f"{flavour.upper()} does not bound the prompt here"))
-        else:
-            total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
-        yield bind("train.seq_len", total)
+        unbounded = Const(Unknown(f"{flavour.upper()} does not bound the prompt here"))
+        total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
+        yield bind("train.seq_len", when(fold(Op("is", (prompt, Const(None)))), unbounded, total))
         return
     yield args.bind("train.seq_len", "max_length")
     yield args.bind("train.sequences", "packing", when(args["packing"], Const("packed"), Const("bound")))

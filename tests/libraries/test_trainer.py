@@ -231,6 +231,31 @@ def test_a_deepspeed_file_on_the_command_line_is_a_link(tmp_path: Path) -> None:
     assert [(link.kind, link.target) for link in reading.links] == [("config", "ds.json")]
 
 
+TRL = """
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
+
+args, model_args = TrlParser((GRPOConfig, ModelConfig)).parse_args_and_config()
+model = AutoModelForCausalLM.from_pretrained(
+    model_args.model_name_or_path, dtype=model_args.dtype, attn_implementation=model_args.attn_implementation
+)
+GRPOTrainer(model=model, args=args, reward_funcs=score).train()
+"""
+
+
+def test_flags_that_nobody_gives_are_not_set(tmp_path: Path) -> None:
+    reading = read_program(TRL, tmp_path)
+    found = values(reading)
+    assert {"train.weights_dtype", "train.attention"}.isdisjoint(found)
+    assert found["train.precision"] == "bf16-mixed"
+    assert is_unknown(found["train.seq_len"])
+    given: dict[str, Value] = {"dtype": "bfloat16", "bf16": False, "fp16": False, "max_prompt_length": 100}
+    stated = values(reading, given)
+    assert (stated["train.weights_dtype"], stated["train.precision"]) == ("bf16", "bf16")
+    assert stated["train.seq_len"] == 612
+    assert values(reading, {"dtype": "auto", "bf16": False, "fp16": False})["train.precision"] == "fp32"
+
+
 OWN = """
 from transformers import Trainer, TrainingArguments
 

@@ -107,6 +107,7 @@ def test_the_script_is_found_from_the_file_that_it_names(tmp_path: Path) -> None
         ("axolotl train a.yml", "ddp", 4),
         ("accelerate launch --num_processes 2 -m axolotl.cli.train a.yml", "ddp", 2),
         ("accelerate launch --use_fsdp --num_processes 2 -m axolotl.cli.train a.yml", "fsdp", 2),
+        ("torchrun --nproc_per_node 2 /opt/ms-swift/swift/cli/sft.py --model x/y --deepspeed zero2", "zero2", 2),
         ("NPROC_PER_NODE=2 swift sft --model x/y --deepspeed zero3", "zero3", 2),
     ],
 )
