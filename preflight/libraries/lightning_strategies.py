@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from preflight.dialects.reading import Binding
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, under
 from preflight.libraries.parallelism import STAGES
-from preflight.libraries.sharding import fsdp_settings, truth
+from preflight.libraries.sharding import fsdp_objects, truth
 from preflight.libraries.spellings import spelled
 from preflight.python.records import CallRecord
 from preflight.values import Const, Expr
@@ -60,16 +60,15 @@ def strategy_bindings(records: Sequence[CallRecord]) -> list[Binding]:
 
 
 def _fsdp(record: CallRecord) -> list[Binding]:
-    named = ("sharding_strategy", "cpu_offload", "backward_prefetch", "forward_prefetch", "limit_all_gathers")
-    given = {name: expr for name in named if (expr := record.argument(name)) is not None}
-    for name in ("sharding_strategy", "backward_prefetch"):  # a member of an enumeration: its last name
-        value = constant(given.get(name))
-        if isinstance(value, str):
-            given[name] = Const(value.rpartition(".")[2], first_origin(given[name]))
-    found = [bind("parallel.strategy", Const("fsdp", record.origin), 2, record.origin)]
-    found += [b for b in fsdp_settings(given, 1) if b.field not in ("parallel.strategy",) or b.origin is not None]
-    # torch's own default, which Lightning leaves alone
-    found = [b for b in found if not (b.field.endswith("backward_prefetch") and b.rank == DEFAULT_RANK)]
+    found = [
+        bind("parallel.strategy", Const("fsdp", record.origin), 2, record.origin),
+        bind("parallel.options.fsdp_version", Const(1), DEFAULT_RANK),
+        *fsdp_objects(record),
+    ]
+    for name in ("forward_prefetch", "limit_all_gathers"):
+        given = record.argument(name)
+        if given is not None:
+            found.append(bind(f"parallel.options.{name}", given))
     policy = record.argument("activation_checkpointing_policy") or record.argument("activation_checkpointing")
     if policy is not None and constant(policy) is not None:
         found.append(bind("train.gradient_checkpointing", Const(True, first_origin(policy) or record.origin)))

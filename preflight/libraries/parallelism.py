@@ -7,8 +7,10 @@ from functools import partial
 
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin, is_unknown, under
+from preflight.libraries.sharding import fsdp_objects
 from preflight.libraries.spellings import OPTIMIZERS
 from preflight.python.records import CallRecord
+from preflight.records import replace
 from preflight.values import Const, Expr, Value
 
 _WRAPPERS = {
@@ -38,6 +40,8 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
             expr = Const(_WRAPPERS[record.method], record.origin)
             wrapped = [bind("parallel.strategy", expr, rank, record.origin)]
             wrapped += [bind(field, option, rank, record.origin) for field, option in _options(record).items()]
+            if _WRAPPERS[record.method] == "fsdp":
+                wrapped += [replace(binding, rank=rank) for binding in fsdp_objects(record)]
             found += under(record.conditions, wrapped)
         elif record.method == "DataParallel" and record.name.startswith("torch.nn."):
             found += under(record.conditions, _devices(record))

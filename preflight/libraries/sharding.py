@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 
 from preflight.dialects.reading import Binding
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin
-from preflight.libraries.spellings import spelled
+from preflight.libraries.spellings import DTYPES, spelled
+from preflight.python.objects import Instance
+from preflight.python.records import CallRecord
 from preflight.values import Const, Expr, Scalar, Unknown
 
 TRUTHS: Mapping[str, Scalar] = {
@@ -100,6 +102,44 @@ def _checkpointing(given: Mapping[str, Expr]) -> Iterator[Binding]:
         expr = _stated(given, name)
         if expr is not None and constant(truth(expr)) is True:
             yield bind(field, Const(True, first_origin(expr)))
+
+
+def member(expr: Expr) -> Expr:
+    """A member of an enumeration by its own name: `ShardingStrategy.SHARD_GRAD_OP`."""
+    value = constant(expr)
+    if not isinstance(value, str) or "." not in value:
+        return expr
+    return Const(value.rpartition(".")[2], first_origin(expr))
+
+
+def fsdp_objects(record: CallRecord) -> list[Binding]:
+    """What a wrapper, a plugin or a strategy is given as objects: CPUOffload(...), MixedPrecision(...), policies, and
+    members of torch's enumerations."""
+    names = ("sharding_strategy", "backward_prefetch", "fsdp_version", "activation_checkpointing")
+    given = {name: member(expr) for name in names if (expr := record.argument(name)) is not None}
+    found = [b for b in fsdp_settings(given, None) if b.field != "parallel.strategy" or constant(b.expr) == "ddp"]
+    offload = _made(record, "cpu_offload", "offload_policy")
+    if offload is not None:
+        moved = offload.argument("offload_params", 0) if offload.method == "CPUOffload" else Const(True)
+        if moved is not None and constant(moved) is True:
+            found.append(bind("parallel.offload", Const("parameters", offload.origin), 2))
+    elif constant(record.argument("cpu_offload")) is True:
+        found.append(bind("parallel.offload", Const("parameters", first_origin(record.argument("cpu_offload"))), 2))
+    mixed = _made(record, "mixed_precision", "mp_policy", "mixed_precision_policy")
+    for name in ("param_dtype", "reduce_dtype"):
+        dtype = mixed.argument(name) if mixed is not None else None
+        if dtype is not None and constant(dtype) is not None:
+            found.append(bind(f"parallel.options.{name}", spelled(dtype, DTYPES)))
+    return found
+
+
+def _made(record: CallRecord, *names: str) -> CallRecord | None:
+    """The call that made an argument, where it was made by one."""
+    for name in names:
+        made = record.object(name)
+        if isinstance(made, Instance) and made.record is not None:
+            return made.record
+    return None
 
 
 def _stated(given: Mapping[str, Expr], name: str) -> Expr | None:

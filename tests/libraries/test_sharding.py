@@ -166,6 +166,39 @@ def test_lightnings_strategies(strategy: str, expected: dict[str, Value], tmp_pa
     assert {name: found[f"parallel.{name}"] for name in expected} == expected
 
 
+WRAPPED = """
+import torch
+from torch.distributed.fsdp import (
+    BackwardPrefetch, CPUOffload, CPUOffloadPolicy, FullyShardedDataParallel as FSDP, MixedPrecision,
+    MixedPrecisionPolicy, ShardingStrategy, fully_shard,
+)
+{line}
+for batch in loader:
+    model(batch).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("model = FSDP(model, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)",
+         {"options.reshard_after_forward": False, "options.fsdp_version": 1}),
+        ("model = FSDP(model, sharding_strategy=ShardingStrategy.NO_SHARD)", {"strategy": "ddp"}),
+        ("model = FSDP(model, cpu_offload=CPUOffload(offload_params=True))", {"offload": "parameters"}),
+        ("model = FSDP(model, backward_prefetch=BackwardPrefetch.BACKWARD_POST)",
+         {"options.backward_prefetch": "backward_post"}),
+        ("mixed = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)\n"
+         "model = FSDP(model, mixed_precision=mixed)", {"options.param_dtype": "bf16", "options.reduce_dtype": "fp32"}),
+        ("fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16), reshard_after_forward=False)",
+         {"options.param_dtype": "bf16", "options.reshard_after_forward": False, "options.fsdp_version": 2}),
+        ("fully_shard(model, offload_policy=CPUOffloadPolicy())", {"strategy": "fsdp", "offload": "parameters"}),
+    ],
+)  # fmt: skip
+def test_objects_that_wrappers_are_given(line: str, expected: dict[str, Value], tmp_path: Path) -> None:
+    found = values(read_program(WRAPPED.format(line=line), tmp_path))
+    assert {name: found[f"parallel.{name}"] for name in expected} == expected
+
+
 def test_lightnings_checkpointing_of_layers(tmp_path: Path) -> None:
     text = LIGHTNING.format(strategy="FSDPStrategy(activation_checkpointing_policy={Block})")
     assert values(read_program(text, tmp_path))["train.gradient_checkpointing"] is True
