@@ -21,11 +21,11 @@ _FLAGS = _names(
 )
 _OPTIONAL = _names("exclusive get-user-env nice no-kill oversubscribe parsable propagate share")
 _VALUED = _names(
-    "account acctg-freq array bb bbf begin chdir cluster clusters cluster-constraint comment constraint container "
+    "account acctg-freq array bb bbf begin chdir cluster cluster-constraint clusters comment constraint container "
     "container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency "
     "distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node "
-    "gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type mail- "
-    "user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem_bind mincpus network nodefile nodelist nodes ntasks "
+    "gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type "
+    "mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem_bind mincpus network nodefile nodelist nodes ntasks "
     "ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step open-mode output partition power "
     "prefer priority profile qos reservation resv-ports segment signal sockets-per-node switches tasks tasks-per-node "
     "thread-spec threads-per-core time time-min tmp tree-width tres-bind tres-per-task uid wait-all-nodes wckey wrap"
