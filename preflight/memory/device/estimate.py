@@ -203,6 +203,7 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
         notes=(
             *_left_out(job, beside),
             *ready.notes,
+            *((ready.laws.instead,) if ready.laws.instead else ()),
             *convolution.notes(job, gpu, ready.resolved),
             *own.notes(ready.resolved),
         ),
@@ -217,6 +218,8 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
 def _extra(ready: Ready) -> tuple[float, float]:
     """What widens every tier's interval, below and above."""
     below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
+    unsure = ready.laws.unsure(ready.dims)
+    above += unsure / requested_peak(ready) if unsure else 0.0
     like = ready.resolved.like
     return (below, above) if like is None else (below + like.wider[0], above + like.wider[1])
 

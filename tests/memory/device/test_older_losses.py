@@ -1,0 +1,41 @@
+"""A loss of an older transformers, of which no law ships, is answered by today's, and the answer says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.job import build
+from preflight.memory.device.estimate import estimate
+from preflight.memory.device.laws import TRACING
+from preflight.memory.estimate import DeviceEstimate
+
+B, S, V = 2, 512, 50257
+
+
+@pytest.fixture(autouse=True)
+def shipped_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TRACING, "allowed", False)
+
+
+def found(transformers: str | None) -> DeviceEstimate:
+    job = build({
+        "model.name": "gpt2", "task": "causal-lm", "train.batch_size": B, "train.seq_len": S,
+        "software": {"transformers": transformers} if transformers else {},
+    })  # fmt: skip
+    one = estimate(job, None)
+    assert isinstance(one, DeviceEstimate)
+    return one
+
+
+def test_the_loss_before_4_46_has_todays_peak() -> None:
+    today, older = found(None), found("4.42.3")
+    assert (older.lower_bound, older.requested) == (False, today.requested)
+    assert any("loss" in note for note in older.notes)
+    assert not today.notes
+
+
+def test_the_loss_of_4_47_may_have_a_copy_of_the_logits_more() -> None:
+    today, older = found(None), found("4.47.0")
+    assert older.requested.expected == today.requested.expected
+    wider = older.requested.high - today.requested.high
+    assert wider == pytest.approx(2 * B * S * V, rel=0.01)
