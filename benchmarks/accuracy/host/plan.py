@@ -80,6 +80,13 @@ def _loaders() -> Iterator[Point]:
         yield loader("collections", "generated", TINY, 128, 4, imports=IMPORTS[imports], prefetch=4)
     for shape, batch in ((LARGE, 4), (LARGE, 16), (SMALL, 8), (SMALL, 64)):
         yield loader("long", "generated", shape, batch, 2, steps=300)
+    for shape, batch, workers, steps in (
+        (LARGE, 4, 2, 300),
+        (LARGE, 16, 2, 300),
+        (SMALL, 64, 4, 0),
+        (SMALL, 8, 2, 300),
+    ):
+        yield loader("newer glibc", "generated", shape, batch, workers, steps=steps, glibc="2.41")
     yield loader("spawn", "generated", TINY, 8, 4, start="spawn")
     yield loader("spawn", "generated", SMALL, 64, 2, start="spawn", quick=True)
     yield loader("spawn", "generated", TINY, 8, 2, start="spawn", imports=IMPORTS["trainer"])

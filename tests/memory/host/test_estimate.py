@@ -180,15 +180,17 @@ def test_which_limit_counts() -> None:
         ["train.batch_size", "data.workers", "data.prefetch", "data.sample_bytes", "parallel.ranks_per_node"]
     ),
     st.booleans(),
+    st.sampled_from([None, "2.34", "2.39"]),
 )
 def test_more_of_anything_never_needs_less(
-    batch: int, workers: int, prefetch: int, field: str, persistent: bool
+    batch: int, workers: int, prefetch: int, field: str, persistent: bool, glibc: str | None
 ) -> None:
     fields: dict[str, object] = {
         "data.persistent_workers": persistent,
         "data.validation_workers": 2,
         "parallel.ranks_per_node": 2,
         "data.pin_memory": True,
+        "software": {} if glibc is None else {"glibc": glibc},
     }
     one = job(SMALL, batch, workers, prefetch, **fields)
     more = one.model_copy(deep=True)
@@ -197,7 +199,7 @@ def test_more_of_anything_never_needs_less(
     setattr(part, name, getattr(part, name) + 1)
     if field == "data.workers" and workers == 0:
         return  # without workers three batches are alive, one worker with a prefetch of one keeps two
-    a, b = known(estimate_host(one)).per_node, known(estimate_host(more)).per_node
+    a, b = (known(estimate_host(this, bound=True)).per_node for this in (one, more))
     assert a.low <= b.low
     assert a.expected <= b.expected
     assert a.high <= b.high
