@@ -20,6 +20,7 @@ from benchmarks.accuracy.report import percent, table
 from benchmarks.accuracy.score import Score, Summary, summary
 from benchmarks.accuracy.tool import Preflight
 from benchmarks.accuracy.truth import GIB, MIB, TIERS, Run, Tier
+from preflight.study.by_hand import completed
 
 NAME = "public"
 FOLDER = Path(__file__).parent / "public"
@@ -75,7 +76,7 @@ def _held(kind: str, data: PublicFile, row: PublicRow) -> Held:
     figures: dict[Tier, float] = dict(row.get("also", {}))
     figures[next((name for name in TIERS if name == tier), NOT_STATED)] = row["measured"]
     measured = {name: round(value * unit) for name, value in figures.items()}
-    fields = {**data["common"], **row["job"]}
+    fields = completed({**data["common"], **row["job"]})
     run = Run(f"{kind}/{row['id']}", NAME, kind, fields, measured, row["quality"], tier)
     return Held(run, stated)
 
