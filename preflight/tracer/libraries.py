@@ -1,4 +1,4 @@
-"""timm's models: made for an image's side, and with timm's own checkpointing."""
+"""Models of timm and torchvision: made on meta, for an image's side, and with timm's own checkpointing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,27 @@ _CONTEXT: list[Callable[[], Any]] = []
 """What brings the CUDA emulation into a recomputation of the model that is traced; empty before the first."""
 
 
+def on_meta(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+    """What `make` makes where tensors are made on meta. A constructor that reads the values of its tensors (those of
+    torchvision's RegNets do) has them on the CPU first."""
+    try:
+        return make()
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta tensor" not in str(error):
+            raise
+    with torch.device("cpu"):
+        made = make()
+    return made.to("meta")
+
+
 def make_timm(name: str, side: int | None, kwargs: dict[str, Any]) -> torch.nn.Module:
     """A model of timm. One whose positions belong to another side than the images' can only have been made for it."""
     create = importlib.import_module("timm").create_model
-    made: torch.nn.Module = create(name, **kwargs)
+    made = on_meta(lambda: create(name, **kwargs))
     embedding = getattr(made, "patch_embed", None)
     own = getattr(embedding, "img_size", None)
     if side and own and tuple(own) != (side, side) and getattr(embedding, "strict_img_size", True):
-        made = create(name, **{"img_size": side, **kwargs})
+        made = on_meta(lambda: create(name, **{"img_size": side, **kwargs}))
     return made
 
 

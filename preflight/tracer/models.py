@@ -83,7 +83,8 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
         return libraries.make_timm(name, model.get("image_size"), kwargs)
     if home == "torchvision":
         try:
-            return getattr(importlib.import_module("torchvision.models"), name)(**kwargs)
+            make = getattr(importlib.import_module("torchvision.models"), name)
+            return libraries.on_meta(lambda: make(**kwargs))
         except ImportError:
             from . import resnet
 

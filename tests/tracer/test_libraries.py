@@ -60,6 +60,26 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
+def test_a_constructor_may_read_what_it_makes() -> None:
+    class Reads(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(int(torch.arange(4).sum().item()), 2)
+
+    with torch.device("meta"):
+        made = libraries.on_meta(Reads)
+    assert made.layer.weight.shape == (2, 6)
+    assert made.layer.weight.is_meta
+
+
+def test_what_a_constructor_raises_is_raised() -> None:
+    def wrong() -> torch.nn.Module:
+        raise RuntimeError("there is no such block")
+
+    with pytest.raises(RuntimeError, match="no such block"):
+        libraries.on_meta(wrong)
+
+
 @pytest.mark.parametrize(
     ("name", "side", "kwargs", "made"),
     [("net", 224, {}, 224), ("net", 384, {}, 384), ("net", None, {}, 224), ("free", 384, {}, 224),
