@@ -54,6 +54,11 @@ class Arguments:
             return self.top.get(name)
         return Unknown("it is set elsewhere") if any(True for _ in names(expr)) else evaluate(expr)
 
+    def some(self, name: str) -> bool:
+        """Whether a key has a value that is more than a no; one that cannot be known counts."""
+        value = self.value(name)
+        return isinstance(value, Unknown) or bool(value)
+
     def get(self, name: str, default: Value = None) -> Expr:
         """The value with its place; the default has none."""
         if name in self.given:

@@ -95,7 +95,7 @@ def axolotl(args: Arguments) -> Found:
             found.add("train.peft.targets", Const("all-linear", args.origin("lora_target_linear")))
     compute = next((b.expr for b in found.bindings if b.field == "train.weights_dtype"), None)
     quantized(args, found, _LOADED, compute, True)  # bnb_config_kwargs: nf4, double, in cfg.torch_dtype
-    if args.value("val_set_size"):
+    if args.some("val_set_size"):
         found.add("validation.batch_size", args.get("eval_batch_size") if "eval_batch_size" in args else micro)
         found.add("validation.seq_len", args.get("eval_sequence_len"))
     found.add("data.workers", args.get("dataloader_num_workers"))
@@ -105,8 +105,8 @@ def axolotl(args: Arguments) -> Found:
     attention(args, found, "attn_implementation", table()["attention"])
     found.add("train.compile", args.get("torch_compile"))
     _axolotl_loss(args, found)
-    if args.value("fsdp") or args.value("fsdp_config"):
-        stated = "fsdp" if args.value("fsdp") else "fsdp_config"
+    if args.some("fsdp") or args.some("fsdp_config"):
+        stated = "fsdp" if args.some("fsdp") else "fsdp_config"
         found.add("parallel.strategy", Const("fsdp", args.origin(stated)))
         version = {"version": args.get("fsdp_version")} if "fsdp_version" in args else {}
         settings = fsdp_settings({**args.inner("fsdp_config").all(), **version}, 1)

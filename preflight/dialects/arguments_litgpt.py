@@ -25,7 +25,8 @@ def litgpt(args: Arguments) -> Found:
     """A fine-tuning run; whether with adapters is said by their own settings, or by the command (`method`)."""
     found = Found()
     name = _model(args, found)
-    method = str(args.value("method") or ("lora" if "lora_r" in args or "lora_alpha" in args else "full"))
+    adapted = "lora_r" in args or "lora_alpha" in args
+    method = str(args.value("method")) if "method" in args else "lora" if adapted else "full"
     found.default("task", "causal-lm")
     # litgpt's GPT has a head of its own, also where a checkpoint's is tied (litgpt/model.py)
     found.default("model.config.tie_word_embeddings", False)

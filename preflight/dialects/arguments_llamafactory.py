@@ -28,7 +28,7 @@ def llamafactory(args: Arguments) -> Found:
     values["gradient_checkpointing"] = fold(Op("not", (disabled,)), first_origin(disabled))
     if "enable_liger_kernel" in args:
         values["use_liger_kernel"] = args.get("enable_liger_kernel")
-    evaluates = bool(args.value("val_size")) or "eval_dataset" in args
+    evaluates = args.some("val_size") or "eval_dataset" in args
     found.bindings += _pairs(args, training_arguments(values, "transformers", Use(evaluates=evaluates)))
     found.add("model.name", args.get("model_name_or_path"))
     found.bindings.append(bind("task", Const("causal-lm"), DEFAULT_RANK))

@@ -29,9 +29,11 @@ def swift(args: Arguments) -> Found:
     """A fine-tuning run; the weights are kept in `torch_dtype`, adapters as peft has them."""
     found = Found()
     values = {**_DEFAULTS, **{name: expr for name, expr in args.all().items() if name not in ("bf16", "fp16")}}
-    if args.value("deepspeed") in _STAGES:
+    stage = args.value("deepspeed")
+    shipped = _STAGES.get(stage) if isinstance(stage, str) else None
+    if shipped is not None:
         values.pop("deepspeed")
-    validates = "val_dataset" in args or bool(args.value("split_dataset_ratio"))
+    validates = "val_dataset" in args or args.some("split_dataset_ratio")
     bindings = training_arguments(values, "transformers", Use(evaluates=validates))
     pairs = args.value("rlhf_type") in _PAIRS
     for binding in bindings:
@@ -57,12 +59,11 @@ def swift(args: Arguments) -> Found:
     _quantized(args, found)
     attention(args, found, "attn_impl", _ATTENTION)
     _references(args, found)
-    stage = args.value("deepspeed")
-    if isinstance(stage, str) and stage in _STAGES:
-        found.add("parallel.strategy", Const(_STAGES[stage], args.origin("deepspeed")))
-        if stage.endswith("offload"):
-            part = "parameters" if stage.startswith("zero3") else "optimizer"
-            found.add("parallel.offload", Const(part, args.origin("deepspeed")))
+    if shipped is not None:
+        found.add("parallel.strategy", Const(shipped, args.origin("deepspeed")))
+        if str(stage).endswith("offload"):
+            found.add("parallel.offload", Const("parameters" if shipped == "zero3" else "optimizer",
+                                                args.origin("deepspeed")))  # fmt: skip
     if args.value("tuner_backend") == "unsloth":
         found.add("train.activation_offload", Const(True, args.origin("tuner_backend")))
     shrinking(args, found)

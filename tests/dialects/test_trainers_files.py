@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 from argument_files import place, read
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs_as_text import facts, is_unknown, values
 
+from preflight.dialects.arguments_document import Arguments
+from preflight.dialects.arguments_kinds import READERS
 from preflight.dialects.reading import word
-from preflight.values import Origin, Span, Value
+from preflight.values import Const, Expr, Origin, Ref, Span, Unknown, Value
 
 AXOLOTL = """\
 base_model: meta-llama/Llama-3.2-1B
@@ -150,3 +154,29 @@ def test_the_command_line_comes_before_the_file(tmp_path: Path) -> None:
                   ("--per-device-train-batch-size", "8", "--max_length=64", "--use_liger_kernel"))  # fmt: skip
     found = values(read("x.yaml", TRL, tmp_path, words))
     assert (found["train.batch_size"], found["train.seq_len"], found["train.loss"]) == (8, 64, "fused")
+
+
+KINDS = tuple(READERS)
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2**40), st.floats(allow_nan=True), st.just(Unknown("a variable")),
+    st.sampled_from(("", "auto", "lora", "full", "zero3", "bf16", "2", "a b", "x/y", "torch.optim.AdamW",
+                     "FULL_SHARD", "torchtune.models.llama3.lora_llama3_8b", "deepspeed_stage_3_offload")),
+)  # fmt: skip
+NAMES = st.sampled_from((
+    "model", "optimizer", "loss", "train", "trainer", "fsdp", "fsdp_config", "deepspeed", "plugins", "stage", "devices",
+    "quantize", "precision", "micro_batch_size", "global_batch_size", "per_device_train_batch_size", "bf16", "optim",
+    "gradient_checkpointing", "zero_optimization", "_component_", "class_path", "num_processes", "num_machines",
+    "distributed_type", "version", "sharding_strategy", "val_set_size", "val_size", "quantization_bit", "max_length",
+    "lora_target", "target_modules", "liger_kernel_config", "checkpoint_dir", "model_name_or_path", "batch_size",
+))  # fmt: skip
+VALUES: st.SearchStrategy[Value] = st.recursive(
+    LEAVES, lambda inner: st.one_of(st.lists(inner, max_size=3).map(tuple), st.dictionaries(NAMES, inner, max_size=4))
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=10, deadline=None)
+@given(top=st.dictionaries(NAMES, VALUES, max_size=12), words=st.dictionaries(NAMES, LEAVES, max_size=3))
+def test_no_shape_of_values_breaks_a_reader(kind: str, top: dict[str, Value], words: dict[str, Value]) -> None:
+    said: dict[str, Expr] = {name: Const(value) for name, value in words.items()}
+    READERS[kind](Arguments(None, top, (), said | ({"batch_size": Ref("an axis")} if words else {})))
