@@ -15,7 +15,7 @@ from preflight.dialects.program_find import recognises
 from preflight.dialects.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.documents.base import Source
 from preflight.project import Project
-from preflight.values import Axis, Const, Expr
+from preflight.values import Axis, Const, Expr, Unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -49,7 +49,9 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     parameters = (*known.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
     links = [*launch_links(call, project), *said.links, *_hydra(source, evaluator, call, project)]
-    links += _flagged_configs(parameters, call, project)
+    flagged = list(_flagged_configs(parameters, call))
+    links += (Link("config", target, origin=named.origin) for target, named in flagged if project.exists(target))
+    unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     heavy = imported((source.path, *evaluator.reads), project)
     software = [*versions, *([heavy] if heavy is not None else [])]
@@ -57,7 +59,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
-        source.path, NAME, (*defaults, *fixed), (*software, *_constants(evaluator, source), *bindings), axes=axes,
+        source.path, NAME, (*defaults, *fixed), (*software, *_constants(evaluator, source), *bindings, *unread),
+        axes=axes,
         links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
         reads=tuple(path for path in evaluator.reads if path != source.path),
         trains=said.trains or fits_what_it_is_given(evaluator.calls),
@@ -219,11 +222,17 @@ def _hydra_flags(folder: str, stem: str, words: list[Word]) -> tuple[str, str, l
     return folder, stem, rest
 
 
-def _flagged_configs(parameters: Sequence[Parameter], call: Call | None, project: Project) -> Iterator[Link]:
-    """A DeepSpeed file named on the command line (`--deepspeed ds.json`)."""
+def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[tuple[str, Const]]:
+    """A DeepSpeed file named on the command line (`--deepspeed ds.json`), and the word that names it."""
     if call is None:
         return
     for name, value in given(parameters, call.words).items():
-        target = value.value if isinstance(value, Const) else None
-        if "deepspeed" in name and isinstance(target, str) and target.endswith(".json") and project.exists(target):
-            yield Link("config", posixpath.normpath(target), origin=value.origin)
+        if "deepspeed" in name and isinstance(value, Const) and str(value.value).endswith(".json"):
+            yield posixpath.normpath(str(value.value)), value
+
+
+def _unread(target: str, named: Const) -> Iterator[Binding]:
+    """What a DeepSpeed file would say that is not there: a script may write it before it starts the program."""
+    why = Unknown(f"{target} is not in the project: the DeepSpeed settings in it are not known")
+    for field in ("parallel.strategy", "parallel.offload"):
+        yield Binding(field, Const(why, named.origin), origin=named.origin)

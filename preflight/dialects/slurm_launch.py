@@ -69,7 +69,7 @@ def launched(run: Run, shell: Shell, project: Project, request: Request | None) 
     words: tuple[Word, ...] = run.words
     for _ in range(MAX_PEELED):
         command = take_apart(words)
-        launch = _within(launch, command.launch, request)
+        launch = _within(launch, _all_gpus(command.launch, words, request), request)
         name = PurePosixPath(command.name or "").name
         if command.kind == "none":
             peeled = _peel(name, command.words, launch)
@@ -231,6 +231,21 @@ def _within(outer: Launch, inner: Launch, request: Request | None) -> Launch:
         {**outer.environment, **inner.environment},
         outer.multirun or inner.multirun,
     )
+
+
+def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) -> Launch:
+    """deepspeed starts a process on every GPU that it finds, of every node in its hostfile, unless it is told which."""
+    if launch.launcher != "deepspeed" or request is None or launch.total_ranks is not None:
+        return launch
+    named = {word.prefix.rstrip("=") for word in words}
+    if named & {"--include", "-i", "--exclude", "-e"}:
+        return launch
+    ranks, nodes = launch.ranks_per_node, launch.nodes
+    if ranks is None and isinstance(request.gpus_per_node, int):
+        ranks = Const(request.gpus_per_node, request.origins.get("gpus_per_node"))
+    if nodes is None and named & {"--hostfile", "-H"} and isinstance(request.nodes, int):
+        nodes = Const(request.nodes, request.origins.get("nodes"))
+    return replace(launch, ranks_per_node=ranks, nodes=nodes)
 
 
 def _special(name: str, command: Command, launch: Launch, run: Run, project: Project) -> Launched | None:

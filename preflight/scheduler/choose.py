@@ -6,8 +6,7 @@ the fewest CPUs and GPUs are left out and the search begins again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from preflight.records import dataclass, field
 from preflight.scheduler.cores import select_cores
 from preflight.scheduler.hosts import Host, Shape
 from preflight.scheduler.job import Job

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from preflight.records import dataclass
 from preflight.scheduler.answers import FEATURE, PREFER, Refused
 
 SETTING = "request.constraint"

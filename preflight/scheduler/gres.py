@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.dialects.reading import Request
+from preflight.records import dataclass
 from preflight.scheduler.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE, TRES, Refused
 from preflight.values import Unknown, Value
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from preflight.machines.hostlist import expand, natural
 from preflight.machines.model import Cluster, Node, Partition
+from preflight.records import dataclass
 from preflight.scheduler.gres import number
 
 MIB = 2**20

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from preflight.dialects.reading import Request
 from preflight.machines.hostlist import expand
+from preflight.records import dataclass, field
 from preflight.scheduler.answers import CLIENT, Refused
 from preflight.scheduler.gres import Gres, check_plugin, parse, validate
 from preflight.values import Unknown, Value

@@ -7,8 +7,8 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from preflight.records import dataclass, field
 from preflight.scheduler.hosts import Host, Shape
 from preflight.scheduler.job import Job
 from preflight.scheduler.offer import Details, Rules, available_gres

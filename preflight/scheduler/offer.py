@@ -5,9 +5,8 @@ Cores that a gres.conf binds GPUs to are not modelled: every GPU may be used fro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from preflight.machines.model import Cluster, Partition
+from preflight.records import dataclass, field
 from preflight.scheduler.gres import Gres
 from preflight.scheduler.hosts import Shape
 from preflight.scheduler.job import Job
