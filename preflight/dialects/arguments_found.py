@@ -10,6 +10,7 @@ from preflight.dialects.reading import Binding, Fact, Link, Problem
 from preflight.libraries.common import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin
 from preflight.libraries.spellings import OPTIMIZERS, spelled
 from preflight.libraries.trainer import shrinks_itself
+from preflight.project import Project
 from preflight.records import dataclass, field
 from preflight.values import Const, Expr, Unknown, Value
 
@@ -20,6 +21,8 @@ class Found:
     links: list[Link] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    schemes: list[Link] = field(default_factory=list)
+    """Of the links, those to a file that says how the model is sharded."""
 
     def add(self, name: str, expr: Expr, rank: int | None = TEXT_RANK) -> None:
         """A binding, unless the value is None; without a place it is a default."""
@@ -112,7 +115,21 @@ def file_link(expr: Expr, found: Found) -> None:
         found.links.append(Link("config", posixpath.normpath(target), origin=expr.origin))
 
 
+def scheme_link(expr: Expr, found: Found) -> None:
+    """The same for a file of DeepSpeed's, which alone says what is sharded."""
+    before = len(found.links)
+    file_link(expr, found)
+    found.schemes += found.links[before:]
+
+
+def unread(found: Found, project: Project) -> list[Binding]:
+    """How a model is sharded by a file that is not in the project: nobody can say."""
+    missing = [link for link in found.schemes if not project.exists(link.target)]
+    reason = "{} is not in the project, and says how the model is sharded"
+    return [bind("parallel.strategy", Const(Unknown(reason.format(one.target)), one.origin), 2) for one in missing]
+
+
 def deepspeed_link(args: Arguments, found: Found) -> None:
     """`deepspeed: ds.json`."""
-    file_link(args.get("deepspeed"), found)
+    scheme_link(args.get("deepspeed"), found)
     file_link(args.get("fsdp_config"), found)

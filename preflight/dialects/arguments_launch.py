@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight.dialects.arguments_document import Arguments
-from preflight.dialects.arguments_found import Found, file_link
+from preflight.dialects.arguments_found import Found, scheme_link
 from preflight.libraries.common import constant, first_origin, fold
 from preflight.libraries.parallelism import STAGES, deepspeed_config
 from preflight.libraries.precision import lightning_arguments
@@ -46,7 +46,7 @@ def _deepspeed(config: Arguments, found: Found) -> None:
     steps = config.value("gradient_accumulation_steps")
     if isinstance(steps, int) and not isinstance(steps, bool):
         found.add("train.grad_accum", config.get("gradient_accumulation_steps"))
-    file_link(config.get("deepspeed_config_file"), found)
+    scheme_link(config.get("deepspeed_config_file"), found)
 
 
 def _dynamo(config: Arguments, found: Found) -> None:

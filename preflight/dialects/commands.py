@@ -19,6 +19,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The bindings of the command in `call`: its first word names the reader of its settings."""
     from preflight.dialects import arguments_kinds
     from preflight.dialects.arguments_document import Arguments, given_by
+    from preflight.dialects.arguments_found import unread
     from preflight.dialects.program_launch import launch_bindings, launch_links
 
     words = call.words if call is not None else ()
@@ -26,6 +27,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     if not isinstance(kind, str) or kind not in arguments_kinds.READERS:
         return Reading(source.path, NAME, trains=False)
     found = arguments_kinds.READERS[kind](Arguments(None, {}, (), given_by(words[1:])))
+    found.bindings += unread(found, project)
     facts = (Fact("framework", arguments_kinds.FRAMEWORKS.get(kind, "transformers-trainer")), *found.facts)
     links = (*launch_links(call, project), *found.links)
     bindings = tuple(launch_bindings(call, facts, found.bindings))

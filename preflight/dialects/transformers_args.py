@@ -78,6 +78,7 @@ def kind_of(top: Mapping[str, Value]) -> str | None:
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The file's bindings, by the trainer that reads it."""
     from preflight.dialects import arguments_kinds
+    from preflight.dialects.arguments_found import unread
     from preflight.dialects.program_launch import launch_bindings, launch_links
 
     try:
@@ -92,6 +93,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     starts = kind not in ("accelerate", "deepspeed", "fsdp")
     given = given_by(call.words) if call is not None and starts and kind != "lightning" else {}
     found = arguments_kinds.READERS[kind](Arguments(document, top, given=given))
+    found.bindings += unread(found, project)
     framework = Fact("framework", arguments_kinds.FRAMEWORKS.get(kind, "transformers-trainer"))
     facts = (framework, Fact("reads_config", True), *found.facts) if starts else ()
     bindings = launch_bindings(call, facts, found.bindings) if starts and call is not None else found.bindings

@@ -145,6 +145,13 @@ def test_nested_settings_have_their_own_places(tmp_path: Path) -> None:
     assert place(reading, "parallel.options.sub_group_size", tmp_path) == "1000"
 
 
+def test_a_file_of_deepspeeds_that_is_not_there(tmp_path: Path) -> None:
+    text = TRL + "deepspeed: /home/somebody/zero3.json\n"
+    assert is_unknown(values(read("x.yaml", text, tmp_path))["parallel.strategy"])
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    assert "parallel.strategy" not in values(read("x.yaml", TRL + "deepspeed: ds.json\n", tmp_path))
+
+
 def test_a_trainer_that_looks_for_a_batch_that_fits(tmp_path: Path) -> None:
     assert facts(read("x.yaml", TRL + "auto_find_batch_size: true\n", tmp_path))["handles_oom"] is True
 
