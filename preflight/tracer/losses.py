@@ -16,20 +16,26 @@ CHUNKS = 8
 """Pieces that a chunked loss takes the sequence in (torchtune, modules/loss/ce_chunked_output_loss.py)."""
 
 
-def install(model: nn.Module, loss: str) -> None:
-    """Make a causal language model compute its loss as `loss` says:
+def install(model: nn.Module, loss: str | None, compiler: Any = None) -> None:
+    """Make a causal language model compute its loss as `loss` says (None: as it does). `compiler`: what a function of
+    tensors is compiled with; the loss is then a graph of its own.
 
     "shifted": fp32 and a copy of all but the last position (transformers 4.46 to 4.48);
     "shifted-out": the same, and the logits that are handed out are the fp32 ones (before 4.46);
-    "chunked": 16-bit logits, turned into fp32 piece by piece;
+    "chunked": the head and the loss run over pieces of the sequence, whose logits become fp32 one by one;
     "fused": the logits never exist as a whole (Liger's fused linear cross-entropy, Apple's cut cross-entropy).
     """
-    if loss == "shifted-out":
+    compiler = compiler or _as_it_is
+    if loss is None:
+        model.loss_function = _whole(model.loss_function, compiler)
+    elif loss == "shifted-out":
         _after_head(model, lambda logits: logits.float())
     if loss in ("shifted", "shifted-out"):
-        model.loss_function = _shifted
+        model.loss_function = _whole(_shifted, compiler)
     elif loss == "chunked":
-        model.loss_function = _chunked
+        head = model.get_output_embeddings()
+        model.loss_function = _chunked(head.forward, compiler)
+        head.forward = lambda hidden: hidden
     elif loss == "fused":
         head = model.get_output_embeddings()
         weight = head.weight
@@ -50,14 +56,40 @@ def _shifted(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **_: A
     return F.cross_entropy(shifted.view(-1, vocab_size), wanted.view(-1), ignore_index=-100)
 
 
-def _chunked(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **_: Any) -> torch.Tensor:
-    wanted = F.pad(labels, (0, 1), value=-100)[..., 1:].contiguous().view(-1)
-    flat = logits.view(-1, vocab_size)
-    rows = -(-flat.shape[0] // CHUNKS)
-    total = flat.new_zeros((), dtype=torch.float32)
-    for piece, part in zip(flat.split(rows), wanted.split(rows), strict=True):
-        total = total + F.cross_entropy(piece.float(), part, ignore_index=-100, reduction="sum")
-    return total
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+def _whole(function: Any, compiler: Any) -> Any:
+    """A loss of all logits; options that are no tensors are part of the graph."""
+
+    calls: dict[str, Any] = {}
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+        key = repr((vocab_size, sorted(options)))
+        if key not in calls:
+            calls[key] = compiler(lambda given, wanted: function(given, wanted, vocab_size, **options))
+        made: torch.Tensor = calls[key](logits, labels)
+        return made
+
+    return loss
+
+
+def _chunked(head: Any, compiler: Any) -> Any:
+    """torchtune's CEWithChunkedOutputLoss and `set_num_output_chunks`: all pieces of logits, then the loss of each."""
+    piece = compiler(lambda x, wanted: F.cross_entropy(x.float(), wanted, ignore_index=-100, reduction="sum"))
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor, **_: Any) -> torch.Tensor:
+        wanted = F.pad(labels, (0, 1), value=-100)[..., 1:].contiguous().view(-1)
+        hidden = logits.view(-1, logits.shape[-1])  # what came is the input of the head
+        rows = -(-hidden.shape[0] // CHUNKS)
+        pieces = [head(part) for part in hidden.split(rows)]
+        total = hidden.new_zeros((), dtype=torch.float32)
+        for x, part in zip(pieces, wanted.split(rows), strict=True):
+            total = total + piece(x, part)
+        return total
+
+    return loss
 
 
 class _Fused(torch.autograd.Function):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import adapters, libraries, losses, quantized
+from . import adapters, compiled, libraries, losses, quantized
 
 AUTO_CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
@@ -32,7 +32,8 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     """A model in training mode on the meta device, cast, frozen and adapted as the setup says.
 
     `model`: {"architecture", "config", "task"} or {"target", "kwargs"}. `setup`: weights ("fp32", "bf16", "fp16"),
-    attention, checkpointing, peft ({method, r, targets, ...} or None), frozen (module name prefixes).
+    attention, checkpointing, peft ({method, r, targets, ...} or None), frozen (module name prefixes), loss, compile
+    ("layers", "all": with the loss, or None).
     """
     if model.get("kind") in OTHERS:
         other: torch.nn.Module = _other(model).build(model, setup, DTYPES)
@@ -40,8 +41,6 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     with torch.device("meta"):
         built = _from_target(model) if model.get("target") else _from_config(model, setup)
     built = built.train().to(DTYPES[setup.get("weights", "fp32")])
-    if setup.get("loss"):
-        losses.install(built, setup["loss"])
     if setup.get("quantization"):
         quantized.quantise(built, setup["quantization"], DTYPES)
     for name, parameter in built.named_parameters():
@@ -51,6 +50,10 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
         options = {**setup["peft"], "half": DTYPES.get(setup["peft"].get("half") or "")}
         built = adapters.adapt(built, options, model.get("task", ""))
         quantized.adapt_forwards(built, bool(setup.get("autocast")))
+    compiles_loss = setup.get("compile") == "all"
+    if setup.get("loss") or compiles_loss:
+        inner = built.get_base_model() if setup.get("peft") else built
+        losses.install(inner, setup.get("loss"), compiled.function if compiles_loss else None)
     return built
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import models
+from . import compiled, models
 from .cuda import Cuda
 from .tape import Observer, Tape, watch_modules
 
@@ -109,7 +109,10 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
     extra = {"return_loss": True} if request["model"].get("task") == "contrastive" else {}
     outputs: list[int] = []
     _mark_accumulation(model, tape)
-    for recorded in (False, True) if request.get("warm_up", True) or request.get("accumulated") else (True,):
+    fused = bool(setup.get("compile"))
+    if fused:
+        compiled.compile_layers(model, observer)
+    for recorded in (False, True) if request.get("warm_up", True) or request.get("accumulated") or fused else (True,):
         tape.recording, tape.phase = recorded, "forward"
         with tape:
             batch = _batch(request)

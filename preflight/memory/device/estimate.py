@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, intervals, own, varying
+from preflight.memory.device import convolution, fused, intervals, own, varying
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.images import decayed, is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
@@ -59,6 +59,8 @@ class Ready:
     others: tuple[Ready, ...] = ()
     """What the job may be as well, where what decides between them is stated nowhere."""
     notes: tuple[str, ...] = ()
+    fused: bool = False
+    """The law is that of a compiled step."""
 
     @property
     def trainable(self) -> list[tuple[int, int]]:
@@ -108,13 +110,14 @@ class Ready:
         return sum(sizes[at] for at in self.laws.outputs) + self.laws.held(self.dims)
 
 
-def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
-    """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing."""
+def prepare(job: Job, gpu: Gpu | None = None, compiled: bool = False) -> Ready | Unknown:
+    """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing.
+    `compiled`: a job under torch.compile has the law of its compiled step, which takes seconds for each batch."""
     found = layouts(job)
     if isinstance(found, Unknown):
         known = resolve(job, gpu)
         return known if isinstance(known, Unknown) else found
-    first, *rest = [_prepared(job, gpu, layout) for layout in (*found.ranks, *found.others)]
+    first, *rest = [_prepared(job, gpu, layout, compiled) for layout in (*found.ranks, *found.others)]
     if isinstance(first, Unknown):
         return first
     known_ones = [(n, one) for n, one in enumerate(rest, 1) if not isinstance(one, Unknown)]
@@ -123,12 +126,13 @@ def prepare(job: Job, gpu: Gpu | None = None) -> Ready | Unknown:
     return with_possible(replace(first, peers=peers, others=others, notes=found.notes), gpu)
 
 
-def _prepared(job: Job, gpu: Gpu | None, layout: Layout) -> Ready | Unknown:
+def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Ready | Unknown:
     """One rank of a job under a layout."""
     resolved = resolve(view(job, layout), gpu)
     if isinstance(resolved, Unknown):
         return resolved
-    laws = laws_for(resolved, "train")
+    graphs = fused.laws_of(job, resolved) if compiled and layout.scheme in ("none", "ddp") else None
+    laws = graphs or laws_for(resolved, "train")
     if isinstance(laws, Unknown):
         return laws
     dims = resolved.all_dims
@@ -145,7 +149,7 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout) -> Ready | Unknown:
         return Unknown(f"train.optimizer {name} has no law (known: {', '.join(known())})")
     optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])
     return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer,
-                 rank)  # fmt: skip
+                 rank, fused=graphs is not None)  # fmt: skip
 
 
 def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
@@ -153,7 +157,7 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
 
     `gpu` None: the capacity is the job's `machine.gpu_memory` where stated, else the verdict is "unknown".
     """
-    ready = prepare(job, gpu)
+    ready = prepare(job, gpu, compiled=True)
     if isinstance(ready, Unknown):
         return lower_bound(job, room(job, gpu), ready)
     try:
@@ -217,9 +221,13 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
 
 def _extra(ready: Ready) -> tuple[float, float]:
     """What widens every tier's interval, below and above."""
+<<<<<<< HEAD
     below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
     unsure = ready.laws.unsure(ready.dims)
     above += unsure / requested_peak(ready) if unsure else 0.0
+=======
+    below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded, ready.fused)
+>>>>>>> 1df4c0c (x)
     like = ready.resolved.like
     return (below, above) if like is None else (below + like.wider[0], above + like.wider[1])
 
@@ -280,7 +288,7 @@ def _workspace(gpu: Gpu | None) -> int:
 
 def timeline(job: Job, gpu: Gpu | None) -> tuple[Moment, ...]:
     """The second training step and what follows it, moment by moment; empty where there is no law."""
-    ready = prepare(job, gpu)
+    ready = prepare(job, gpu, compiled=True)
     if isinstance(ready, Unknown):
         return ()
     capacity, context = room(job, gpu, _convolutional(ready))

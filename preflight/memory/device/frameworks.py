@@ -70,6 +70,11 @@ def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def repeats_keys(job: Job) -> bool:
+    """Whether grouped keys and values are copied for each query head (torchtune/modules/attention.py)."""
+    return "torchtune" in job.software
+
+
 def switches(targets: Sequence[str] | None) -> list[str]:
     """litgpt's LoRA switches for target modules in transformers' names; its defaults where none are stated."""
     if targets is None:

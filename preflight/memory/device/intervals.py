@@ -21,6 +21,8 @@ ROUNDED = 0.04
 SHARDED = (0.10, 0.15)
 COMPILED = (0.30, 0.10)
 """Inductor recomputes and fuses: it mostly saves, and sometimes adds (max-autotune workspaces)."""
+FUSED = (0.05, 0.05)
+"""The same where its graphs were traced: the order of kernels, and which buffers are written over, stay unknown."""
 CONVOLUTION = (0.02, 0.03)
 """Which algorithms cuDNN has chosen. With RESERVED it holds 19 of 20 of 420 public runs of 92 image models in fp32;
 outside are gigabytes that benchmarking tries at a few small batches, for no reason that is known."""
@@ -28,12 +30,13 @@ UNMEASURED = (0.06, 0.15)
 """The same where no such runs are known: 16 bits, channels last."""
 
 
-def widen(job: Job, convolutional: bool, sharded: bool) -> tuple[float, float]:
-    """What comes on top of a tier's own interval, by what is hard about the job."""
+def widen(job: Job, convolutional: bool, sharded: bool, fused: bool = False) -> tuple[float, float]:
+    """What comes on top of a tier's own interval, by what is hard about the job.
+    `fused`: the compiled step has a law."""
     below = above = 0.0
     for hard, (less, more) in (
         (sharded, SHARDED),
-        (bool(job.train.compile), COMPILED),
+        (bool(job.train.compile), FUSED if fused else COMPILED),
         (convolutional, CONVOLUTION if _is_measured(job) else UNMEASURED),
     ):
         if hard:

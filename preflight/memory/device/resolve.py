@@ -12,7 +12,7 @@ from typing import Any
 
 from preflight.job import Job, Peft
 from preflight.machines.model import Gpu
-from preflight.memory.device import catalogue
+from preflight.memory.device import catalogue, frameworks
 from preflight.memory.device.attention import attention, kernel
 from preflight.memory.device.families import Family, family_of
 from preflight.memory.device.families.activations import unusual
@@ -234,6 +234,8 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None)
     in_half = mixed or (half and not (quantized and train.quantization.upcast_rest))
     chosen = kernel(asked, mask, in_half, gpu)
+    if chosen in ("sdpa", "flash") and frameworks.repeats_keys(job):
+        chosen = "efficient"  # which has a key and a value for each query head too
     # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.
     alike = chosen not in ("eager", "math")

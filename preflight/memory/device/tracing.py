@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -39,8 +40,10 @@ class _Process:
         self.complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         command = [interpreter, "-c", _BOOT.format(home=str(_HOME))]
         try:
+            # The partitioner of compiled graphs breaks ties by hash: every process should break them alike.
+            alike = {**os.environ, "PYTHONHASHSEED": "0"}
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=self.complaints)  # fmt: skip
+                                            stderr=self.complaints, env=alike)  # fmt: skip
         except OSError as error:
             raise TraceError(f"there is no interpreter {interpreter}") from error
         atexit.register(self.stop)
