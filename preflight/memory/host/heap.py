@@ -22,8 +22,8 @@ PINS = 128
 """SharedCache.limit: storages that torch remembers (torch 2.13). Each pins a small block of the heap."""
 
 PIN = 0.95
-"""Samples that a pin costs once all are in use: 0.79, 0.84, 1.04, 1.08 and 1.10 in five runs of 160 to 210 batches per
-worker (batches of 2 to 64 samples)."""
+"""Blocks (samples of one tensor, or tensors of a text) that a pin costs once all are in use: 0.79, 0.84, 1.04, 1.08
+and 1.10 in five runs of 160 to 210 batches per worker (batches of 2 to 64 samples)."""
 
 PER_PIN = 0.6
 """The same while pins become more: 0.5 to 0.7 between the tenth and the sixty-fourth batch; some runs of one worker
@@ -56,6 +56,7 @@ class Heap:
     old: bool | None = None
     batches: float | None = None
     tensors: int = 2
+    blocks: int = 1
     numpy: bool = False
 
 
@@ -74,17 +75,18 @@ def holes(heap: Heap, batch: int, single: float) -> Measured:
     if single >= MMAP_THRESHOLD_MAX:
         return Measured(0.0, 0.0, 0.0)
     at_first = first(batch)
-    pins = PINS if heap.batches is None else min(PINS, heap.tensors * heap.batches)
-    most = max(at_first, min(MANY_PER_PIN * pins, PINS * MANY_PER_PIN / heap.tensors * batch))
+    per_batch = min(heap.tensors, batch * heap.blocks)  # a batch cannot displace more blocks than it has
+    batches = math.inf if heap.batches is None else heap.batches  # data are rarely a few batches
+    pins = min(PINS, heap.tensors * batches, per_batch * math.ceil(PINS / heap.tensors)) / heap.blocks
+    most = max(at_first, MANY_PER_PIN * pins)
     if heap.numpy:
         return Measured(0.0, FROM_NUMPY, 3 * REUSED)
     if heap.old is False:
         return Measured(0.0, min(REUSED, at_first), 2 * REUSED)
     if heap.old is None:
-        return Measured(0.0, at_first, max(at_first, most * PIN / MANY_PER_PIN))
-    batches = math.inf if heap.batches is None else heap.batches  # data are rarely a few batches
-    later = max(0.0, batches - SETTLED) * PER_PIN * min(heap.tensors, batch)
-    longest = PIN * min(PINS, batch * math.ceil(PINS / heap.tensors))
+        return Measured(0.0, at_first, max(at_first, PIN * pins))
+    later = max(0.0, batches - SETTLED) * PER_PIN * per_batch / heap.blocks
+    longest = PIN * min(PINS, per_batch * math.ceil(PINS / heap.tensors)) / heap.blocks
     return Measured(0.0, max(at_first, min(at_first + later, longest)), most)
 
 

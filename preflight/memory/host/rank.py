@@ -95,7 +95,8 @@ def _heap(job: Job, samples: int | None, batch: int, workers: int, bound: bool) 
     old = is_old(job.software.get("glibc"))
     if bound:
         batches = math.inf if old else None
-    return Heap(old, batches, 3 if job.task in TEXT_TASKS else 2, job.data.samples_from == "numpy")
+    text = job.task in TEXT_TASKS  # three tensors of equal length; else a tensor and a label
+    return Heap(old, batches, 3 if text else 2, 3 if text else 1, job.data.samples_from == "numpy")
 
 
 def _views(job: Job, sample: int) -> bool:
