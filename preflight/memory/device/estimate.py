@@ -221,13 +221,9 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
 
 def _extra(ready: Ready) -> tuple[float, float]:
     """What widens every tier's interval, below and above."""
-<<<<<<< HEAD
-    below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded)
+    below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded, ready.fused)
     unsure = ready.laws.unsure(ready.dims)
     above += unsure / requested_peak(ready) if unsure else 0.0
-=======
-    below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded, ready.fused)
->>>>>>> 1df4c0c (x)
     like = ready.resolved.like
     return (below, above) if like is None else (below + like.wider[0], above + like.wider[1])
 
