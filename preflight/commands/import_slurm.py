@@ -33,20 +33,21 @@ def run(conf: str | None, output: str | None) -> None:
 
 def _notes(cluster: Cluster, conf: str | None) -> Iterator[str]:
     """What the file cannot say, for the user to fill in."""
-    from preflight.machines.gpus import ambiguity, candidates
+    from preflight.machines.gpus import ambiguity
 
     doubtful: dict[str, list[str]] = {}
     for node in cluster.nodes:
         if node.gpus and node.gpu is None:
             kind = f"GRES type {node.gpu_type}" if node.gpu_type else "its GRES has no type"
             yield f"no GPU is known for node type {node.name} ({kind}): add gpu ="
-        elif node.gpu is not None and node.gpu_type is not None and node.gpu == candidates(node.gpu_type)[0].name:
-            doubtful.setdefault(ambiguity(node.gpu_type) or "", []).append(node.name)
+        elif node.gpu is not None:
+            doubtful.setdefault(ambiguity(node.gpu) or "", []).append(node.name)
         if node.memory is None:
             yield f"no RealMemory is known for node type {node.name}: add memory ="
     for doubt, names in doubtful.items():
         if doubt:
-            yield f"{doubt} (node type{'s' * (len(names) > 1)} {', '.join(names)})"
+            types = f"node type{'s' * (len(names) > 1)} {', '.join(names)}"
+            yield f"{doubt}, and stops no job until gpu = says which it is ({types})"
     if cluster.path == "sinfo":
         yield (
             "scontrol does not answer; sinfo does not say which memory jobs get by default (DefMemPerCPU) and which "

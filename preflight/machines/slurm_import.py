@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from preflight.machines.errors import MachineError
-from preflight.machines.gpus import candidates, find_gpu
+from preflight.machines.gpus import candidates
 from preflight.machines.hostlist import expand, fold, natural
 from preflight.machines.model import Cluster, Node
 from preflight.machines.slurm_ask import ask
@@ -93,7 +93,10 @@ def _type_names(groups: Iterable[list[Node]]) -> list[str]:
 
 
 def _gpu(kind: str | None, features: tuple[str, ...]) -> str | None:
-    """The GRES type as a GPU's name, by its features where the type can be several ("a100" with "a100_80gb")."""
+    """The GRES type as a GPU's name, by its features where the type can be several ("a100" with "a100_80gb").
+
+    Where it stays open which one it is, the type is kept: the file does not say more than the cluster does.
+    """
     if kind is None:
         return None
     known = candidates(kind)
@@ -101,5 +104,4 @@ def _gpu(kind: str | None, features: tuple[str, ...]) -> str | None:
         named = candidates(feature)
         if len(named) == 1 and named[0] in known:
             return named[0].name
-    found = find_gpu(kind)
-    return found.name if found is not None else None
+    return kind if len(known) > 1 else known[0].name if known else None

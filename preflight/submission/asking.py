@@ -22,7 +22,7 @@ from preflight.records import dataclass, replace
 from preflight.reports.model import Report, StudyResult
 from preflight.reports.style import Look, look_for
 from preflight.study.jobs import JobMaker
-from preflight.study.request import one_part
+from preflight.study.request import one_part, resolve
 from preflight.submission.checking import Question, clusters_of, machine_of, place_of
 from preflight.submission.child import Plain
 from preflight.values import Choices, Domain, Range, Value
@@ -200,8 +200,6 @@ def _fails(estimates: Estimates, tier: str | None) -> bool:
 
 def _gpu_known(result: StudyResult) -> bool:
     """Whether the request or the cluster says which GPU it is: the settings may speak of the desk's."""
-    from preflight.study.request import resolve
-
     request = result.study.request
     if request is None or result.notes:
         return False
@@ -223,6 +221,9 @@ def _limit_holds(question: Question, result: StudyResult) -> bool:
     host = result.space.worst.estimates.host
     request = result.study.request
     if host is None or request is None:
+        return False
+    stated = isinstance(request.memory, int) and request.memory > 0  # the same on every node
+    if not stated and (result.notes or resolve(request, result.cluster).notes or not _place_known(result)):
         return False
     if host.limited_by != "memory_limit":
         return host.limited_by.startswith("node_memory") and not result.notes and _place_known(result)

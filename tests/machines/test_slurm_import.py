@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.dialects.reading import Request
 from preflight.machines.clusters import MachineError, dump_machine, parse_machine
 from preflight.machines.hostlist import expand, fold
 from preflight.machines.model import Cgroup
 from preflight.machines.slurm_conf import read_slurm_conf
 from preflight.machines.slurm_import import by_type, import_slurm
 from preflight.machines.swap import usable_memory
+from preflight.study.request import resolve
 
 CONF = """\
 ClusterName=pf  # a comment
@@ -95,7 +97,7 @@ def test_files_beside_slurm_conf(tmp_path: Path) -> None:
     (tmp_path / "gres.conf").write_text("AutoDetect=off\nNodeName=g[1-2] Name=gpu Type=h100 File=/dev/nvidia[0-1]\n")
     (tmp_path / "cgroup.conf").write_text("ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nAllowedSwapSpace=10\n")
     cluster = import_slurm(tmp_path / "slurm.conf")
-    assert [(node.gpu_type, node.gpu) for node in cluster.nodes] == [("h100", "H100 80GB")]
+    assert [(node.gpu_type, node.gpu) for node in cluster.nodes] == [("h100", "h100")]
     assert cluster.cgroup == Cgroup(True, True, 10.0)
     assert cluster.partitions[0].nodes == ("g",)
     assert parse_machine(dump_machine(cluster), cluster.path or "", "x") == cluster
@@ -185,3 +187,22 @@ def test_what_jobs_are_held_to() -> None:
     assert usable_memory(100, 100, cgroup) == 90
     assert usable_memory(100, 100, Cgroup(False, allowed_memory_percent=50.0)) == 100
     assert read_slurm_conf(CONF, cgroup="AllowedRAMSpace=100\nMaxRAMPercent=100%\n").cgroup == Cgroup()
+
+
+@pytest.mark.parametrize(
+    ("gres", "feature", "gpu", "doubtful"),
+    [
+        ("gpu:l40s:4", "", "L40S", False),
+        ("gpu:a100:4", "", "a100", True),  # of 40 or of 80 GB: the file says no more than the cluster
+        ("gpu:a100:4", " Feature=ib,a100_80gb", "A100 80GB", False),
+        ("gpu:h100:4", "", "h100", True),
+        ("gpu:tesla9000:4", "", None, False),
+        ("gpu:a100_3g.20gb:2", "", None, False),
+    ],
+)
+def test_a_type_that_can_be_several_gpus_stays_open(gres: str, feature: str, gpu: str | None, doubtful: bool) -> None:
+    conf = f"NodeName=n1 CPUs=8 RealMemory=64000 Gres={gres}{feature}\nPartitionName=p Nodes=n1 Default=YES\n"
+    cluster = by_type(read_slurm_conf(conf))
+    assert cluster.nodes[0].gpu == gpu
+    found = resolve(Request(gpus_per_node=1), cluster)
+    assert bool(found.notes) is doubtful
