@@ -1,4 +1,4 @@
-"""Make the shipped laws of denoisers, VAEs and speech models: `python scripts/make_other_laws.py [WORD ...]`.
+"""Make the shipped laws of denoisers, speech models and detectors: `python scripts/make_other_laws.py [WORD ...]`.
 
 Needs torch, diffusers, transformers and peft. A law is a function of the batch and of the image's side or the sound's
 length (and of the rank of adapters), proved event by event by a trace that it has not seen
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.job import build
+from preflight.machines.gpus import find_gpu
 from preflight.memory.device import denoisers, others, speech
 from preflight.memory.device.make import CannotMake, Made
 from preflight.memory.device.resolve import Resolved, resolve
@@ -56,6 +57,15 @@ DENOISERS: Mapping[str, Sequence[str]] = {
 }
 SPEECH = ("facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-large-960h")
 SPEECH_SETUPS = ("mixed", "mixed-checkpointed", "fp32", "fp32-checkpointed")
+DETECTORS = """
+    detectron2:faster_rcnn_R50-FPN mmdet:faster_rcnn_r50_fpn_1x detectron2:mask_rcnn_R50-FPN mmdet:mask_rcnn_r50_fpn_1x
+    detectron2:retinanet_R50 mmdet:retinanet_r50_fpn_1x detectron2:faster_rcnn_R101-FPN mmdet:faster_rcnn_r101_fpn_1x
+    detectron2:mask_rcnn_R101-FPN mmdet:mask_rcnn_r101_fpn_1x detectron2:retinanet_R101 mmdet:retinanet_r101_fpn_1x
+    detectron2:rpn_R50-FPN mmdet:retinanet_r18_fpn_1x detectron2:faster_rcnn_X101-FPN detectron2:mask_rcnn_X101-FPN
+    mmdet:faster_rcnn_r50_caffe_fpn_1x mmdet:faster_rcnn_x101_32x4d_fpn_1x mmdet:faster_rcnn_x101_64x4d_fpn_1x
+    mmdet:retinanet_x101_64x4d_fpn_1x mmdet:mask_rcnn_x101_32x4d_fpn_1x mmdet:mask_rcnn_x101_64x4d_fpn_1x
+"""
+BEFORE_TF32 = "V100-16GB"
 VAE_DTYPES = ("bf16", "fp32")
 
 
@@ -79,6 +89,11 @@ def asked() -> list[tuple[str, Resolved, str]]:
                     what = f"{name} {setup} {task}{' frozen' if frozen else ''}"
                     found.append((what, resolved, "train"))
     some = found[0][1]
+    for name in DETECTORS.split():
+        job = build({"model.target": name, "train.batch_size": 1, "train.precision": "fp32", **STORED})
+        resolved = resolve(job, find_gpu(BEFORE_TF32))
+        assert not isinstance(resolved, Unknown), resolved.reason
+        found.append((name, resolved, "train"))
     for name, config in denoisers.data()["vaes"].items():
         for dtype in VAE_DTYPES:
             one = denoisers.Companion(0, "weights", name, dtype, config)

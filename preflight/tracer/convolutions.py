@@ -20,6 +20,25 @@ ROW_BYTES = 16
 bits)."""
 
 
+TILE, POINTS = 4, 36
+"""Winograd's F(4x4, 3x3): a tile of 4x4 results is worked out in 36 points (Lavin and Gray 2015)."""
+
+
+def winograd(func: Any, args: Any) -> torch.Tensor | None:
+    """The workspace of a 3x3 convolution's backward in fp32 on GPUs without TF32, on meta; None where there is none.
+
+    There cuDNN takes the non-fused Winograd algorithm for gradients, whose transforms of input, output and weight lie
+    in memory as a whole (cuDNN developer guide, CUDNN_CONVOLUTION_BWD_*_ALGO_WINOGRAD_NONFUSED: stride 1, no groups).
+    """
+    if func is not torch.ops.aten.convolution_backward.default:
+        return None
+    x, weight, stride, groups = args[1], args[2], args[4], args[9]
+    if tuple(weight.shape[2:]) != (3, 3) or groups != 1 or any(step != 1 for step in stride):
+        return None
+    tiles = x.shape[0] * -(-x.shape[2] // TILE) * -(-x.shape[3] // TILE)
+    return x.new_empty(POINTS * ((weight.shape[0] + weight.shape[1]) * tiles + weight.shape[0] * weight.shape[1]))
+
+
 def workspace(func: Any, args: Any) -> torch.Tensor | None:
     """The workspace of a convolution's weight gradient, on meta; None where there is none."""
     if func is not torch.ops.aten.convolution_backward.default:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import compiled, models
+from . import compiled, convolutions, models
 from .cuda import Cuda
 from .tape import Observer, Tape, watch_modules
 
@@ -31,6 +31,8 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
     model = models.build(request["model"], setup)
     convolutional = bool(request["model"].get("target") or request["model"].get("kind"))
     tape = Tape(not setup.get("mask", False), convolutions=convolutional)
+    if setup.get("winograd"):
+        tape.workspace = convolutions.winograd
     for tensor in [*model.parameters(), *model.buffers()]:
         tape.known(tensor)
     unhook = watch_modules(model, tape)

@@ -27,6 +27,8 @@ class Tape(TorchDispatchMode):
     def __init__(self, bool_answer: bool, convolutions: bool = False) -> None:
         super().__init__()
         self.convolutions = convolutions
+        self.workspace = workspace
+        """What a convolution allocates for itself."""
         self.workspaces: list[int] = []
         """Births of workspaces."""
         self.events: list[Event] = []
@@ -95,7 +97,7 @@ class Tape(TorchDispatchMode):
             tree_map_(self._record, out)
             del scratch
             if self.convolutions and self.recording:
-                self._work(workspace(func, args))
+                self._work(self.workspace(func, args))
             return out
         tree_map_(self._record, out)
         return out

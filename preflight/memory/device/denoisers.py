@@ -46,7 +46,6 @@ DEPTHS = {
                                Depth("single_transformer_blocks", "num_single_layers", "M")),
     "PixArtTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),),
     "DiTTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),),
-    "UNet2DConditionModel": (Depth("*", "transformer_layers_per_block", "L"),),
 }  # fmt: skip
 """Stacks of equal blocks; a law holds for any number of them."""
 CONVOLUTIONAL = ("UNet2DConditionModel", "AutoencoderKL")
@@ -88,7 +87,7 @@ def filed(architecture: str, config: Mapping[str, Any]) -> str:
 def depths_of(architecture: str, config: Mapping[str, Any]) -> tuple[Depth, ...]:
     """The stacks of a model that are deeper than those of a trace."""
     stacks = DEPTHS.get(architecture, ())
-    return tuple(one for one in stacks if one.key in config and one.layers(config[one.key]) > CHECK_LAYERS)
+    return tuple(one for one in stacks if one.key in config and config[one.key] > CHECK_LAYERS)
 
 
 def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
@@ -124,7 +123,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     extra = f"text={text}" + (f" image={image}" if architecture in FIXED_SIZE else "")
     model = {"kind": KIND, "architecture": architecture, "config": dict(config), "text": text, "task": "diffusion",
              "filed": filed(architecture, config), "extra": extra}  # fmt: skip
-    dims = {one.name: one.layers(config[one.key]) for one in depths_of(architecture, config)}
+    dims = {one.name: config[one.key] for one in depths_of(architecture, config)}
     return Resolved(None, "diffusion", dims, lengths, {}, setup, model, name)
 
 

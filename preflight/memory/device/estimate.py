@@ -15,7 +15,7 @@ from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import load, scales
 from preflight.memory.device.lower import lower_bound
 from preflight.memory.device.optimizers import Step, known
-from preflight.memory.device.others import is_convolutional, with_possible
+from preflight.memory.device.others import is_convolutional, wider, with_possible
 from preflight.memory.device.parallel import Layout, Rank, fullest, layouts, rank_of, view
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.replay import Replay, Replayed, Segment
@@ -222,6 +222,8 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
 def _extra(ready: Ready) -> tuple[float, float]:
     """What widens every tier's interval, below and above."""
     below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded, ready.fused)
+    less, more = wider(ready.resolved)
+    below, above = below + less, above + more
     unsure = ready.laws.unsure(ready.dims)
     above += unsure / requested_peak(ready) if unsure else 0.0
     like = ready.resolved.like

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from preflight.memory.device import denoisers, speech
+from preflight.memory.device import denoisers, detectors, speech
 from preflight.memory.device.sparse import Depth
 from preflight.values import Unknown
 
@@ -22,7 +22,9 @@ Resolver: TypeAlias = "Callable[[Job, str, str, Mapping[str, Any], Gpu | None], 
 
 
 def resolver(architecture: str) -> Resolver | None:
-    """What resolves a job of this architecture; None for any that transformers' tasks cover."""
+    """What resolves a job of this architecture or import target; None for any that others see to."""
+    if detectors.knows(architecture):
+        return detectors.resolve
     if denoisers.knows(architecture):
         return denoisers.resolve
     return speech.resolve if speech.knows(architecture) else None
@@ -30,11 +32,18 @@ def resolver(architecture: str) -> Resolver | None:
 
 def is_convolutional(resolved: Resolved) -> bool:
     """Whether convolutions, whose workspaces vary, are much of the model."""
-    return resolved.model.get("architecture") in (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES)
+    return resolved.model.get("architecture") in (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES, detectors.KIND)
+
+
+def wider(resolved: Resolved) -> tuple[float, float]:
+    """What widens an interval below and above, as fractions: of stand-ins."""
+    return detectors.WIDER if resolved.model.get("kind") == detectors.KIND else (0.0, 0.0)
 
 
 def depths(resolved: Resolved) -> tuple[Depth, ...]:
     """The stacks that a model's law is a function of."""
+    if resolved.model["kind"] == detectors.KIND:
+        return ()
     if resolved.model["kind"] == speech.KIND:
         return speech.depths_of(resolved.model["config"])
     return denoisers.depths_of(str(resolved.model["architecture"]), resolved.model["config"])
@@ -46,6 +55,8 @@ def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
         return _with_companions(ready)
     if ready.resolved.model.get("kind") == speech.KIND and "frozen" not in ready.job.train.model_fields_set:
         return _with_trained_convolutions(ready, gpu)
+    if ready.resolved.model.get("kind") == detectors.KIND:
+        return replace(ready, notes=(*ready.notes, f"{ready.resolved.name} is reckoned as {detectors.STAND_IN}"))
     return ready
 
 

@@ -87,6 +87,11 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
         return found
     name, architecture, task, config, target = found
     task = job.task or task
+    from preflight.memory.device import others  # which need Resolved
+
+    other = others.resolver(target or architecture)
+    if other is not None:
+        return other(job, name, target or architecture, config, gpu)
     if target is not None:
         return _of_target(job, name, target, config)
     like = likeness(architecture, config)
@@ -95,11 +100,6 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
             architecture, config = like.architecture, like.config(config)
         except (KeyError, TypeError) as error:
             return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
-    from preflight.memory.device import others  # which need Resolved
-
-    other = others.resolver(architecture)
-    if other is not None:
-        return other(job, name, architecture, config, gpu)
     architecture = SAME_CODE.get(architecture, architecture)
     foreign = litgpt(job, architecture, config)
     if foreign is not None:

@@ -74,6 +74,8 @@ class SparseReader:
         a = ((each[2] - each[1]) / (x[2] - x[1]) - slope) / (x[2] - x[0])
         b = slope - a * (x[0] + x[1])
         c = each[0] - a * x[0] ** 2 - b * x[0]
+        if any(one.denominator != 1 or one < 0 for one in (a, b, c)):
+            return None
         if any(a * u**2 + b * u + c != v for u, v in zip(x, each, strict=True)):
             return None
         batch = (("b", 1),) if "b" in self._lengths else ()
@@ -96,23 +98,12 @@ class SparseReader:
 
 @dataclass(frozen=True)
 class Depth:
-    """A stack of equal layers: the suffix of its module ("*": any stack of that many), the key of the config that
-    counts it, and the dimension that its depth is called."""
+    """A stack of equal layers: the suffix of its module, the key of the config that counts it, and what its depth is
+    called among the dimensions."""
 
     stack: str
     key: str
     name: str
-
-    def layers(self, value: object) -> int:
-        """The depth that a config states; of a list the largest entry."""
-        return max(value) if isinstance(value, list) else int(str(value))
-
-    def changed(self, value: object, depth: int) -> object:
-        """The config's value for another depth."""
-        if isinstance(value, list):
-            deepest = max(value)
-            return [depth if one == deepest else one for one in value]
-        return depth
 
 
 def make_sparse(ask: Mapping[str, Any], lengths: Sequence[str], run: Runner, fixed: Mapping[str, int],
@@ -144,6 +135,6 @@ def _request(ask: Mapping[str, Any], point: Mapping[str, int], depths: Sequence[
     config = {
         **model["config"],
         **({"vocab_size": point["V"]} if "V" in point else {}),
-        **{one.key: one.changed(model["config"][one.key], depth) for one in depths},
+        **{one.key: depth for one in depths},
     }
     return {**ask, "model": {**model, "config": config}, "setup": setup, "point": point, "warm_up": False}

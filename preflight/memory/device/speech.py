@@ -96,7 +96,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     head = "classification" if job.task == "sequence-classification" else "ctc"
     long = frames(train.seq_len)
     lengths = {"b": train.batch_size, "w": long}
-    dims = {one.name: one.layers(config[one.key]) for one in depths_of(config)}
+    dims = {one.name: config[one.key] for one in depths_of(config)}
     if head == "ctc":  # a label needs a frame: what is not stated is at most that
         lengths["t"] = min(train.target_len or long, long)
         dims["V"] = train.vocab_size or int(config["vocab_size"])

@@ -1,0 +1,94 @@
+"""Detectors of detectron2, mmdetection and torchvision: stand-ins of the same papers (tracer/detectors.py).
+
+Known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN on a ResNet or ResNeXt with a feature pyramid. What else those
+libraries have (C4 and DC5 heads, cascades, keypoints, panoptic heads, transformers) is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from preflight.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.job import Job
+    from preflight.machines.model import Gpu
+    from preflight.memory.device.resolve import Resolved
+
+KIND = "detectors"
+HOMES = ("detectron2:", "mmdet:")
+IMAGE = 800
+"""Pixels of the shorter side, 1,333 of the longer one at most (all three libraries' configs)."""
+OBJECTS = 93
+"""The most that an image of COCO's train2017 holds: overlaps with all anchors are worked out for each."""
+STAND_IN = "a stand-in of the same architecture in plain torch, at COCO's largest images"
+TENSOR_CORES = (8, 0)
+"""Compute capability from which fp32 convolutions run on tensor cores (TF32)."""
+WIDER = (0.04, 0.12)
+"""A stand-in's interval: the 22 measured runs of docs/other-models.md lie between 1 % above and 14 % below."""
+_D2 = re.compile(r"(faster_rcnn|mask_rcnn|retinanet|rpn)_(R|X)(50|101)(?:-FPN)?$")
+_MMDET = re.compile(
+    r"(faster_rcnn|mask_rcnn|retinanet)_([rx])(18|50|101)(_caffe)?(?:_(32|64)x4d)?_fpn(?:_fp16)?(?:_\dx)?$"
+)
+_TORCHVISION = re.compile(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50_fpn$")
+
+
+def knows(target: str) -> bool:
+    """Whether this names a model of a library of detectors."""
+    return target.startswith(HOMES) or _TORCHVISION.match(target) is not None
+
+
+def config_of(target: str) -> dict[str, Any] | None:
+    """The tracer's description of a model by its name in a library; None for one that has no stand-in."""
+    home, _, name = target.partition(":")
+    found = (
+        _TORCHVISION.match(target) if home == "torchvision" else (_D2 if home == "detectron2" else _MMDET).match(name)
+    )
+    if found is None or (home == "detectron2" and "retinanet" not in name and not name.endswith("FPN")):
+        return None
+    head = found[1].removesuffix("_rcnn").removesuffix("rcnn")
+    if home == "torchvision":  # frozen normalisation, where pretrained weights are taken (detection/faster_rcnn.py)
+        return {"head": head, "depth": 50, "norm": "frozen", "objects": OBJECTS}
+    config: dict[str, Any] = {"head": head, "depth": int(found[3]), "objects": OBJECTS}
+    if home == "detectron2":  # RESNETS.STRIDE_IN_1X1 but for ResNeXt, whose groups are 32 of 8
+        wide = found[2] == "X"
+        return {
+            **config,
+            "norm": "frozen",
+            "stride_first": not wide,
+            **({"groups": 32, "group_width": 8} if wide else {}),
+        }
+    caffe = found[4] is not None
+    config |= {"norm": "eval", "norm_trains": not caffe, "stride_first": caffe}
+    return {**config, "groups": int(found[5]), "group_width": 4} if found[5] else config
+
+
+def resolve(job: Job, name: str, target: str, _: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
+    """What a detector's law is looked up by."""
+    from preflight.memory.device.resolve import Resolved, setup_of
+
+    config = config_of(target)
+    if config is None:
+        return Unknown(
+            f"{target} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a pyramid"
+        )
+    if job.train.batch_size is None:
+        return Unknown("train.batch_size is not known")
+    if job.train.gradient_checkpointing or job.train.frozen or job.train.peft.method not in (None, "none"):
+        return Unknown(f"{target} has no law with checkpoints, other frozen parts or adapters")
+    setup = setup_of(job, None, {}, gpu)
+    if isinstance(setup, Unknown):
+        return setup
+    setup = {**setup, "attention": "sdpa", "mask": False}
+    old = gpu is not None and gpu.compute_capability < TENSOR_CORES and job.train.precision == "fp32"
+    if old:
+        setup["winograd"] = True
+    image = job.train.image_size or IMAGE
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:10]
+    model = {"kind": KIND, "architecture": KIND, "config": config, "task": "detection", "filed": f"detector-{digest}",
+             "extra": f"image={image}{' winograd' if old else ''}"}  # fmt: skip
+    return Resolved(None, "detection", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)
