@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device import store
+from preflight.memory.device import store, traced
 from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
@@ -45,6 +45,14 @@ def _shifted_more(dims: Mapping[str, int]) -> int:
     """A 16-bit copy of the logits: what the loss of transformers 4.46 to 4.48 has more than today's at its peak (traced
     laws of both; the loss before 4.46 peaks within 0.02 bytes an element of today's)."""
     return 2 * dims.get("b", 0) * dims.get("s", 0) * dims.get("V", 0)
+
+
+def _wide_products(dims: Mapping[str, int]) -> int:
+    """What a 4-bit layer that computes in fp32 makes beside one that computes in 16 bits: the widest weight, its input
+    and its output in fp32, none of them kept (bitsandbytes, nn/modules.py, Linear4bit.forward; autograd/_functions.py,
+    MatMul4Bit). Nothing before 0.47: there the input's dtype replaces fp32 (set_compute_type)."""
+    wide, width = dims.get("f", 0), dims.get("h", 0)
+    return 4 * (wide * width + dims.get("b", 0) * dims.get("s", 0) * (wide + width))
 
 
 @dataclass(frozen=True)
@@ -128,9 +136,9 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     if target is not None and not str(target).startswith(_LIBRARIES) and not TRACING.trusted:
         return Unknown(f"{what}; {target} is not a model of {' or '.join(x[:-1] for x in _LIBRARIES)}")
     if not TRACING.allowed or not has_torch(TRACING.interpreter):
-        newer = _newer_loss(resolved, kind)
-        if newer is not None:
-            return newer
+        other = _stand_in(resolved, kind)
+        if other is not None:
+            return other
     if not TRACING.allowed:
         return Unknown(f"{what}; tracing is off")
     if not has_torch(TRACING.interpreter):
@@ -141,26 +149,44 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
         name = f"{key.family} {key.text}"
     if name not in _TRACED:
         try:
-            made, versions = _trace(resolved, kind)
+            made, versions = _kept_or_traced(name, key, resolved, kind)
             _TRACED[name] = Laws.of(_ordered(made, channels_last), False, versions)
         except (TraceError, CannotMake, NotRegular) as error:
             _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}")
     return _TRACED[name]
 
 
-def _newer_loss(resolved: Resolved, kind: str) -> Laws | None:
-    """A shipped law with today's loss for a job whose transformers computed an older one."""
-    loss = resolved.setup.get("loss")
-    if loss not in ("shifted", "shifted-out"):
+def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
+    """A shipped law that differs from what was asked for by a bounded number of bytes, where nothing can be traced."""
+    if resolved.law is not None:
         return None
-    setup = {name: value for name, value in resolved.setup.items() if name != "loss"}
-    key = store.key_of(replace(resolved, setup=setup), kind)
-    found = _prepared(key, False) if resolved.law is None else None
+    setup, notes, unsure = dict(resolved.setup), [], []
+    loss = setup.get("loss")
+    if loss in ("shifted", "shifted-out"):
+        del setup["loss"]
+        release = "4.46 to 4.48" if loss == "shifted" else "before 4.46"
+        notes.append(f"the loss is that of today's transformers: no law is shipped of how it was {release}")
+        unsure += [_shifted_more] if loss == "shifted" else []
+    quantized = setup.get("quantization")
+    if quantized and quantized.get("compute") == "fp32" and setup["weights"] != "fp32":
+        setup["quantization"] = {**quantized, "compute": setup["weights"]}
+        notes.append("quantised layers compute in 16 bits here: no law is shipped of fp32")
+        unsure.append(_wide_products)
+    found = _prepared(store.key_of(replace(resolved, setup=setup), kind), False) if notes else None
     if found is None:
         return None
-    release = "4.46 to 4.48" if loss == "shifted" else "before 4.46"
-    note = f"the loss is that of today's transformers: no law is shipped of how it was {release}"
-    return replace(found, instead=note, unsure=_shifted_more if loss == "shifted" else none_unsure)
+    return replace(found, instead="; ".join(notes), unsure=lambda dims: sum(each(dims) for each in unsure))
+
+
+def _kept_or_traced(asked: str, key: store.LawKey, resolved: Resolved, kind: str) -> tuple[Made, Mapping[str, str]]:
+    """The law, from an earlier trace of the same where there is one, and the versions of what made it."""
+    if not str(resolved.model.get("target", _LIBRARIES[0])).startswith(_LIBRARIES):
+        return _trace(resolved, kind)  # code of the user's changes without a version
+    found = traced.read(asked, key, TRACING.interpreter)
+    if found is None:
+        found = _trace(resolved, kind)
+        traced.write(asked, key, TRACING.interpreter, *found)
+    return found
 
 
 def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""A loss of an older transformers, of which no law ships, is answered by today's, and the answer says so."""
+"""What no law ships of is answered by the law that differs by a bounded number of bytes, and the answer says so."""
 
 from __future__ import annotations
 
@@ -39,3 +39,21 @@ def test_the_loss_of_4_47_may_have_a_copy_of_the_logits_more() -> None:
     assert older.requested.expected == today.requested.expected
     wider = older.requested.high - today.requested.high
     assert wider == pytest.approx(2 * B * S * V, rel=0.01)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16-mixed", "fp16"])
+def test_4_bit_layers_without_a_stated_compute_dtype_are_answered(precision: str) -> None:
+    def job(compute: str | None) -> DeviceEstimate:
+        stated = {"train.quantization.compute_dtype": compute} if compute else {}
+        one = estimate(build({
+            "model.name": "meta-llama/Llama-3.1-8B", "task": "causal-lm", "train.batch_size": 2, "train.seq_len": 512,
+            "train.precision": precision, "train.quantization.type": "nf4", "train.peft.method": "lora", **stated,
+        }), None)  # fmt: skip
+        assert isinstance(one, DeviceEstimate)
+        return one
+
+    half, unstated = job(precision.removesuffix("-mixed")), job(None)
+    assert (unstated.lower_bound, unstated.requested.expected) == (False, half.requested.expected)
+    widest = 4 * (14336 * 4096 + 2 * 512 * (14336 + 4096))
+    assert unstated.requested.high - half.requested.high == pytest.approx(widest, rel=0.01)
+    assert any("16 bits" in note for note in unstated.notes)
