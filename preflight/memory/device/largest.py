@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WORDS = {
     "V": "vocabulary", "f": "feed-forward width", "a": "heads", "k": "key-value heads", "d": "head size", "h": "width",
     "L": "layers", "P": "positions", "n": "image patches", "m": "image tokens", "t": "target tokens", "r": "rank",
-    "D": "projection width", "u": "sides of 64 pixels",
+    "D": "projection width", "u": "sides of 64 pixels", "i": "side",
 }  # fmt: skip
 
 
@@ -55,6 +55,9 @@ def spelled(size: Size, dims: dict[str, int]) -> str:
             factors.append(f"{full['b'] * full['s']:,} tokens")
             powers["b"] -= 1
             powers["s"] -= 1
+        if powers.get("i") == 2:
+            factors.append(f"{full['i'] ** 2:,} pixels")
+            powers["i"] = 0
         names = {"b": "batch", "s": "length", **_WORDS}
         for name, power in powers.items():
             if power:

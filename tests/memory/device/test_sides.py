@@ -59,6 +59,14 @@ def test_another_side_is_answered_without_tracing() -> None:
 
 
 @pytest.mark.usefixtures("shipped_only")
+def test_the_largest_allocation_is_spelled_in_pixels() -> None:
+    found = device.estimate(job(288), find_gpu("A100 40GB"))
+    assert isinstance(found, DeviceEstimate)
+    assert found.largest_allocation is not None
+    assert f"16 batch x {288 * 288:,} pixels x " in found.largest_allocation.product
+
+
+@pytest.mark.usefixtures("shipped_only")
 def test_maps_grow_with_the_square_of_the_side() -> None:
     key = store.LawKey("timm-resnet50", f"image-classification train fp32/plain sdpa exact stored full {sides.ANY}")
     law = store.load(key)
