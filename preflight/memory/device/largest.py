@@ -55,12 +55,11 @@ def spelled(size: Size, dims: dict[str, int]) -> str:
             factors.append(f"{full['b'] * full['s']:,} tokens")
             powers["b"] -= 1
             powers["s"] -= 1
-        if powers.get("i") == 2:
-            factors.append(f"{full['i'] ** 2:,} pixels")
-            powers["i"] = 0
         names = {"b": "batch", "s": "length", **_WORDS}
         for name, power in powers.items():
-            if power:
+            if (name, power) == ("i", 2):
+                factors.append(f"{full[name] ** 2:,} pixels")
+            elif power:
                 word = names.get(name, names.get(name.rstrip("0123456789"), name))
                 factors.append(f"{full[name] ** power:,} {word}" + ("" if power == 1 else f"^{power}"))
         texts.append(" x ".join([*factors, f"{coefficient:,}"]))
