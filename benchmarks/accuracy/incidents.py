@@ -63,13 +63,13 @@ class Incident:
 _LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _LITGPT: Fields = {
     "train.attention": "flash",
-    "train.outputs_kept": "loop",
+    "train.outputs_kept": "no",  # the longest example comes first
     "train.loss": "chunked",
     "train.peft.dropout": 0.05,
     "train.peft.dtype": "bf16",
     "train.peft.r": 8,
     "train.sequences": "exact",
-    "software": {"torch": "2.1.0", "bitsandbytes": "0.41.1", "litgpt": "8641822"},
+    "software": {"torch": "2.1.0", "bitsandbytes": "0.41.1", "litgpt": "0.2.0"},
 }
 """finetune/lora.py at 8641822; see sources/litgpt.py."""
 _ALPACA_LORA: Fields = {

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from preflight.job import build
+from preflight.memory.device import estimate
 from preflight.memory.device.frameworks import litgpt, switches
 from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.estimate import DeviceEstimate
 
 torch = pytest.importorskip("torch")
 
@@ -95,3 +97,17 @@ def test_a_job_that_runs_litgpt_is_resolved_to_its_model() -> None:
     assert found.model["kind"] == "litgpt"
     assert found.setup["peft"]["targets"] == ["query", "value"]
     assert switches(["q_proj", "lm_head"]) == ["query", "head"]
+
+
+def test_shards_are_filled_from_whole_weights() -> None:
+    fields = {"model.name": "meta-llama/Llama-2-7b-hf", "train.batch_size": 1, "train.seq_len": 512,
+              "train.precision": "bf16", "train.gradient_checkpointing": True, "train.optimizer": "adamw",
+              "train.peft.method": "lora", "train.peft.r": 8, "train.peft.targets": ["q_proj", "v_proj"],
+              "parallel.strategy": "fsdp", "parallel.gpus_per_node": 2, "parallel.ranks_per_node": 2}  # fmt: skip
+    plain, old, new = (estimate(build({**fields, **more})) for more in (
+        {}, {"software": {"litgpt": "0.4.0"}}, {"software": {"litgpt": "0.5.0"}}))  # fmt: skip
+    assert isinstance(plain, DeviceEstimate)
+    assert isinstance(old, DeviceEstimate)
+    assert isinstance(new, DeviceEstimate)
+    assert (old.phase, new.allocated.expected) == ("load", plain.allocated.expected)
+    assert old.allocated.expected > 1.5 * 2 * 6_738_415_616  # a half of the weights, and all of them

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, fused, intervals, own, varying
+from preflight.memory.device import convolution, frameworks, fused, intervals, own, varying
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.images import decayed, is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
@@ -81,6 +81,13 @@ class Ready:
     def held(self) -> int:
         """Bytes of what communication, sharded optimizers and the model's own code keep throughout."""
         return sum(each.nbytes for each in self.rank.held) + sum(own.held(self.resolved, self.dims))
+
+    @property
+    def gathered(self) -> int:
+        """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU."""
+        if not (self.rank.layout.sharded and frameworks.gathers(self.job)):
+            return 0
+        return sum(round(n * each) for n, each, _ in self.parameters)
 
     @property
     def outputs_kept(self) -> bool:
@@ -307,6 +314,8 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     load(replay, ready.rank.rows, ready.resolved.setup.get("quantization"), 1.0, copies)
     if ready.buffers:
         replay.hold([ready.buffers], "weights", "load")
+    if ready.gathered:
+        replay.drop(replay.hold([ready.gathered], "weights", "load"))
     for each in ready.rank.held:
         replay.hold([each.nbytes], each.part, "load")
     replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
@@ -364,6 +373,7 @@ def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = 
     if pulse:
         micro = max(micro, pulse + own.at_head(Segment.of(ready.laws.made.tape, ready.dims)))
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
+    phases.append(ready.gathered - sum(ready.optimizer.states))
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
     return states + max(micro, gradients + ready.optimizer.temporary + ready.outputs, *phases, 0)
 

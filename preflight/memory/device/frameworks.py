@@ -29,15 +29,20 @@ _SWITCHES: Mapping[str, frozenset[str]] = {
 WIDENED = (0, 2)
 """RMSNorm computes in fp32 (Lightning-AI/litgpt 6178c7cc, October 2023); earlier code states a release before this."""
 
+DISTRIBUTED = (0, 5)
+"""litgpt shards with ModelParallelStrategy, which loads parameter by parameter (litgpt/finetune/lora.py, 0.5)."""
+
 
 def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The description of litgpt's model for a checkpoint; None: the job does not run litgpt, or its form is not known.
+    """The description of litgpt's model for a checkpoint; None: the job does not run litgpt, or its form is not known,
+    or it is sharded, where transformers' layers stand for litgpt's (which checkpoints under FSDP only).
 
     `config`: transformers' keys. A grouped projection of both queries and values under one name of transformers
     (query_key_value, qkv_proj) stands for litgpt's default of those two.
     """
     architecture = architecture.replace("_", "-")
-    if "litgpt" not in job.software or architecture not in _MLP:
+    alone = job.parallel.strategy in ("none", "ddp") and not job.train.gradient_checkpointing
+    if "litgpt" not in job.software or architecture not in _MLP or not alone:
         return None
     width, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if not isinstance(width, int) or not isinstance(heads, int):
@@ -62,7 +67,7 @@ def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, 
         "bias": architecture in ("gpt-neox", "phi"),
         "head_bias": architecture == "phi",
         "norm": "layer" if layer else "rms+1" if architecture == "gemma" else "rms",
-        "widens": tuple(map(int, re.findall(r"\d+", job.software["litgpt"])[:2])) >= WIDENED,
+        "widens": _release(job) >= WIDENED,
         "mlp": _MLP[architecture],
         "parallel_residual": layer,
         "shared_attention_norm": architecture in _SHARED_NORM,
@@ -73,6 +78,16 @@ def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, 
 def repeats_keys(job: Job) -> bool:
     """Whether grouped keys and values are copied for each query head (torchtune/modules/attention.py)."""
     return "torchtune" in job.software
+
+
+def gathers(job: Job) -> bool:
+    """Whether FSDP loads a checkpoint with all parameters whole on every GPU: litgpt until 0.5, through Fabric
+    (lightning/fabric/strategies/fsdp.py, load_checkpoint: `summon_full_params(module, rank0_only=False)`)."""
+    return job.parallel.strategy == "fsdp" and "litgpt" in job.software and _release(job) < DISTRIBUTED
+
+
+def _release(job: Job) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", job.software["litgpt"])[:2]))
 
 
 def switches(targets: Sequence[str] | None) -> list[str]:

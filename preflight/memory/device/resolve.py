@@ -376,8 +376,6 @@ def _of_litgpt(job: Job, name: str, config: Mapping[str, Any], gpu: Gpu | None) 
         return setup
     if isinstance(lengths, Unknown):
         return lengths
-    if setup["checkpointing"]:
-        return Unknown("litgpt checkpoints activations only under FSDP, which is not traced")
     if setup["peft"]:
         setup["peft"] = {**setup["peft"], "targets": switches(job.train.peft.targets)}
     # The loss takes 128 positions at a time beside adapters, and else 128 rows of the batch (tracer/litgpt.py).
