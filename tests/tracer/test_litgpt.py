@@ -104,7 +104,7 @@ def test_shards_are_filled_from_whole_weights() -> None:
               "train.precision": "bf16", "train.gradient_checkpointing": True, "train.optimizer": "adamw",
               "train.peft.method": "lora", "train.peft.r": 8, "train.peft.targets": ["q_proj", "v_proj"],
               "parallel.strategy": "fsdp", "parallel.gpus_per_node": 2, "parallel.ranks_per_node": 2}  # fmt: skip
-    plain, old, new = (estimate(build({**fields, **more})) for more in (
+    plain, old, new = (estimate(build({**fields, **more}), None) for more in (
         {}, {"software": {"litgpt": "0.4.0"}}, {"software": {"litgpt": "0.5.0"}}))  # fmt: skip
     assert isinstance(plain, DeviceEstimate)
     assert isinstance(old, DeviceEstimate)
