@@ -79,6 +79,17 @@ def context(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
     return Interval(plain.low, max(expected, plain.expected), max(eager + SLACK, plain.high))
 
 
+def loaded_at_once(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
+    """Context of any process whose stated versions load all kernels when the first is used (before torch 1.13); `plain`
+    where they do not, or are not stated."""
+    if _loads_lazily(job) is not False:
+        return plain
+    known = EAGER.get(gpu.compute_capability) if gpu is not None else None
+    expected = known or min(EAGER.values())
+    low = expected - SLACK if known else plain.expected
+    return Interval(min(low, expected), max(expected, plain.expected), max(plain.high, max(EAGER.values()) + SLACK))
+
+
 def notes(job: Job, gpu: Gpu | None, resolved: Resolved) -> tuple[str, ...]:
     """What the expected context rests on, where nothing that the job states decides it."""
     if not is_image_model(resolved) or job.machine.context is not None or not _is_eager(job, gpu):
@@ -93,13 +104,13 @@ def _is_eager(job: Job, gpu: Gpu | None) -> bool:
     return gpu is not None and gpu.compute_capability in EAGER and not _loads_lazily(job)
 
 
-def _loads_lazily(job: Job) -> bool:
-    """Whether the stated versions are known to load kernels as they run."""
+def _loads_lazily(job: Job) -> bool | None:
+    """Whether the stated versions load kernels as they run; None: none is stated."""
     for name, first in (("torch", LAZY_TORCH), ("cuda", LAZY_CUDA)):
         version = _version(job.software.get(name, ""))
         if version is not None:
             return version >= first
-    return False
+    return None
 
 
 def _version(text: str) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, frameworks, fused, intervals, own, varying
+from preflight.memory.device import convolution, frameworks, fused, intervals, own, softmax, varying
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.images import decayed, is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
@@ -274,6 +274,7 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
         low = expected = high = job.machine.context
     else:
         low, expected, high = (a + b for a, b in zip((low, expected, high), nccl_buffers(job, gpu), strict=True))
+        low, expected, high = _triple(convolution.loaded_at_once(job, gpu, Interval(low, expected, high)))
     plain = Interval(low, expected, high)
     return capacity, convolution.context(job, gpu, plain) if convolutional and job.machine.context is None else plain
 
@@ -348,7 +349,10 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
 
 def _segment(ready: Ready, lengths: Mapping[str, int]) -> Segment:
     dims = {**ready.dims, **lengths}
-    return own.pulsed(Segment.of(ready.laws.made.tape, dims, ready.outputs_kept), own.pulse(ready.resolved, dims))
+    segment = Segment.of(ready.laws.made.tape, dims, ready.outputs_kept)
+    if softmax.keeps_input(ready.job, ready.resolved):
+        segment = softmax.doubled(segment, dims)
+    return own.pulsed(segment, own.pulse(ready.resolved, dims))
 
 
 def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = False) -> int:
@@ -372,6 +376,9 @@ def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = 
         micro = max(micro, ready.outputs + forward + (gradients if ready.accumulating else 0))
     if pulse:
         micro = max(micro, pulse + own.at_head(Segment.of(ready.laws.made.tape, ready.dims)))
+    if softmax.keeps_input(job, ready.resolved):
+        segment = Segment.of(ready.laws.made.tape, ready.dims)
+        micro += sum(segment.sizes[birth] for birth in softmax.inputs(segment, ready.dims))
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
     phases.append(ready.gathered - sum(ready.optimizer.states))
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
