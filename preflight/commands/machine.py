@@ -59,7 +59,7 @@ def show(name: str, output_format: str) -> None:
             click.echo(line)
 
 
-_SIZES = ("capacity", "memory", "swap", "shm", "low", "expected", "high", "bytes")
+_SIZES = ("capacity", "memory", "swap", "shm", "local_disk", "low", "expected", "high", "bytes")
 
 
 def _blank(value: object) -> bool:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from folders import Write
 
+from preflight import engine
 from preflight.dialects.reading import Request
+from preflight.files import Batch
+from preflight.machines.clusters import dump_machine
+from preflight.machines.model import Cgroup
 from preflight.machines.slurm_conf import read_slurm_conf
 from preflight.machines.slurm_import import by_type
+from preflight.records import replace
+from preflight.settings import Settings
 from preflight.study.request import Allocation, resolve
 
 NODES = """\
@@ -27,6 +34,41 @@ def test_a_partition_of_whole_nodes_gives_all_of_a_node(word: str) -> None:
     assert (found.cpus_per_node, found.gpus_per_node, found.memory_limit) == (64, 4, 64 * 4000 * 2**20)
     found = allocation(conf, Request(partition="shared", cpus_per_task=8))
     assert (found.cpus_per_node, found.gpus_per_node, found.memory_limit) == (8, 0, 8 * 4000 * 2**20)
+
+
+THREADS = """\
+SelectType=select/cons_tres
+SelectTypeParameters={}
+NodeName=a1 Sockets=1 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=512000 Gres=gpu:l40s:1
+PartitionName=p Nodes=ALL Default=YES
+"""
+SCRIPT = "#!/bin/bash\n#SBATCH --gres=gpu:1 -c1 --mem-per-cpu=4G\npython train.py\n"
+TRAIN = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+args = TrainingArguments(per_device_train_batch_size=1)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "cgroup", "gib"),
+    [
+        ("CR_CPU_Memory", Cgroup(), 4.0),
+        ("CR_Core_Memory", Cgroup(), 8.0),  # a core is given with both its threads
+        ("CR_Core_Memory", Cgroup(constrain_memory=True, allowed_memory_percent=150.0), 12.0),
+        ("CR_Core_Memory", Cgroup(constrain_memory=True, max_memory_percent=1.0), 5.0),
+    ],
+)
+def test_the_limit_is_what_the_cluster_gives(parameters: str, cgroup: Cgroup, gib: float, project: Write) -> None:
+    cluster = replace(by_type(read_slurm_conf(THREADS.format(parameters))), cgroup=cgroup)
+    root = project({"job.sh": SCRIPT, "train.py": TRAIN, "cluster.toml": dump_machine(cluster)})
+    settings = Settings(set={"train.seq_len": 64}, machine="cluster.toml")
+    files, asked = engine.setup(Batch(root, settings, None, ("job.sh",), ()), engine.Options(), root)
+    [result] = engine.check(files, asked).studies
+    limit = result.space.worst.job.machine.memory_limit
+    assert limit == pytest.approx(gib * 2**30)
 
 
 @pytest.mark.parametrize(
