@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.device.families import Family
@@ -27,13 +30,28 @@ SDPA_SINCE = {name: release for release, names in _SDPA_SINCE.items() for name i
 (`_supports_sdpa = True` in its modeling file; read off the releases 4.36 to 4.49)."""
 
 
+_WINDOWED = {"mistral": 4096, "mixtral": None, "phi3": None, "starcoder2": None}
+"""Types whose layers all attend to `sliding_window` positions, and its default (their configurations in 5.23)."""
+_BY_SWITCH = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
+"""Types where `use_sliding_window` says so, of the layers from `max_window_layers` on."""
+
+
+def window(architecture: str, config: Mapping[str, Any]) -> int | None:
+    """How many positions layers attend to, None: all. Over longer sequences transformers makes a mask of it, and the
+    tape is that of padded batches: within 0.3 % of traces with a window."""
+    reach = config.get("sliding_window", _WINDOWED.get(architecture))
+    switched = architecture in _BY_SWITCH and config.get("use_sliding_window")
+    return reach if isinstance(reach, int) and (architecture in _WINDOWED or switched) else None
+
+
 def attention(job: Job, family: Family | None, release: tuple[int, ...] | None,
-              own: str | None = None) -> tuple[str, bool]:  # fmt: skip
-    """(attention, whether padding reaches it as a mask). `release`: of transformers, None where it is not known. `own`:
-    what a model's own code computes whatever is asked for."""
+              own: str | None = None, reach: int | None = None) -> tuple[str, bool]:  # fmt: skip
+    """(attention, whether it is given a mask: of padding, or of a window). `release`: of transformers, None where it is
+    not known. `own`: what a model's own code computes whatever is asked for. `reach`: see `window`."""
     train = job.train
     asked: str = own or train.attention or "sdpa"
     mask = (family is None or family.padded) and train.sequences not in ("exact", "packed")
+    mask = mask or (reach is not None and (train.seq_len or 0) >= reach)
     since = SDPA_SINCE.get(family.model_type) if family is not None else None
     if "attention" not in train.model_fields_set and release and since and release < since:
         asked = "eager"

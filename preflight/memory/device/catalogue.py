@@ -107,6 +107,20 @@ def _related(spelled: str, index: Mapping[str, str]) -> str | None:
     return None
 
 
+def quantised_by(config: Mapping[str, Any]) -> str | None:
+    """How the weights of a model are quantised by its config (transformers, utils/quantization_config.py): a type of
+    Job's, or the name of another method."""
+    given = config.get("quantization_config")
+    if not isinstance(given, Mapping):
+        return None
+    method = str(given.get("quant_method", "bitsandbytes"))
+    if not method.startswith("bitsandbytes"):
+        return method.upper()
+    if given.get("load_in_8bit"):
+        return "int8"
+    return str(given.get("bnb_4bit_quant_type", "fp4")) if given.get("load_in_4bit") else None
+
+
 @lru_cache(maxsize=256)
 def _model(name: str) -> CatalogueModel:
     row = _rows()[name]

@@ -13,8 +13,8 @@ from typing import Any
 from preflight.job import Job, Peft
 from preflight.machines.model import Gpu
 from preflight.memory.device import catalogue, frameworks
-from preflight.memory.device.attention import attention, kernel
-from preflight.memory.device.families import Family, family_of
+from preflight.memory.device.attention import attention, kernel, window
+from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.activations import unusual
 from preflight.memory.device.frameworks import litgpt, switches
 from preflight.memory.device.images import VALUES_ONLY, target_of, usual_size
@@ -86,6 +86,9 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     if isinstance(found, Unknown):
         return found
     name, architecture, task, config, target = found
+    how = catalogue.quantised_by(config)
+    if how not in (None, job.train.quantization.type):
+        return _quantised(name, how)
     task = job.task or task
     from preflight.memory.device import others  # which need Resolved
 
@@ -100,11 +103,15 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
             architecture, config = like.architecture, like.config(config)
         except (KeyError, TypeError) as error:
             return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
+    reach = window(architecture, config)
     architecture = SAME_CODE.get(architecture, architecture)
     foreign = litgpt(job, architecture, config)
     if foreign is not None:
         return _of_litgpt(job, name, foreign, gpu)
     family = family_of(architecture, config)
+    changed = unlike(architecture, config)
+    if changed is not None:
+        name = f"{name} with {changed}={config[changed]!r}"
     if job.train.peft.method not in (None, "none", "lora", "rslora"):
         family = None  # other adapters have dimensions of their own: such a model is traced as it is
     if job.train.vocab_size is not None:
@@ -131,7 +138,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     for dimension, value in dims.items():
         if not isinstance(value, int) or value < 1:
             return Unknown(f"model.config of the {architecture} model has {value!r} for {dimension}")
-    setup = setup_of(job, family, config, gpu, like)
+    setup = setup_of(job, family, config, gpu, like, reach)
     if isinstance(setup, Unknown):
         return setup
     lengths = _lengths(job, family, dims, task)
@@ -194,7 +201,7 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
 
 def _quantised(name: str, how: str | None) -> Unknown:
     """Why a model whose weights are quantised is not known, where the job does not say so."""
-    if how in ("nf4", "int8"):
+    if how in ("nf4", "fp4", "int8"):
         return Unknown(f"the weights of {name} are quantised: state train.quantization.type={how}")
     return Unknown(f"the weights of {name} are quantised by {how}, which no law covers")
 
@@ -216,9 +223,9 @@ def read_config(path: str) -> dict[str, Any] | None:
 
 
 def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gpu | None = None,
-             like: Likeness | None = None) -> dict[str, Any] | Unknown:  # fmt: skip
+             like: Likeness | None = None, reach: int | None = None) -> dict[str, Any] | Unknown:  # fmt: skip
     """The tracer's setup of a job: what a forward and backward tape depends on beside dimensions. `like`: the model's
-    own code stands where transformers' does."""
+    own code stands where transformers' does. `reach`: positions that each one attends to, where not all before it."""
     train = job.train
     if train.precision is None:
         return Unknown("train.precision is not known")
@@ -231,7 +238,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
     if train.gradient_checkpointing is None:
         return Unknown("train.gradient_checkpointing is not known")
     installed = job.software.get("transformers") if like is None else None
-    asked, mask = attention(job, family, release(installed), like.attention if like is not None else None)
+    asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
     in_half = mixed or (half and not (quantized and train.quantization.upcast_rest))
     chosen = kernel(asked, mask, in_half, gpu)
     if chosen in ("sdpa", "flash") and frameworks.repeats_keys(job):

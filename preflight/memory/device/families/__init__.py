@@ -15,6 +15,8 @@ HuBERT).
 
 from __future__ import annotations
 
+from typing import Any
+
 from preflight.memory.device.families.decoders import DECODERS
 from preflight.memory.device.families.encoders import ENCODERS
 from preflight.memory.device.families.experts import EXPERTS
@@ -26,22 +28,43 @@ from preflight.memory.device.families.vision import VISION, patch_sides
 FAMILIES: dict[str, Family] = {f.name: f for f in (*DECODERS, *OLDER, *EXPERTS, *ENCODERS, *SEQ2SEQ, *VISION)}
 
 
-_ONLY: dict[str, dict[str, object]] = {
-    "phi3": {"partial_rotary_factor": 1.0},
-    "qwen2_moe": {"mlp_only_layers": []},
-    "qwen3_moe": {"mlp_only_layers": []},
-}
-"""Config keys whose other values make layers that the family's tape has not."""
+_ONLY: dict[str, dict[str, tuple[object, ...]]] = {
+    "llama": {"partial_rotary_factor": (1.0,)},
+    "phi3": {"partial_rotary_factor": (1.0,)},
+    "gemma2": {"attn_logit_softcapping": (Any,), "final_logit_softcapping": (Any,)},
+    "gpt2": {"add_cross_attention": (False,)},
+    "bert": {"add_cross_attention": (False,), "position_embedding_type": ("absolute",)},
+    "roberta": {"add_cross_attention": (False,), "position_embedding_type": ("absolute",)},
+    "deberta-v2": {"conv_kernel_size": (0,), "relative_attention": (True,), "norm_rel_ebd": ("layer_norm",),
+                   "share_att_key": (True,), "position_biased_input": (False,), "type_vocab_size": (0,)},
+    "qwen2_moe": {"mlp_only_layers": ([],)},
+    "qwen3_moe": {"mlp_only_layers": ([],)},
+}  # fmt: skip
+"""Config keys that change a model, and the values that a family's tape has; `Any`: whatever there is, but not null.
+
+Of the keys that no family knows these are all that change bytes by more than biases do: each key of each family's
+config was given another value, and the traces compared (tests/memory/device/test_config_keys.py). A bias of a linear
+layer is one part in a thousand of its weights and keeps nothing. Kinds of rotary positions differ in values alone."""
+_ALTERNATING = ("gemma2",)
+"""Types whose tape has layers of two kinds in turn."""
+
+
+def unlike(architecture: str, config: Config) -> str | None:
+    """The config key whose value makes a model that the family's tape is not of."""
+    for key, values in _ONLY.get(architecture, {}).items():
+        given = config.get(key, values[0])
+        if given is None if values == (Any,) else given is not None and given not in values:
+            return key
+    kinds = config.get("layer_types")
+    mixed = isinstance(kinds, list) and len(set(map(str, kinds))) > 1
+    return "layer_types" if mixed and architecture not in _ALTERNATING else None
 
 
 def family_of(architecture: str, config: Config) -> Family | None:
     """The family of a model: by its `model_type`, and by the config where a type has several. None: there is none."""
     if architecture == "falcon" and config.get("new_decoder_architecture"):
         return FAMILIES["falcon-grouped"]
-    for key, value in _ONLY.get(architecture, {}).items():
-        if config.get(key) not in (None, value):
-            return None
-    return FAMILIES.get(architecture)
+    return None if unlike(architecture, config) is not None else FAMILIES.get(architecture)
 
 
-__all__ = ["FAMILIES", "GROUPED", "Coincidence", "Config", "Dims", "Family", "family_of", "patch_sides"]
+__all__ = ["FAMILIES", "GROUPED", "Coincidence", "Config", "Dims", "Family", "family_of", "patch_sides", "unlike"]
