@@ -20,7 +20,7 @@ from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
 from preflight.memory.device.make import CannotMake, Made, Runner
 from preflight.memory.device.resolve import SAME_CODE
-from preflight.memory.device.store import FORMAT, LawKey, key_text, keys, law_path, load, made_by, pack
+from preflight.memory.device.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
 from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
@@ -189,16 +189,13 @@ def runner(versions: dict[str, str]) -> Runner:
 def run_family(family: Family, missing_only: bool, most: int | None = None) -> dict[str, Any]:
     """All laws of a family, or the first `most` of its plans; `missing_only` keeps those that are there."""
     versions: dict[str, str] = dict(made_by(family.name)) if missing_only else {}
+    there = packed_laws(family.name) if missing_only else None
     laws: dict[str, Made] = {}
-    for key in keys(family.name) if missing_only else ():
-        found = load(LawKey(family.name, key))
-        if found is not None:
-            laws[key] = found
     run = runner(versions)
     wanted = plans(family) if family.name in FULL else lean_plans(family)
     for task, kind, setup, structure in [*wanted, *adapted_plans(family)][:most]:
         key = key_text(task, kind, setup, structure)
-        if key in laws:
+        if key in laws or (there is not None and key in there["laws"]):
             continue
         try:
             laws[key] = make_law(family, task, kind, setup, structure, run)
@@ -207,7 +204,7 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
         except KeyboardInterrupt:
             print(f"  stopped: {family.name} keeps what is made", file=sys.stderr)
             break
-    return {"format": FORMAT, "family": family.name, "made_by": dict(sorted(versions.items())), **pack(laws)}
+    return {"format": FORMAT, "family": family.name, "made_by": dict(sorted(versions.items())), **pack(laws, there)}
 
 
 def write(data: dict[str, Any]) -> int:

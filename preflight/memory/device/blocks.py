@@ -21,12 +21,12 @@ SHORTEST = 6
 """Words below which a block is written as it is."""
 
 
-def shorten(texts: Sequence[str]) -> list[str]:
-    """Block texts as they are filed, in the same order."""
+def shorten(texts: Sequence[str], start: int = 0) -> list[str]:
+    """Block texts from `start` on as they are filed, in the same order (those before it are filed already)."""
     words = [_recounted(text.replace("|", " | ").split()) for text in texts]
     bags = [Counter(block) for block in words]
     filed = []
-    for number, block in enumerate(words):
+    for number, block in enumerate(words[start:], start):
         best = " ".join(block)
         if len(block) > SHORTEST:
             earlier = range(max(0, number - LOOK_BACK), number)

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device import store, traced
+from preflight.memory.device import store
 from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
@@ -180,6 +180,8 @@ def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
 
 def _kept_or_traced(asked: str, key: store.LawKey, resolved: Resolved, kind: str) -> tuple[Made, Mapping[str, str]]:
     """The law, from an earlier trace of the same where there is one, and the versions of what made it."""
+    from preflight.memory.device import traced
+
     if not str(resolved.model.get("target", _LIBRARIES[0])).startswith(_LIBRARIES):
         return _trace(resolved, kind)  # code of the user's changes without a version
     found = traced.read(asked, key, TRACING.interpreter)

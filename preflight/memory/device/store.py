@@ -206,6 +206,11 @@ def load_file(path: Path, key: LawKey) -> Made | None:
     data = _file(path)
     if data is None:
         raise FileNotFoundError(f"there is no file {path}")
+    return load_packed(data, key)
+
+
+def load_packed(data: Mapping[str, Any], key: LawKey) -> Made | None:
+    """A law of packed ones; None where they hold none for this key."""
     entry = data["laws"].get(key.text)
     return None if entry is None else _unpack(data, entry)
 
@@ -222,9 +227,13 @@ def keys(family: str) -> tuple[str, ...]:
     return tuple(data["laws"]) if data is not None else ()
 
 
-def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
-    """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share."""
-    pools: dict[str, dict[Any, int]] = {name: {} for name in ("sizes", "modules", "blocks", "parameters", "forms")}
+def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share.
+
+    `onto`: packed laws of the same family, which stay as they are beside them.
+    """
+    pools = _pools(onto or {})
+    before = len(pools["blocks"])
 
     def pooled(pool: str, item: Any) -> int:
         return pools[pool].setdefault(item, len(pools[pool]))
@@ -238,22 +247,40 @@ def pack(laws: Mapping[str, Made]) -> dict[str, Any]:
         ]
         return [pooled("forms", json.dumps(form)), blocks]
 
-    packed = {}
+    packed = dict(onto["laws"]) if onto else {}
     for key, made in laws.items():
         entry = [*tape_entry(made.tape), pooled("parameters", json.dumps(_encode(made.parameters)))]
         packed[key] = entry if made.tape.one is None else [*entry, *tape_entry(made.tape.one)]
     return {
         "sizes": [encode(size) for size in pools["sizes"]],
         "modules": list(pools["modules"]),
-        "blocks": filed.shorten(list(pools["blocks"])),
+        "blocks": [*(onto["blocks"] if onto else ()), *filed.shorten(list(pools["blocks"]), before)],
         "parameters": [json.loads(text) for text in pools["parameters"]],
         "forms": [json.loads(text) for text in pools["forms"]],
         "laws": packed,
     }
 
 
+def _pools(packed: Mapping[str, Any]) -> dict[str, dict[Any, int]]:
+    """What stands in the pools of packed laws -> its number, as `pack` fills them."""
+    known: dict[int, list[str]] = {}
+    filled: dict[str, list[Any]] = {
+        "sizes": [decode(size) for size in packed.get("sizes", ())],
+        "modules": list(packed.get("modules", ())),
+        "blocks": [filed.whole(packed["blocks"], number, known) for number in range(len(packed.get("blocks", ())))],
+        "parameters": [json.dumps(one) for one in packed.get("parameters", ())],
+        "forms": [json.dumps(one) for one in packed.get("forms", ())],
+    }
+    return {name: {item: number for number, item in enumerate(items)} for name, items in filled.items()}
+
+
+def packed_laws(family: str) -> dict[str, Any] | None:
+    """A family's shipped laws as they are packed; None where there are none. Raises StaleLaw."""
+    return _file(law_path(family))
+
+
 def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
-    """One law of a packed file: form, blocks and parameters; where batch 1 has a tape of its own, its form and blocks."""
+    """One law of a packed file: form, blocks, parameters; where batch 1 has a tape of its own, its form and blocks."""
     form, numbers, parameters, *one = entry
     known: dict[int, list[str]] = {}
     tape = _tape(data, form, numbers, known)
