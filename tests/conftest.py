@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from folders import Write
 
 if TYPE_CHECKING:
     from command_line import Command
+
+os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
 
 
 @pytest.fixture
