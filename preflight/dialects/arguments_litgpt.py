@@ -37,7 +37,7 @@ def litgpt(args: Arguments) -> Found:
     if method == "lora":
         _lora(args, name, found)
     elif method.startswith("adapter"):
-        found.add("train.peft.method", Const("adaption_prompt", args.origin("method")), 2)
+        found.add("train.peft.method", Const("llama-adapter", args.origin("method")), 2)
     _optimizer(args, found)
     _quantized(args, found)
     _devices(args, method, found)

@@ -68,11 +68,11 @@ def fields(row: Row) -> Fields | Inexpressible:
     if "phi-" in row["model"]:
         # GptNeoxMLP calls F.gelu(approximate="tanh"), which transformers calls so; its own Phi has it written out.
         found["model.config"] = {"hidden_act": "gelu_pytorch_tanh"}
-    if "adapter" in method:  # finetune/adapter.py: LLaMA-Adapter, which peft calls adaption_prompt
-        found |= {"train.peft.method": "adaption_prompt", "train.peft.r": None, "train.peft.dtype": "bf16"}
+    if "adapter" in method:  # finetune/adapter.py: LLaMA-Adapter, which peft calls AdaptionPrompt
+        found |= {"train.peft.method": "llama-adapter", "train.peft.r": None, "train.peft.dtype": "bf16"}
     elif method:
         found |= _adapter(row, tables)
-    if "nf4" in method:
+    if "nf4" in method or row["id"].endswith("-nf4"):  # the table's column of quantisation
         found |= {
             "train.quantization.type": "nf4",
             "train.quantization.double_quant": method.endswith("dq"),
