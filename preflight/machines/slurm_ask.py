@@ -1,7 +1,7 @@
 """What a cluster's own commands say of it: scontrol, else sinfo.
 
-scontrol's text says the most in every version. JSON of 23.02 to 25.05 leaves out which partition is the default and
-which give whole nodes; so where only sinfo is to be had, its columns are asked for these.
+scontrol's text says the most in every version. JSON up to 25.11 leaves out which partition is the default, and that of
+22.05 all of partitions; so where only sinfo is to be had, its columns are asked for these.
 """
 
 from __future__ import annotations

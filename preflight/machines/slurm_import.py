@@ -49,7 +49,7 @@ def nodes_alone(cluster: Cluster) -> Cluster:
 
 
 def _default_known(cluster: Cluster) -> Cluster:
-    """JSON before 25.11 does not say which partition is the default. Raises MachineError where there are several."""
+    """JSON up to 25.11 does not say which partition is the default. Raises MachineError where there are several."""
     if not cluster.partitions:
         raise MachineError(f"{cluster.path}: this JSON says nothing of partitions: {TEXT}")
     if len(cluster.partitions) == 1:

@@ -74,8 +74,8 @@ def group(**changed: object) -> Plain:
 GRES = "gpu:a100:4(S:0-1)"
 SINFO_23_02 = {"meta": meta("23.02.7", "Slurm"), "sinfo": [group()], "errors": []}
 SINFO_24_05 = {"meta": meta("24.05.4"), "sinfo": [group(partition=partition(defaults=PER_UNIT))], "errors": []}
-SINFO_25_11 = {
-    "meta": meta("25.11.1"),
+SINFO_26_05 = {
+    "meta": meta("26.05.1"),
     "sinfo": [
         group(
             resource_spec={"cpus": "", "memory": 0},
@@ -102,10 +102,10 @@ def imported(text: str, folder: Path) -> Cluster:
     [
         (json.dumps(SINFO_23_02), (23, 2)),
         (json.dumps(SINFO_24_05), (24, 5)),
-        (json.dumps(SINFO_25_11), (25, 11)),
+        (json.dumps(SINFO_26_05), (26, 5)),
         (SCONTROL_23_11, (23, 11)),
     ],
-    ids=["sinfo 23.02", "sinfo 24.05", "sinfo 25.11", "scontrol 23.11"],
+    ids=["sinfo 23.02", "sinfo 24.05", "sinfo 26.05", "scontrol 23.11"],
 )
 def test_every_version_says_the_same(text: str, version: tuple[int, int], tmp_path: Path) -> None:
     cluster = imported(text, tmp_path)
