@@ -16,7 +16,7 @@ CHUNKS = 8
 """Pieces that a chunked loss takes the sequence in (torchtune, modules/loss/ce_chunked_output_loss.py)."""
 
 
-def install(model: nn.Module, loss: str | None, compiler: Any = None) -> None:
+def install(model: nn.Module, loss: str | None, compiler: Any = None, autocast: torch.dtype | None = None) -> None:
     """Make a causal language model compute its loss as `loss` says (None: as it does). `compiler`: what a function of
     tensors is compiled with; the loss is then a graph of its own.
 
@@ -40,7 +40,7 @@ def install(model: nn.Module, loss: str | None, compiler: Any = None) -> None:
         head = model.get_output_embeddings()
         weight = head.weight
         head.forward = lambda hidden: hidden
-        model.loss_function = lambda logits, *_, **__: _Fused.apply(logits, weight)
+        model.loss_function = lambda logits, *_, **__: _Fused.apply(logits, weight, autocast)
 
 
 def _after_head(model: nn.Module, change: Any) -> None:
@@ -95,17 +95,22 @@ def _chunked(head: Any, compiler: Any) -> Any:
 class _Fused(torch.autograd.Function):
     """liger_kernel/ops/fused_linear_cross_entropy.py: gradients are made in forward, over chunks of rows whose logits
     take as much as the input does, rounded up to a power of two of rows: twice the input at most, which is what is
-    allocated here once."""
+    allocated here once. Under autocast every chunk's product makes a copy of the whole head in 16 bits, and where the
+    head is trained its gradient comes in 16 bits before it is added in fp32."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, autocast: torch.dtype | None) -> torch.Tensor:
         grad = torch.zeros_like(hidden)
         grad_weight = torch.zeros_like(weight) if weight.requires_grad else None
+        cast = autocast is not None and weight.dtype is not autocast
+        copy = torch.empty_like(weight, dtype=autocast) if cast else None
         chunk = torch.empty((2, *hidden.shape), dtype=hidden.dtype, device="meta")
-        del chunk
+        del copy
+        added = torch.empty_like(weight, dtype=autocast) if cast and grad_weight is not None else None
+        del chunk, added
         ctx.kept = (grad, grad_weight)
         return hidden.new_zeros((), dtype=torch.float32)
 
     @staticmethod
     def backward(ctx: Any, _: torch.Tensor) -> Any:
-        return ctx.kept
+        return (*ctx.kept, None)

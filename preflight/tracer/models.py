@@ -53,7 +53,8 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     compiles_loss = setup.get("compile") == "all"
     if setup.get("loss") or compiles_loss:
         inner = built.get_base_model() if setup.get("peft") else built
-        losses.install(inner, setup.get("loss"), compiled.function if compiles_loss else None)
+        losses.install(inner, setup.get("loss"), compiled.function if compiles_loss else None,
+                       DTYPES.get(setup.get("autocast") or ""))  # fmt: skip
     return built
 
 
