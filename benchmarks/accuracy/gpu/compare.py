@@ -19,7 +19,7 @@ from preflight.job import Job, build
 from preflight.machines.gpus import find_gpu
 from preflight.machines.model import Gpu
 from preflight.memory import device
-from preflight.memory.device.estimate import Ready, prepare
+from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from preflight.memory.device.estimate import Ready
+from preflight.memory.device.ready import Ready
 from preflight.memory.device.tape import expand
 
 Blocks = Counter[tuple[int, str]]

@@ -35,7 +35,8 @@ DISTRIBUTED = (0, 5)
 
 def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The description of litgpt's model for a checkpoint; None: the job does not run litgpt, or its form is not known
-    (models, adapters but LoRA), or it is sharded, where transformers' layers stand for litgpt's (which checkpoints under FSDP only).
+    (models, adapters but LoRA), or it is sharded, where transformers' layers stand for litgpt's (which checkpoints under
+    FSDP only).
 
     `config`: transformers' keys. A grouped projection of both queries and values under one name of transformers
     (query_key_value, qkv_proj) stands for litgpt's default of those two.

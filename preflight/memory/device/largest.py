@@ -10,7 +10,7 @@ from preflight.memory.device.tape import Tape
 from preflight.memory.estimate import LargestAllocation
 
 if TYPE_CHECKING:
-    from preflight.memory.device.estimate import Ready
+    from preflight.memory.device.ready import Ready
     from preflight.memory.device.validation import Phase
 
 _WORDS = {

@@ -13,7 +13,7 @@ from preflight.values import Unknown
 if TYPE_CHECKING:
     from preflight.job import Job
     from preflight.machines.model import Gpu
-    from preflight.memory.device.estimate import Ready
+    from preflight.memory.device.ready import Ready
     from preflight.memory.device.resolve import Resolved
 
 FREE = ("b", "u", "r", "w", "t", "V")
@@ -73,7 +73,7 @@ def _with_companions(ready: Ready) -> Ready | Unknown:
 
 
 def _with_trained_convolutions(ready: Ready, gpu: Gpu | None) -> Ready:
-    from preflight.memory.device.estimate import prepare
+    from preflight.memory.device.ready import prepare
 
     job = ready.job
     trained = prepare(job.model_copy(update={"train": job.train.model_copy(update={"frozen": []})}), gpu)

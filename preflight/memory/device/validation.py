@@ -15,7 +15,7 @@ from preflight.records import dataclass
 from preflight.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.memory.device.estimate import Ready
+    from preflight.memory.device.ready import Ready
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def weights_of(job: Job, parameters: int | None = None) -> Weights | None:
 
 
 def _from_law(job: Job) -> Weights | None:
-    from preflight.memory.device.estimate import prepare
+    from preflight.memory.device.ready import prepare
 
     lengths = {"seq_len": job.train.seq_len or 128, "batch_size": job.train.batch_size or 1}
     some = job.model_copy(update={"train": job.train.model_copy(update=lengths)})

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from preflight.job import build
-from preflight.memory.device.estimate import Ready, prepare
+from preflight.memory.device.ready import Ready, prepare
 
 bulk = pytest.importorskip("preflight.memory.device.bulk")
 pytest.importorskip("numpy")

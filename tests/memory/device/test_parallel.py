@@ -10,7 +10,7 @@ from preflight.job import Job, build
 from preflight.machines.gpus import find_gpu
 from preflight.memory import device
 from preflight.memory.device import store
-from preflight.memory.device.estimate import Ready, prepare
+from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.device.families import FAMILIES
 from preflight.memory.device.law import Law
 from preflight.memory.device.laws import TRACING

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from preflight.job import build
-from preflight.memory.device.estimate import Ready, prepare, requested_peak
+from preflight.memory.device.estimate import requested_peak
+from preflight.memory.device.ready import Ready, prepare
 
 torch = pytest.importorskip("torch")
 

@@ -7,7 +7,8 @@ import pytest
 from preflight.job import Job, build
 from preflight.memory.device import catalogue, estimate, own, remote, store
 from preflight.memory.device.allocator import CachingAllocator
-from preflight.memory.device.estimate import Ready, prepare, requested_peak
+from preflight.memory.device.estimate import requested_peak
+from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.device.replay import ALL_PARTS, Replay, Segment
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.estimate import DeviceEstimate
