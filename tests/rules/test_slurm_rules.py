@@ -36,7 +36,7 @@ def findings(
 @pytest.mark.parametrize(
     ("memory", "text"),
     [
-        ("--mem=32G", "100G"),
+        ("--mem=32G", "101G"),
         ("--mem-per-cpu=1G", None),
         ("--mem-per-gpu=8G", None),
     ],
@@ -63,7 +63,7 @@ def test_too_little_by_the_clusters_default(tmp_path: Path) -> None:
     assert "the default per cpu gives 16 GiB per node" in finding.message
     [proposal] = finding.proposals
     [change] = proposal.changes
-    assert (change.field, change.value, proposal.safety) == ("request.memory", 100 * 2**30, Safety.safe)
+    assert (change.field, change.value, proposal.safety) == ("request.memory", 101 * 2**30, Safety.safe)
 
 
 def test_a_node_that_is_full_is_not_slurms_fault(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from preflight.memory.host.constants import MIB, Measured
 
 PARTS = {
     "torch": 143.5 * MIB,
+    "cuda build": 140.5 * MIB,
     "dynamo": 67.9 * MIB,
     "transformers": 22.2 * MIB,
     "trainer": 10.4 * MIB,
@@ -22,8 +23,10 @@ PARTS = {
     "accelerate": 4.1 * MIB,
     "lightning": 26.3 * MIB,
 }
-"""Bytes of each part. `dynamo` is torch._dynamo with sympy, which an optimizer's first step imports (torch/_compile.py)
-as Trainer, peft and lightning do; `trainer` is transformers.Trainer with accelerate."""
+"""Bytes of each part. "cuda build": what torch's libraries for CUDA add to the import alone, without a GPU (2.13.0 with
+CUDA 13.0: 284.0 MiB, where the build for the processor takes 143.0). `dynamo` is torch._dynamo with sympy, which an
+optimizer's first step imports (torch/_compile.py) as Trainer, peft and lightning do; `trainer` is transformers.Trainer
+with accelerate."""
 
 SHARED = 12.3 * MIB
 """What pandas and scipy have in common, counted once where both are loaded."""
@@ -69,9 +72,9 @@ def bytes_of(parts: frozenset[str]) -> float:
     return sum(PARTS[name] for name in parts) - shared
 
 
-def base_of(packages: Iterable[str], trains: bool) -> Measured:
-    """Bytes of one rank before it loads data: low, expected, high."""
-    parts = parts_of(packages, trains)
+def base_of(packages: Iterable[str], trains: bool, cuda: bool = False) -> Measured:
+    """Bytes of one rank before it loads data: low, expected, high. `cuda`: its torch is a build for CUDA."""
+    parts = parts_of(packages, trains) | ({"cuda build"} if cuda else frozenset())
     expected = bytes_of(parts)
     least = bytes_of(parts - {"transformers", "dynamo", "trainer"}) + LAZY if "transformers" in parts else expected
-    return Measured(least, expected, max(expected, bytes_of(parts | {"dynamo", "pandas", "scipy"})))
+    return Measured(least, expected, max(expected, bytes_of(parts | {"dynamo", "pandas", "scipy", "cuda build"})))

@@ -40,6 +40,8 @@ class Loader:
     prefetch: int = 2
     base: float = 0.0
     """Bytes of the process that starts the workers before it loads data."""
+    visited: float = 0.0
+    """The same without libraries: what Python's collector visits a part of."""
     spawned: bool = False
     views: bool = False
     """__getitem__ returns what is in memory already, or a view of it: r = q = 0."""
@@ -86,13 +88,13 @@ class Loader:
 
     def spread(self) -> float:
         """Bytes that the workers may take more: from the start, and when Python collects its garbage in them."""
-        collected = 0.0 if self._collected() else c.COLLECTED_PART * self.base
+        collected = 0.0 if self._collected() else c.COLLECTED_PART * self.visited
         return 0.0 if self.spawned else self.workers * (c.WORKER_FORK_MORE + collected)
 
     def _collected(self) -> float:
         """Bytes that a worker copies when Python collects its garbage; a spawned one has nothing to copy."""
         collects = self.batch * self.tracked >= c.COLLECTION_THRESHOLD
-        return c.COLLECTED_PART * self.base if collects and not self.spawned else 0.0
+        return c.COLLECTED_PART * self.visited if collects and not self.spawned else 0.0
 
     def queue(self) -> float:
         """Bytes of finished batches: in /dev/shm when there are workers."""

@@ -36,18 +36,20 @@ def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: b
     """The process of a job whose samples take `sample` bytes; `bound` as `estimate_host` says it."""
     data, nothing = job.data, c.Measured(0, 0, 0)
     gpu = cuda and job.machine.accelerator != "cpu"
-    base = base_of(data.imports, trains=weights is not None)
+    objects = base_of(data.imports, trains=weights is not None)
+    base = base_of(data.imports, trains=weights is not None, cuda=gpu)
     spawned = data.start_method in ("spawn", "forkserver")
     batch, prefetch = job.train.batch_size or 1, data.prefetch or 2
     make = partial(
         Loader,
         prefetch=prefetch,
         base=base.expected,
+        visited=objects.expected,
         spawned=spawned,
         views=_views(job, sample),
         single=job.task == "image-classification",
         decodes=bool(c.DECODERS & {name.partition(".")[0] for name in data.imports}),
-        tracked=c.TRACKED_PER_SAMPLE.get(job.task or "", 1) if base.expected < c.YOUNG_HEAP else 0,
+        tracked=c.TRACKED_PER_SAMPLE.get(job.task or "", 1) if objects.expected < c.YOUNG_HEAP else 0,
     )
     validation = None
     if data.validation_workers is not None:

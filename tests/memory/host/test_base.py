@@ -29,4 +29,10 @@ def test_pandas_and_scipy_share_a_part() -> None:
 @pytest.mark.parametrize("packages", [[], ["torch"], ["transformers"], ["lightning", "datasets"], ["nobody.knows"]])
 def test_ends_are_in_order(packages: list[str]) -> None:
     found = base_of(packages, False)
-    assert 140 * MIB < found.low <= found.expected <= found.high < 420 * MIB
+    assert 140 * MIB < found.low <= found.expected <= found.high < 560 * MIB
+
+
+def test_a_build_for_cuda_is_larger_and_may_be_what_the_processor_runs() -> None:
+    processor, gpu = base_of(["torch"], False), base_of(["torch"], False, cuda=True)
+    assert gpu.expected - processor.expected == PARTS["cuda build"]
+    assert processor.high == gpu.high
