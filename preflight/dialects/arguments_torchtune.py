@@ -23,6 +23,7 @@ _DISTRIBUTED = ("fsdp_cpu_offload", "fsdp_reshard_after_forward", "custom_sharde
 def torchtune(args: Arguments) -> Found:
     """A recipe's file, with what the command line puts over it."""
     found = Found()
+    found.default("software.torchtune", "unstated")
     _model(args.inner("model"), args, found)
     _batches(args, found)
     _optimizer(args, found)

@@ -10,6 +10,7 @@ import pytest
 from preflight.job import build
 from preflight.memory.device import estimate
 from preflight.memory.device.frameworks import litgpt, switches
+from preflight.memory.device.laws import TRACING
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.estimate import DeviceEstimate
 
@@ -97,6 +98,19 @@ def test_a_job_that_runs_litgpt_is_resolved_to_its_model() -> None:
     assert found.model["kind"] == "litgpt"
     assert found.setup["peft"]["targets"] == ["query", "value"]
     assert switches(["q_proj", "lm_head"]) == ["query", "head"]
+
+
+def test_without_torch_transformers_law_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"model.name": "meta-llama/Llama-2-7b-hf", "train.batch_size": 1, "train.seq_len": 512,
+              "train.precision": "bf16", "train.gradient_checkpointing": False, "train.optimizer": "adamw",
+              "train.peft.method": "lora", "train.peft.r": 8, "train.peft.dropout": 0.05}  # fmt: skip
+    monkeypatch.setattr(TRACING, "allowed", False)
+    theirs, plain = (estimate(build({**fields, **more}), None) for more in ({"software": {"litgpt": "unstated"}}, {}))
+    assert isinstance(theirs, DeviceEstimate)
+    assert isinstance(plain, DeviceEstimate)
+    assert theirs.allocated.expected == plain.allocated.expected
+    assert theirs.allocated.high > 1.1 * plain.allocated.high
+    assert any("litgpt" in note for note in theirs.notes)
 
 
 def test_shards_are_filled_from_whole_weights() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.job import Job
+from preflight.memory.device.remote import Likeness
 
 _MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
         "falcon": "gelu", "gpt-neox": "gelu", "phi": "gelu"}  # fmt: skip
@@ -32,11 +33,14 @@ WIDENED = (0, 2)
 DISTRIBUTED = (0, 5)
 """litgpt shards with ModelParallelStrategy, which loads parameter by parameter (litgpt/finetune/lora.py, 0.5)."""
 
+WIDER, WIDER_QUANTISED = (0.05, 0.12), (0.05, 0.30)
+"""How far transformers' law is from litgpt's runs (benchmarks/accuracy/sources/litgpt.py): LoRA -10 to +7 %, beside
+quantised weights -23 to -9 %."""
+
 
 def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The description of litgpt's model for a checkpoint; None: the job does not run litgpt, or its form is not known
-    (models, adapters but LoRA), or it is sharded, where transformers' layers stand for litgpt's (which checkpoints under
-    FSDP only).
+    (models, adapters but LoRA), or it is sharded or checkpointed, where transformers' layers stand for litgpt's.
 
     `config`: transformers' keys. A grouped projection of both queries and values under one name of transformers
     (query_key_value, qkv_proj) stands for litgpt's default of those two.
@@ -77,6 +81,13 @@ def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def stand_in(job: Job, architecture: str) -> Likeness:
+    """transformers' law in the place of litgpt's own, where that cannot be traced."""
+    quantised = job.train.quantization.type not in (None, "none")
+    note = "run by litgpt's own code, and reckoned as by transformers: with torch its own step is traced"
+    return Likeness(architecture, dict, note, wider=WIDER_QUANTISED if quantised else WIDER)
+
+
 def repeats_keys(job: Job) -> bool:
     """Whether grouped keys and values are copied for each query head (torchtune/modules/attention.py)."""
     return "torchtune" in job.software
@@ -89,7 +100,8 @@ def gathers(job: Job) -> bool:
 
 
 def _release(job: Job) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", job.software["litgpt"])[:2]))
+    """litgpt's release; of one that is not stated, the newest."""
+    return tuple(map(int, re.findall(r"\d+", job.software["litgpt"])[:2])) or (99, 0)
 
 
 def switches(targets: Sequence[str] | None) -> list[str]:

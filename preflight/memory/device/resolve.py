@@ -107,7 +107,9 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     architecture = SAME_CODE.get(architecture, architecture)
     foreign = litgpt(job, architecture, config)
     if foreign is not None:
-        return _of_litgpt(job, name, foreign, gpu)
+        if _can_trace():
+            return _of_litgpt(job, name, foreign, gpu)
+        like = frameworks.stand_in(job, architecture)
     family = family_of(architecture, config)
     changed = unlike(architecture, config)
     if changed is not None:
@@ -372,6 +374,13 @@ def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> R
     model = {"target": target, "kwargs": kwargs, "task": "image-classification", "image_size": image}
     setup = {**setup, "attention": "sdpa", "mask": False, "channels_last": bool(job.train.channels_last)}
     return Resolved(None, "image-classification", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)
+
+
+def _can_trace() -> bool:
+    from preflight.memory.device.laws import TRACING  # which needs Resolved
+    from preflight.memory.device.tracing import has_torch
+
+    return TRACING.allowed and has_torch(TRACING.interpreter)
 
 
 def _of_litgpt(job: Job, name: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
