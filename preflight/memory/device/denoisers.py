@@ -48,6 +48,9 @@ DEPTHS = {
     "DiTTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),),
 }  # fmt: skip
 """Stacks of equal blocks; a law holds for any number of them."""
+ALIKE = ("flash", "efficient")
+"""Kernels of attention with one law: at a denoiser's peak they hold the same but for a padded row of statistics (on
+small UNets, stored and checkpointed, full and adapted: 16 to 112 bytes)."""
 CONVOLUTIONAL = ("UNet2DConditionModel", "AutoencoderKL")
 NO_VALUES = ("sample_size", "scaling_factor", "shift_factor", "latents_mean", "latents_std", "force_upcast",
              "norm_eps", "upcast_attention")  # fmt: skip
@@ -105,7 +108,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
         return setup
     precision = train.precision or "fp32"
     chosen = kernel(train.attention or "sdpa", False, "16" in precision, gpu)
-    setup = {**setup, "attention": "sdpa" if chosen == "flash" else chosen, "mask": False}
+    setup = {**setup, "attention": "sdpa" if chosen in ALIKE else chosen, "mask": False}
     image = train.image_size or usual_size(architecture, config)
     lengths = {"b": train.batch_size, "i": image}
     if architecture not in FIXED_SIZE:
