@@ -268,8 +268,9 @@ def _kbit(record: CallRecord) -> list[Binding]:
 
 
 def _lora(record: CallRecord) -> list[Binding]:
-    """peft.LoraConfig; r is 8 and dropout 0 unless given, adapters are kept in float32."""
-    found = [bind("train.peft.method", Const("lora", record.origin), None, record.origin)]
+    """peft.LoraConfig; r is 8 and dropout 0 unless given, adapters are kept in float32. DoRA keeps more than LoRA."""
+    kind = "dora" if constant(record.argument("use_dora")) is True else "lora"
+    found = [bind("train.peft.method", Const(kind, record.origin), None, record.origin)]
     for name, field in (
         ("r", "train.peft.r"),
         ("target_modules", "train.peft.targets"),

@@ -85,6 +85,12 @@ def test_qlora(tmp_path: Path) -> None:
     assert found["train.peft.targets"] == ("q_proj", "v_proj")
 
 
+@pytest.mark.parametrize(("option", "method"), [("use_dora=True", "dora"), ("use_dora=False", "lora"), ("", "lora")])
+def test_dora_is_not_lora(option: str, method: str, tmp_path: Path) -> None:
+    body = f"from peft import LoraConfig, get_peft_model\nm = get_peft_model(m, LoraConfig(r=8, {option}))"
+    assert told(body, tmp_path)["train.peft.method"] == method
+
+
 def test_checkpointing_under_a_flag(tmp_path: Path) -> None:
     body = """
         from transformers import AutoModelForCausalLM
