@@ -116,8 +116,7 @@ def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
     free = [name for name in others.FREE if name in resolved.all_dims]
     fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
-    return make_sparse(ask, free, run, fixed, others.depths(resolved))
+    return make_sparse(others.request(resolved, kind), free, run, fixed, others.depths(resolved))
 
 
 def filed(family: str) -> dict[str, Made]:

@@ -205,8 +205,7 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
     if "filed" in resolved.model:  # its traces take long: as few as can be
         from preflight.memory.device import others  # which need what is here
 
-        ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
         fixed = {name: value for name, value in resolved.all_dims.items() if name not in ("b", "L", "M")}
-        return make_sparse(ask, ("b",), run, fixed, others.depths(resolved)), versions
+        return make_sparse(others.request(resolved, kind), ("b",), run, fixed, others.depths(resolved)), versions
     free = [name for name in FREE if name not in resolved.model.get("steps_with", ())]
     return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run, free), versions

@@ -40,6 +40,12 @@ def wider(resolved: Resolved) -> tuple[float, float]:
     return detectors.WIDER if resolved.model.get("kind") == detectors.KIND else (0.0, 0.0)
 
 
+def request(resolved: Resolved, kind: str) -> dict[str, Any]:
+    """What the tracer is asked for, but for the point. A detector makes something in its first step alone."""
+    warm_up = resolved.model["kind"] == detectors.KIND
+    return {"model": resolved.model, "setup": resolved.setup, "kind": kind, "warm_up": warm_up}
+
+
 def depths(resolved: Resolved) -> tuple[Depth, ...]:
     """The stacks that a model's law is a function of."""
     if resolved.model["kind"] == detectors.KIND:

@@ -137,4 +137,4 @@ def _request(ask: Mapping[str, Any], point: Mapping[str, int], depths: Sequence[
         **({"vocab_size": point["V"]} if "V" in point else {}),
         **{one.key: depth for one in depths},
     }
-    return {**ask, "model": {**model, "config": config}, "setup": setup, "point": point, "warm_up": False}
+    return {"warm_up": False, **ask, "model": {**model, "config": config}, "setup": setup, "point": point}
