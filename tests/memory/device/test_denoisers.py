@@ -10,9 +10,9 @@ import pytest
 from preflight.job import build
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device import denoisers, laws
-from preflight.memory.device.estimate import Ready, prepare
 from preflight.memory.device.estimate import estimate as estimated
 from preflight.memory.device.law import Law
+from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
