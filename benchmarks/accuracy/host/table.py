@@ -81,13 +81,17 @@ def drawn(rows: Sequence[dict[str, Any]]) -> list[str]:
             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for draw in dict.fromkeys(row["draw"] for row in rows):
         some = [row for row in rows if row["draw"] == draw]
-        before = [
-            Line(draw, row["id"], jobs.measured(row), row["before"][1],
-                 row["before"][0] <= jobs.measured(row) <= row["before"][2])
-            for row in some
-        ]  # fmt: skip
-        text += [_draw(draw, "before", before), _draw(draw, "today's", list(lines(some)))]
+        for name, law in (("before", "before"), ("blind", "when it was looked at")):
+            if all(name in row for row in some):
+                text.append(_draw(draw, law, [_then(row, name) for row in some]))
+        text.append(_draw(draw, "today's", list(lines(some))))
     return text
+
+
+def _then(row: dict[str, Any], name: str) -> Line:
+    """A point beside an estimate of another day, which the row has: low, expected, high."""
+    (low, expected, high), size = row[name], jobs.measured(row)
+    return Line(row["draw"], row["id"], size, expected, low <= size <= high)
 
 
 def _draw(name: str, law: str, some: Sequence[Line]) -> str:

@@ -129,6 +129,8 @@ class Loaders:
     validation: Loader | None = None
     dataset: int = 0
     growth: float = 0.0
+    evaluated: float = 0.0
+    """Bytes of the part of the data that the validation loader reads, in order."""
     pickled: float = 1.0
     """The dataset's pickle beside the dataset."""
     handed_over: bool = False
@@ -174,7 +176,10 @@ class Loaders:
         val = self.validation
         if val is None:
             return ()
-        full = val.private() + val.queue()
+        copies = self.growth if val.workers else 0.0  # each worker visits its own part
+        if val.spawned:
+            copies = 0.0 if self.handed_over else float(val.workers)
+        full = val.private() + val.queue() + copies * self.evaluated
         pinned = self._pinned(val)
         if not self.train.workers and not self.overlap:  # the training loop's last batch is still held
             pinned["held"] = self.train.batch * self.train.sample

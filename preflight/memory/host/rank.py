@@ -62,6 +62,7 @@ def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: b
         validation=validation,
         dataset=0 if data.in_memory_kind == "mapped" else data.in_memory_bytes or 0,
         growth=_written_to(job),
+        evaluated=_evaluated(job),
         pickled=c.PICKLED.get(data.in_memory_kind or "", 1.0),
         handed_over=data.in_memory_kind == "tensors",
         shuffled=(data.samples or 0) if data.shuffle else 0,
@@ -77,6 +78,14 @@ def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: b
     trials, copied = job.parallel.trials_per_gpu or 1, bool(data.copies_samples)
     model = _trained_here(job, weights) if job.machine.accelerator == "cpu" else 0
     return Rank(base, c.CUDA if gpu else nothing, loaders, loaded, least, trials, copied, model)
+
+
+def _evaluated(job: Job) -> float:
+    """Bytes of the validation data in memory, as part of what is held; 0 where their number is not known."""
+    data, samples = job.data, job.validation.samples
+    if not samples or not data.samples or not data.in_memory_bytes or data.in_memory_kind == "mapped":
+        return 0.0
+    return data.in_memory_bytes * min(1.0, samples / data.samples)
 
 
 def _trained_here(job: Job, weights: Weights | None) -> int:

@@ -149,6 +149,15 @@ def test_the_processor_holds_the_model_that_it_trains() -> None:
     assert "model" not in known(job(data__workers=0, data__sample_bytes=8), 10**9).breakdown
 
 
+def test_validation_workers_copy_what_they_read() -> None:
+    held = {
+        "data__in_memory_bytes": GIB, "data__in_memory_kind": "strings", "data__samples": 1000, "data__workers": 1,
+        "data__sample_bytes": 8, "data__validation_workers": 3, "data__start_method": "spawn",
+    }  # fmt: skip
+    half, whole = (known(job(**held, validation__samples=samples)).per_node for samples in (500, 1000))
+    assert whole.expected - half.expected == pytest.approx(3 * GIB / 2, rel=0.01)
+
+
 def test_tensors_are_handed_to_spawned_workers_once() -> None:
     held = {"data__in_memory_bytes": GIB, "data__samples": None, "data__start_method": "spawn"}
     arrays, tensors = (known(job(**held, data__in_memory_kind=kind)) for kind in ("arrays", "tensors"))
