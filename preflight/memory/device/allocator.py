@@ -22,13 +22,14 @@ ROUND_LARGE = 2 * MIB
 class Block:
     """A stretch of a segment."""
 
-    __slots__ = ("after", "before", "free", "serial", "size", "small")
+    __slots__ = ("after", "before", "free", "freed_at", "serial", "size", "small")
 
     def __init__(self, size: int, serial: int, small: bool) -> None:
         self.size, self.serial, self.small = size, serial, small
         self.before: Block | None = None
         self.after: Block | None = None
         self.free = False
+        self.freed_at = 0
 
 
 class CachingAllocator:
@@ -36,22 +37,29 @@ class CachingAllocator:
 
     `limit`: bytes that can be reserved before cached segments are given back (None: no limit). `expandable`:
     expandable_segments:True, one growing segment per pool in pages of 2 or 20 MiB. `max_split`: max_split_size_mb in
-    bytes: larger blocks are not split, and serve only requests that nearly fill them.
+    bytes: larger blocks are not split, and serve only requests that nearly fill them. `collect`: reserved bytes above
+    which large segments that have been idle for long are given back before a new one is made
+    (garbage_collection_threshold, as a part of set_per_process_memory_fraction; without the latter it does nothing).
     """
 
-    def __init__(self, limit: int | None = None, expandable: bool = False, max_split: int | None = None) -> None:
-        self.limit, self.expandable, self.max_split = limit, expandable, max_split
+    def __init__(self, limit: int | None = None, expandable: bool = False, max_split: int | None = None,
+                 collect: int | None = None) -> None:  # fmt: skip
+        self.limit, self.expandable, self.max_split, self.collect = limit, expandable, max_split, collect
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.overflow = False
         """Whether `limit` was passed although everything cached had been given back."""
         self._pools: dict[bool, list[tuple[int, int, Block]]] = {True: [], False: []}
         self._tails: dict[bool, Block | None] = {True: None, False: None}
         self._serial = 0
+        self._requests = 0
+        """Large ones so far: the clock of `collect`."""
 
     def malloc(self, nbytes: int) -> Block:
         size = max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
         small = size <= SMALL
         pool = self._pools[small]
+        if not small:
+            self._requests += 1
         at = bisect_left(pool, (size, -1))
         if at < len(pool) and (small or self.max_split is None or self._may_use(pool[at][2], size)):
             block = pool.pop(at)[2]
@@ -85,6 +93,8 @@ class CachingAllocator:
         insort(self._pools[block.small], (tail.size, tail.serial, tail))
 
     def _reserve(self, size: int, small: bool) -> Block:
+        if self.collect is not None and self.reserved > self.collect:
+            self._collect(self.reserved - self.collect)
         if self.expandable:
             return self._extend(size, small)
         segment = (
@@ -136,6 +146,19 @@ class CachingAllocator:
                     kept.append(entry)
             self._pools[small] = kept
 
+    def _collect(self, wanted: int) -> None:
+        """Release large segments that are free and unsplit and as old as their average, until `wanted` bytes are back
+        (garbage_collect_cached_blocks). Expandable segments are left alone."""
+        idle = {entry: self._requests - entry[2].freed_at for entry in self._pools[False]
+                if entry[2].before is None and entry[2].after is None}  # fmt: skip
+        while wanted > 0 and idle and not self.expandable:
+            oldest = [entry for entry, age in idle.items() if age >= sum(idle.values()) / len(idle)]
+            for entry in oldest:
+                del idle[entry]
+                self._pools[False].remove(entry)
+                self.reserved -= entry[0]
+                wanted -= entry[0]
+
     def empty_cache(self) -> None:
         """torch.cuda.empty_cache()."""
         self._give_back()
@@ -161,5 +184,5 @@ class CachingAllocator:
                 after.after.before = block
             if self._tails[block.small] is after:
                 self._tails[block.small] = block
-        block.free = True
+        block.free, block.freed_at = True, self._requests
         insort(pool, (block.size, block.serial, block))

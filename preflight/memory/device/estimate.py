@@ -145,7 +145,10 @@ def _triple(interval: Interval) -> tuple[int, int, int]:
 
 
 def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | None, Interval]:
-    """What one process can have of the GPU, and its context: (capacity or None, context)."""
+    """What a job can have of the GPU, and the context of each of its processes: (capacity or None, context).
+
+    set_per_process_memory_fraction is of the whole GPU, and of what PyTorch reserves: the context comes on top.
+    """
     capacity = job.machine.gpu_memory or (gpu.capacity if gpu is not None else None)
     low, expected, high = gpu.context if gpu is not None else UNKNOWN_CONTEXT
     if job.machine.context is not None:
@@ -153,8 +156,14 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
     else:
         low, expected, high = (a + b for a, b in zip((low, expected, high), nccl_buffers(job, gpu), strict=True))
         low, expected, high = _triple(convolution.loaded_at_once(job, gpu, Interval(low, expected, high)))
-    plain = Interval(low, expected, high)
-    return capacity, convolution.context(job, gpu, plain) if convolutional and job.machine.context is None else plain
+    context = Interval(low, expected, high)
+    if convolutional and job.machine.context is None:
+        context = convolution.context(job, gpu, context)
+    fraction = job.train.allocator.per_process_fraction
+    if capacity is not None and fraction:
+        allowed = round(fraction * capacity) + context.expected
+        capacity = min(capacity, (job.parallel.trials_per_gpu or 1) * allowed)
+    return capacity, context
 
 
 def _convolutional(ready: Ready) -> bool:
@@ -187,7 +196,9 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
     job = ready.job
     options = job.train.allocator
     split = options.max_split_size_mb
-    allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None)
+    threshold = options.garbage_collection_threshold if options.per_process_fraction else None
+    allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None,
+                                 round(threshold * limit) if threshold and limit else None)  # fmt: skip
     replay = Replay(allocator, recorder)
     copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
     load(replay, ready.rank.rows, ready.resolved.setup.get("quantization"), 1.0, copies)

@@ -6,7 +6,10 @@ import random
 
 import pytest
 
+from preflight.job import build
+from preflight.machines.gpus import find_gpu
 from preflight.memory.device.allocator import LARGE_SEGMENT, MIB, SMALL_SEGMENT, CachingAllocator
+from preflight.memory.device.estimate import room
 
 
 @pytest.mark.parametrize(
@@ -88,3 +91,28 @@ def test_books_balance(expandable: bool) -> None:
     assert allocator.allocated == 0
     allocator.empty_cache()
     assert allocator.reserved == (allocator.reserved if expandable else 0)
+
+
+def test_idle_segments_are_collected_above_the_threshold_and_the_oldest_first() -> None:
+    allocator = CachingAllocator(limit=400 * MIB, collect=100 * MIB)
+    allocator.free(allocator.malloc(60 * MIB))
+    for _ in range(4):
+        allocator.free(allocator.malloc(62 * MIB))
+    assert allocator.reserved == (60 + 62) * MIB
+    allocator.malloc(80 * MIB)
+    assert allocator.reserved == (62 + 80) * MIB  # the 60 MiB were idle for longer than the average
+    kept = CachingAllocator(limit=400 * MIB)
+    kept.free(kept.malloc(60 * MIB))
+    kept.malloc(80 * MIB)
+    assert kept.reserved == (60 + 80) * MIB
+
+
+def test_a_fraction_is_what_a_process_may_reserve() -> None:
+    gpu = find_gpu("A100 80GB")
+    assert gpu is not None
+    whole, context = room(build({}), gpu)
+    half, same = room(build({"train.allocator.per_process_fraction": 0.5}), gpu)
+    two, _ = room(build({"train.allocator.per_process_fraction": 0.3, "parallel.trials_per_gpu": 2}), gpu)
+    assert (whole, same) == (gpu.capacity, context)
+    assert half == round(0.5 * gpu.capacity) + context.expected
+    assert two == 2 * (round(0.3 * gpu.capacity) + context.expected)
