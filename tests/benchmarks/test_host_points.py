@@ -22,7 +22,7 @@ DRAWN = [json.loads(line) for line in (HERE / "drawn.jsonl").read_text().splitli
 def lines() -> list[table.Line]:
     rows = [row for row in ROWS if not row["measured"]["killed"]]
     loaders = [row for row in rows if row["what"] == "loader"] + table.earlier.rows(HERE / "earlier.jsonl")
-    return list(table.lines([*loaders, *(row for row in rows if row["what"] != "loader")]))
+    return [*table.lines([*loaders, *(row for row in rows if row["what"] != "loader")]), *table.bases()]
 
 
 def test_the_law_explains_the_points(lines: list[table.Line]) -> None:

@@ -46,7 +46,7 @@ class Line:
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> Iterator[Line]:
-    """Every point of the harness and of the earlier one."""
+    """Points beside their estimates."""
     for row in rows:
         if row["what"] == "loader":
             found = estimate_host(jobs.job_of(row), cuda=False)
@@ -57,6 +57,10 @@ def lines(rows: Sequence[dict[str, Any]]) -> Iterator[Line]:
             yield Line("base", row["id"], jobs.measured(row), bytes_of(parts_of(jobs.loaded(row), trains=False)))
         else:
             yield Line("checkpoint", f"{row['what']}: {row['id']}", jobs.measured(row), jobs.weights_expected(row))
+
+
+def bases() -> Iterator[Line]:
+    """What was imported in processes of the earlier harness."""
     for row in earlier.bases(HERE / "earlier.jsonl"):
         if row["prog"] in PARTS:
             expected = bytes_of(parts_of(PARTS[row["prog"]], trains=False) - {"trainer"})
@@ -133,7 +137,7 @@ def main() -> None:
     rows = [json.loads(line) for line in (HERE / "points.jsonl").read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if not row["measured"]["killed"]]
     loaders = [row for row in rows if row["what"] == "loader"] + earlier.rows(HERE / "earlier.jsonl")
-    found = [*lines(loaders), *lines([row for row in rows if row["what"] != "loader"])]
+    found = [*lines(loaders), *lines([row for row in rows if row["what"] != "loader"]), *bases()]
     left_out = refit.left_out(loaders)
     random = [json.loads(line) for line in DRAWN.read_text(encoding="utf-8").splitlines()]
     random = [row for row in random if not row["measured"]["killed"]]

@@ -159,7 +159,7 @@ def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool, bound:
     rank = rank_of(job, sample, weights, cuda, bound)
     ranks = job.parallel.ranks_per_node or 1
     offload = _offload(job, weights)
-    moments = _moments(rank)
+    moments = moments_of(rank)
     peak = max(moments, key=lambda moment: moment.total)
     interval = _interval(rank, moments, ranks, offload)
     breakdown = {name: round(size * ranks) for name, size in peak.terms.items()}
@@ -183,7 +183,8 @@ def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool, bound:
     return _shared_memory(job, rank, ranks, found)
 
 
-def _moments(rank: Rank) -> tuple[Moment, ...]:
+def moments_of(rank: Rank) -> tuple[Moment, ...]:
+    """Every moment of one process that can be its peak."""
     own = {"base": rank.base.expected, **({"cuda": rank.cuda.expected} if rank.cuda.expected else {})}
     moments = []
     for moment in rank.loaders.moments():
@@ -205,9 +206,9 @@ def _interval(rank: Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Me
     """
     own = rank.base.expected + rank.cuda.expected
     array = bool(rank.loaders.dataset and not rank.loaders.growth and not rank.copied)
-    least = _moments(replace(rank, loaders=rank.loaders.at(LOW, True if array else None)))
-    most = _moments(replace(rank, loaders=rank.loaders.at(EXPECTED, False if array else None)))
-    grown = _moments(replace(rank, loaders=rank.loaders.at(HIGH, False if array else None)))
+    least = moments_of(replace(rank, loaders=rank.loaders.at(LOW, True if array else None)))
+    most = moments_of(replace(rank, loaders=rank.loaders.at(EXPECTED, False if array else None)))
+    grown = moments_of(replace(rank, loaders=rank.loaders.at(HIGH, False if array else None)))
     spreads = [one.spread() for one in (rank.loaders.train, rank.loaders.validation) if one is not None]
     more = sum(spreads) if rank.loaders.overlap or rank.loaders.persistent else max(spreads)
     if rank.loaders.pinned:
