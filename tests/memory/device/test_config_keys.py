@@ -176,7 +176,7 @@ def test_no_other_key_changes_what_a_step_holds(name: str) -> None:
     peak, parameters = _sizes(steps.trace(asked))
     known = transformers.AutoConfig.for_model(family.model_type, **config).to_dict()
     free = {k: v for k, v in known.items() if k not in config and k not in model.structure and not k.startswith("_")}
-    read = {"num_labels", "vocab_size", *NAMED_TWICE}
+    read = {"num_labels", "vocab_size", "output_attentions", "output_hidden_states", *NAMED_TWICE}
     changed = []
     for key, value in free.items():
         if key in read or key.endswith(("_id", "_size", "_heads", "_layers", "_positions", "_dim")):
