@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.machines.clusters import MachineError, dump_machine, find_machine, load_machine, parse_machine
-from preflight.machines.model import Cluster, Node, Partition
+from preflight.machines.model import Cgroup, Cluster, Node, Partition
 from preflight.machines.sizes import format_size, parse_size
+from preflight.records import replace
 
 TEXT = """\
 slurm_version = "22.05"
@@ -82,6 +83,7 @@ nodes = st.builds(
     gpus=st.integers(1, 16),
     gpu=st.none() | st.sampled_from(["L40S", 'a "quoted" one']),
     swap=st.none() | sizes,
+    local_disk=st.none() | st.just(0) | sizes,
     features=st.lists(st.sampled_from(["ib", "a&b"]), max_size=2).map(tuple),
 )
 
@@ -90,6 +92,7 @@ nodes = st.builds(
 def test_what_is_written_reads_back_the_same(given_nodes: list[Node]) -> None:
     names = tuple(node.name for node in given_nodes)
     cluster = Cluster("c", tuple(given_nodes), (Partition("p", names, default_memory_per_cpu=2**30),), path="m.toml")
+    cluster = replace(cluster, licenses={"matlab": 3, "a b": 0}, cgroup=Cgroup(True, None, 10.0, 110.0, 90.5))
     assert parse_machine(dump_machine(cluster), "m.toml", "other") == cluster
 
 
