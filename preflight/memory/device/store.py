@@ -283,21 +283,24 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
     """One law of a packed file: form, blocks, parameters; where batch 1 has a tape of its own, its form and blocks."""
     form, numbers, parameters, *one = entry
     known: dict[int, list[str]] = {}
-    tape = _tape(data, form, numbers, known)
+    rows = [*numbers, *(one[1] if one else ())]
+    parsed = {n: tapes.parse_block(filed.whole(data["blocks"], n, known)) for row in rows for n in row}
+    tape = _tape(data, form, numbers, parsed)
     if one:
-        tape = replace(tape, one=_tape(data, one[0], one[1], known))
+        tape = replace(tape, one=_tape(data, one[0], one[1], parsed))
     return Made(tape, _decode(data["parameters"][parameters]))
 
 
-def _tape(data: Mapping[str, Any], form: int, numbers: list[list[int]], known: dict[int, list[str]]) -> tapes.Tape:
+def _tape(data: Mapping[str, Any], form: int, numbers: list[list[int]],
+          parsed: Mapping[int, tuple[tapes.Token, ...]]) -> tapes.Tape:  # fmt: skip
     items, depths = data["forms"][form]
-    parsed = {n: tapes.parse_block(filed.whole(data["blocks"], n, known)) for row in numbers for n in row}
-    births = [token for block in parsed.values() for token in block if token.kind == "b"]
+    mine = {n: parsed[n] for row in numbers for n in row}
+    births = [token for block in mine.values() for token in block if token.kind == "b"]
     sizes = {n: local for local, n in enumerate(sorted({token.at for token in births}))}
     modules = {n: local for local, n in enumerate(sorted({token.where for token in births}))}
     blocks = {
-        n: tuple(replace(t, at=sizes[t.at], where=modules[t.where]) if t.kind == "b" else t for t in block)
-        for n, block in parsed.items()
+        n: tuple([t.renumbered(sizes[t.at], modules[t.where]) if t.kind == "b" else t for t in block])
+        for n, block in mine.items()
     }
     return tapes.Tape(
         tuple(decode(data["sizes"][n]) for n in sizes),

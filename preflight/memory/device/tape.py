@@ -42,6 +42,10 @@ class Token:
     relative: bool = True
     where: int = 0
 
+    def renumbered(self, at: int, where: int) -> Token:
+        """A birth with other indices."""
+        return Token("b", at, self.mark, -1, 0, True, where)
+
     def text(self) -> str:
         if self.kind == "b":
             return f"{self.at}{self.mark}"
@@ -240,4 +244,4 @@ def parse_block(text: str) -> tuple[Token, ...]:
         wheres += [int(where)] * int(count or 1)
     births = iter(wheres)
     parsed = (parse_token(t) for t in tokens.split())
-    return tuple(replace(t, where=next(births)) if t.kind == "b" else t for t in parsed)
+    return tuple([t.renumbered(t.at, next(births)) if t.kind == "b" else t for t in parsed])
