@@ -29,7 +29,8 @@ STAND_IN = "a stand-in of the same architecture in plain torch, at COCO's larges
 TENSOR_CORES = (8, 0)
 """Compute capability from which fp32 convolutions run on tensor cores (TF32)."""
 WIDER = (0.04, 0.12)
-"""A stand-in's interval: the 22 measured runs of docs/other-models.md lie between 1 % above and 14 % below."""
+"""On top of other intervals, below and above: a stand-in's. With it 21 of the 22 measured runs of docs/other-models.md
+are inside."""
 _D2 = re.compile(r"(faster_rcnn|mask_rcnn|retinanet|rpn)_(R|X)(50|101)(?:-FPN)?$")
 _MMDET = re.compile(
     r"(faster_rcnn|mask_rcnn|retinanet)_([rx])(18|50|101)(_caffe)?(?:_(32|64)x4d)?_fpn(?:_fp16)?(?:_\dx)?$"
