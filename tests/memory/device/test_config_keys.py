@@ -36,6 +36,8 @@ def resolved(architecture: str, config: dict[str, Any], **fields: object) -> Res
         ("deberta-v2", "conv_kernel_size", 3),
         ("deberta-v2", "norm_rel_ebd", "none"),
         ("qwen3_moe", "mlp_only_layers", [0]),
+        ("bart", "tie_word_embeddings", False),
+        ("bert", "chunk_size_feed_forward", 64),
         ("qwen3", "layer_types", ["full_attention", "sliding_attention"]),
     ],
 )

@@ -39,6 +39,8 @@ _ONLY: dict[str, dict[str, tuple[object, ...]]] = {
                    "share_att_key": (True,), "position_biased_input": (False,), "type_vocab_size": (0,)},
     "qwen2_moe": {"mlp_only_layers": ([],)},
     "qwen3_moe": {"mlp_only_layers": ([],)},
+    **{name: {"tie_word_embeddings": (True,)} for name in ("bart", "mbart", "pegasus", "m2m_100", "whisper")},
+    "marian": {"tie_word_embeddings": (True,), "share_encoder_decoder_embeddings": (True,)},
 }  # fmt: skip
 """Config keys that change a model, and the values that a family's tape has; `Any`: whatever there is, but not null.
 
@@ -55,6 +57,8 @@ def unlike(architecture: str, config: Config) -> str | None:
         given = config.get(key, values[0])
         if given is None if values == (Any,) else given is not None and given not in values:
             return key
+    if config.get("chunk_size_feed_forward"):  # transformers' apply_chunking_to_forward, in every encoder
+        return "chunk_size_feed_forward"
     kinds = config.get("layer_types")
     mixed = isinstance(kinds, list) and len(set(map(str, kinds))) > 1
     return "layer_types" if mixed and architecture not in _ALTERNATING else None
