@@ -155,6 +155,27 @@ def adapted_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], di
                     yield "causal-lm", "train", setup, structure
 
 
+TUNED = {"llama": ({}, {"tie_word_embeddings": True}), "qwen2": ({}, {"tie_word_embeddings": False})}
+"""Families, and variants of them, that fine-tuning frameworks run with a fused loss and offloaded activations."""
+
+
+def tuned_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """What fine-tuning frameworks set together (TRL, axolotl, Unsloth): adapters beside every linear layer, checkpoints,
+    Liger's loss, activations that wait in host memory; in 4 bits, whole, or trained in full."""
+    adapters = [{"method": "lora", "targets": _EVERY, "dropout": dropout} for dropout in (False, True)]
+    for changed, peft, offload in product(TUNED.get(family.name, ()), (*adapters, None), (False, True)):
+        for rest, mixed in product((None, True, False) if peft else (None,), (True, False)):
+            setup: dict[str, Any] = {
+                "attention": "sdpa", "mask": False, "checkpointing": True, "weights": "bf16" if peft or not mixed else
+                "fp32", "autocast": "bf16" if mixed else None, "peft": peft, "loss": "fused",
+            }  # fmt: skip
+            if offload:
+                setup["offload"] = True
+            if rest is not None:
+                setup["quantization"] = {"type": "4bit", "compute": "bf16", "upcast_rest": rest}
+            yield "causal-lm", "train", setup, {**family.usual, **changed}
+
+
 def _precisions(pairs: Sequence[tuple[str, str | None]], attention: str) -> list[tuple[str, str | None]]:
     """fp16 beside bf16 where the softmax is written out (see resolve.setup_of)."""
     found = list(pairs)
@@ -193,7 +214,7 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
     laws: dict[str, Made] = {}
     run = runner(versions)
     wanted = plans(family) if family.name in FULL else lean_plans(family)
-    for task, kind, setup, structure in [*wanted, *adapted_plans(family)][:most]:
+    for task, kind, setup, structure in [*wanted, *adapted_plans(family), *tuned_plans(family)][:most]:
         key = key_text(task, kind, setup, structure)
         if key in laws or (there is not None and key in there["laws"]):
             continue
