@@ -60,11 +60,10 @@ TARGETS: Mapping[str, str] = {
         resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d wide_resnet50_2 densenet121 vgg11 vgg16 vgg19
         vgg16_bn alexnet squeezenet1_1 googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
         shufflenet_v2_x1_0 efficientnet_b0 efficientnet_b4 efficientnet_v2_s convnext_tiny vit_b_16 vit_l_16 swin_t
-        mobilenet_v3_small efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_v2_m convnext_small
-        convnext_base regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_y_8gf regnet_x_400mf
-        regnet_x_800mf regnet_x_3_2gf wide_resnet101_2 resnext101_32x8d resnext101_64x4d densenet161 densenet169
-        densenet201 vgg13 vgg11_bn vgg13_bn vgg19_bn shufflenet_v2_x0_5 squeezenet1_0 vit_b_32 vit_l_32 swin_s swin_b
-        swin_v2_t maxvit_t
+        mobilenet_v3_small efficientnet_b1 efficientnet_b2 efficientnet_b3 convnext_small convnext_base regnet_y_400mf
+        regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_x_400mf regnet_x_800mf regnet_x_3_2gf wide_resnet101_2
+        resnext101_32x8d densenet169 densenet201 vgg13 vgg11_bn vgg13_bn vgg19_bn shufflenet_v2_x0_5 squeezenet1_0
+        vit_b_32 vit_l_32 swin_s swin_b
     """,
 }
 TRAINED = """
@@ -76,41 +75,33 @@ TRAINED = """
 """More of timm's, in fp32 and without a law for validation."""
 SIDED = """
     timm-resnet18 timm-resnet34 timm-resnet50 timm-resnet101 timm-resnet152 timm-wide_resnet50_2 timm-resnext50_32x4d
-    timm-densenet121 timm-mobilenetv2_100 timm-mobilenetv3_large_100 timm-mobilenetv3_small_100
-    timm-mobilenetv4_conv_small timm-efficientnet_b0 timm-efficientnet_b1 timm-efficientnet_b2 timm-efficientnet_b3
-    timm-efficientnet_b4 timm-tf_efficientnet_b0 timm-tf_efficientnet_b3 timm-efficientnetv2_s timm-tf_efficientnetv2_s
-    timm-convnext_tiny timm-convnext_small timm-convnext_base timm-convnextv2_tiny timm-regnetx_032 timm-regnety_004
-    timm-regnety_008 timm-regnety_016 timm-regnety_032 timm-seresnet50 timm-resnet50d timm-resnet101d timm-cspdarknet53
-    timm-darknet53 timm-hrnet_w18 timm-ghostnet_100 timm-mnasnet_100 timm-densenet201 timm-densenet161 timm-densenet169
-    timm-resnetv2_50 timm-wide_resnet101_2 timm-resnext101_32x8d torchvision-resnet18 torchvision-resnet34
-    torchvision-resnet50 torchvision-resnet101 torchvision-resnet152 torchvision-resnext50_32x4d
-    torchvision-wide_resnet50_2 torchvision-densenet121 torchvision-vgg11 torchvision-vgg16 torchvision-vgg19
-    torchvision-vgg16_bn torchvision-mobilenet_v2 torchvision-mobilenet_v3_large torchvision-mobilenet_v3_small
-    torchvision-efficientnet_b0 torchvision-efficientnet_b1 torchvision-efficientnet_b2 torchvision-efficientnet_b3
-    torchvision-efficientnet_b4 torchvision-efficientnet_v2_s torchvision-efficientnet_v2_m torchvision-convnext_tiny
-    torchvision-convnext_small torchvision-convnext_base torchvision-regnet_y_400mf torchvision-regnet_y_800mf
-    torchvision-regnet_y_1_6gf torchvision-regnet_y_3_2gf torchvision-regnet_y_8gf torchvision-regnet_x_400mf
+    timm-densenet121 timm-mobilenetv2_100 timm-mobilenetv3_large_100 timm-mobilenetv3_small_100 timm-efficientnet_b0
+    timm-efficientnet_b3 timm-tf_efficientnet_b0 timm-tf_efficientnetv2_s timm-convnext_tiny timm-convnext_small
+    timm-convnext_base timm-seresnet50 timm-resnet50d torchvision-resnet18 torchvision-resnet34 torchvision-resnet50
+    torchvision-resnet101 torchvision-resnet152 torchvision-resnext50_32x4d torchvision-wide_resnet50_2
+    torchvision-densenet121 torchvision-vgg11 torchvision-vgg16 torchvision-vgg19 torchvision-vgg16_bn
+    torchvision-mobilenet_v2 torchvision-mobilenet_v3_large torchvision-mobilenet_v3_small torchvision-efficientnet_b0
+    torchvision-efficientnet_b1 torchvision-efficientnet_b2 torchvision-efficientnet_b3 torchvision-efficientnet_b4
+    torchvision-convnext_tiny torchvision-convnext_small torchvision-convnext_base torchvision-regnet_y_400mf
+    torchvision-regnet_y_800mf torchvision-regnet_y_1_6gf torchvision-regnet_y_3_2gf torchvision-regnet_x_400mf
     torchvision-regnet_x_800mf torchvision-regnet_x_3_2gf torchvision-shufflenet_v2_x1_0 torchvision-shufflenet_v2_x0_5
-    torchvision-mnasnet1_0 torchvision-wide_resnet101_2 torchvision-resnext101_32x8d torchvision-resnext101_64x4d
-    torchvision-densenet161 torchvision-densenet169 torchvision-densenet201 torchvision-vgg13 torchvision-vgg11_bn
-    torchvision-vgg13_bn torchvision-vgg19_bn
+    torchvision-mnasnet1_0 torchvision-wide_resnet101_2 torchvision-resnext101_32x8d torchvision-densenet169
+    torchvision-densenet201 torchvision-vgg13 torchvision-vgg11_bn torchvision-vgg13_bn torchvision-vgg19_bn
 """
 """Files whose laws hold at every side that 32 divides. timm's VGGs have a convolution of 7x7 behind their maps, and
 take other steps where those are smaller."""
 MIXED = """
     timm-resnet18 timm-resnet34 timm-resnet50 timm-resnet101 timm-resnet152 timm-resnext50_32x4d timm-wide_resnet50_2
     timm-densenet121 timm-vgg16 timm-mobilenetv2_100 timm-mobilenetv3_large_100 timm-mobilenetv3_small_100
-    timm-efficientnet_b0 timm-efficientnet_b3 timm-tf_efficientnet_b0 timm-efficientnetv2_s timm-tf_efficientnetv2_s
-    timm-convnext_tiny timm-convnext_small timm-convnext_base timm-regnety_016 timm-regnety_032 timm-resnet50d
-    timm-seresnet50 timm-vit_tiny_patch16_224 timm-vit_small_patch16_224 timm-vit_base_patch16_224
-    timm-vit_large_patch16_224 timm-deit_small_patch16_224 timm-deit_base_patch16_224 timm-swin_tiny_patch4_window7_224
-    timm-swin_small_patch4_window7_224 timm-swin_base_patch4_window7_224 timm-vit_base_patch32_224
-    timm-vit_base_patch16_384 timm-mixer_b16_224
-    timm-resnet10t timm-resnet18d timm-resnet26 timm-resnet26d
+    timm-efficientnet_b0 timm-efficientnet_b3 timm-tf_efficientnet_b0 timm-tf_efficientnetv2_s timm-convnext_tiny
+    timm-convnext_small timm-convnext_base timm-resnet50d timm-seresnet50 timm-vit_tiny_patch16_224
+    timm-vit_small_patch16_224 timm-vit_base_patch16_224 timm-vit_large_patch16_224 timm-deit_small_patch16_224
+    timm-deit_base_patch16_224 timm-swin_tiny_patch4_window7_224 timm-swin_base_patch4_window7_224
+    timm-vit_base_patch32_224 timm-mixer_b16_224 timm-resnet10t timm-resnet18d timm-resnet26 timm-resnet26d
     torchvision-resnet18 torchvision-resnet34 torchvision-resnet50 torchvision-resnet101 torchvision-resnet152
     torchvision-resnext50_32x4d torchvision-wide_resnet50_2 torchvision-densenet121 torchvision-vgg16
-    torchvision-mobilenet_v2 torchvision-mobilenet_v3_large torchvision-efficientnet_b0 torchvision-efficientnet_v2_s
-    torchvision-convnext_tiny torchvision-swin_t torchvision-vit_b_16 torchvision-vit_l_16
+    torchvision-mobilenet_v2 torchvision-mobilenet_v3_large torchvision-efficientnet_b0 torchvision-convnext_tiny
+    torchvision-swin_t torchvision-vit_b_16 torchvision-vit_l_16
 """
 """Files that have laws in mixed precision as well."""
 
