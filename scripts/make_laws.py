@@ -160,14 +160,15 @@ TUNED = {"llama": ({}, {"tie_word_embeddings": True}), "qwen2": ({}, {"tie_word_
 
 
 def tuned_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """What fine-tuning frameworks set together (TRL, axolotl, Unsloth): adapters beside every linear layer, checkpoints,
-    Liger's loss, activations that wait in host memory; in 4 bits, whole, or trained in full."""
+    """What fine-tuning frameworks set together (TRL, axolotl, Unsloth): adapters beside every linear layer, Liger's loss,
+    checkpoints, activations that wait in host memory; in 4 bits, whole, or trained in full; packed, or padded."""
     adapters = [{"method": "lora", "targets": _EVERY, "dropout": dropout} for dropout in (False, True)]
-    for changed, peft, offload in product(TUNED.get(family.name, ()), (*adapters, None), (False, True)):
+    variants = TUNED.get(family.name, ())
+    for mask, changed, peft, offload in product((False, True), variants, (*adapters, None), (False, True)):
         for rest, mixed in product((None, True, False) if peft else (None,), (True, False)):
             setup: dict[str, Any] = {
-                "attention": "sdpa", "mask": False, "checkpointing": True, "weights": "bf16" if peft or not mixed else
-                "fp32", "autocast": "bf16" if mixed else None, "peft": peft, "loss": "fused",
+                "attention": "sdpa", "mask": mask, "checkpointing": True, "peft": peft, "loss": "fused",
+                "weights": "bf16" if peft or not mixed else "fp32", "autocast": "bf16" if mixed else None,
             }  # fmt: skip
             if offload:
                 setup["offload"] = True
