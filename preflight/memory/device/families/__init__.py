@@ -39,7 +39,8 @@ _ONLY: dict[str, dict[str, tuple[object, ...]]] = {
                    "share_att_key": (True,), "position_biased_input": (False,), "type_vocab_size": (0,)},
     "qwen2_moe": {"mlp_only_layers": ([],)},
     "qwen3_moe": {"mlp_only_layers": ([],)},
-    **{name: {"tie_word_embeddings": (True,)} for name in ("bart", "mbart", "pegasus", "m2m_100", "whisper")},
+    **{name: {"tie_word_embeddings": (True,)} for name in ("bart", "mbart", "pegasus", "m2m_100")},
+    "whisper": {"activation_dropout": (0, 0.0)},
     "marian": {"tie_word_embeddings": (True,), "share_encoder_decoder_embeddings": (True,)},
 }  # fmt: skip
 """Config keys that change a model, and the values that a family's tape has; `Any`: whatever there is, but not null.
