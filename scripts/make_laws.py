@@ -160,7 +160,7 @@ TUNED = {"llama": ({}, {"tie_word_embeddings": True}), "qwen2": ({}, {"tie_word_
 
 
 def tuned_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """What fine-tuning frameworks set together (TRL, axolotl, Unsloth): adapters beside every linear layer, Liger's loss,
+    """What fine-tuning frameworks set (TRL, axolotl, Unsloth): adapters beside all linear layers, a fused loss,
     checkpoints, activations that wait in host memory; in 4 bits, whole, or trained in full; packed, or padded."""
     adapters = [{"method": "lora", "targets": _EVERY, "dropout": dropout} for dropout in (False, True)]
     variants = TUNED.get(family.name, ())
