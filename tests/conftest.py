@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from command_line import Command
 
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
+os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80
 
 
 @pytest.fixture

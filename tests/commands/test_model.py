@@ -38,7 +38,7 @@ def test_no_model_left_is_said(capsys: Capture) -> None:
     assert "no model has qwen3 and whisper in its name" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["vgg16", "flux", "meta-llama/Llama-2-7b"])
+@pytest.mark.parametrize("name", ["vgg16", "llava-hf/llava-1.5-7b-hf", "meta-llama/Llama-2-7b"])
 def test_a_model_is_shown(name: str, capsys: Capture) -> None:
     """With a target and no config, without a law, and under another spelling."""
     assert run(["model", "show", name]) == 0
