@@ -17,6 +17,10 @@ def from_key(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict[s
         "weights": weights, "autocast": None if autocast == "plain" else autocast, "attention": attention,
         "mask": padded == "padded", "checkpointing": stored == "checkpointed", "peft": None,
     }  # fmt: skip
+    if rest[0].startswith("loss:"):
+        setup["loss"] = rest.pop(0).partition(":")[2]
+    if rest[0] == "offloaded":
+        setup["offload"] = bool(rest.pop(0))
     if rest[0].startswith(("4bit", "int8")):
         kind_of, compute, *more = rest.pop(0).split(":")
         setup["quantization"] = {"type": kind_of, "compute": compute, "upcast_rest": "rest32" in more}
