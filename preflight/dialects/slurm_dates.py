@@ -8,7 +8,8 @@ _NAMED = re.compile(r"today|tomorrow|midnight|noon|fika|teatime", re.IGNORECASE)
 _NOW = re.compile(r"now[ \t]*(?:[+-]\s*\d[\d\s]*(?:(?:second|minute|hour|day|week)s?)?)?", re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\s*([ap]m)?", re.IGNORECASE)
 _ISO = re.compile(r"\d{4}-(\d{1,2})-(\d{1,2})")
-_DATE = re.compile(r"(\d\d?)[./]?(\d\d?)[./]?(?:\d\d)?")
+_DATE = re.compile(r"(\d{2}|\d(?!\d))[./]?(\d{2}|\d(?!\d))[./]?(?:\d\d)?")
+"""Months and days take two digits where two follow each other: `12` is a month without a day."""
 _SINCE_1970 = re.compile(r"uts(\d+)", re.IGNORECASE)
 
 

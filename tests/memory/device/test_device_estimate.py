@@ -10,8 +10,8 @@ from preflight.job import build
 from preflight.machines.gpus import find_gpu
 from preflight.memory import device
 from preflight.memory.device import catalogue
-from preflight.memory.device.ready import prepare
 from preflight.memory.device.laws import TRACING
+from preflight.memory.device.ready import prepare
 from preflight.memory.estimate import DEVICE_PARTS, DeviceEstimate
 from preflight.values import Unknown
 

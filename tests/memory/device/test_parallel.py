@@ -10,7 +10,6 @@ from preflight.job import Job, build
 from preflight.machines.gpus import find_gpu
 from preflight.memory import device
 from preflight.memory.device import store
-from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.device.families import FAMILIES
 from preflight.memory.device.law import Law
 from preflight.memory.device.laws import TRACING
@@ -18,6 +17,7 @@ from preflight.memory.device.parallel import ddp, layouts, nccl, units, zero
 from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.options import Options
+from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
 

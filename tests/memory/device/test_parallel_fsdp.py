@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from preflight.job import Job, build
-from preflight.memory.device.ready import prepare
 from preflight.memory.device.parallel import Rank
+from preflight.memory.device.ready import prepare
 from preflight.memory.device.tape import expand
 from preflight.values import Unknown
 
