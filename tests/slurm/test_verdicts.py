@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from slurm.clusters import CLUSTERS
-from slurm.compare import asked, ours, theirs
+from slurm.compare import asked, is_left_open, ours, theirs
 from slurm.controller import Controller, started
 from slurm.generated import request
 from slurm.given import Part, given
@@ -27,13 +27,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp(str(request.param))
     with started(CLUSTERS[request.param], directory) as controller:
         yield request.param, controller, import_slurm(controller.conf)
-
-
-def is_left_open(options: list[str], described: Cluster) -> bool:
-    """Requests that select/cons_res may refuse and preflight does not: docs/slurm.md says so."""
-    several = any(one.startswith("--partition=") and "," in one for one in options)
-    per_gpu = any(one.startswith("--ntasks-per-gpu") for one in options)
-    return described.select_type == "cons_res" and (several or per_gpu)
 
 
 def different(options: list[str], controller: Controller, described: Cluster) -> str | None:
