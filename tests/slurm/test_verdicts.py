@@ -33,7 +33,7 @@ def different(options: list[str], controller: Controller, described: Cluster) ->
     """How the two verdicts differ; None: they do not. Two refusals by sbatch itself need not name the same option."""
     answer = controller.test_only(options)
     real, own = theirs(answer.code, answer.text), ours(options, described)
-    if own.accepted and is_left_open(options, described):
+    if (own.accepted or not real.accepted) and is_left_open(options, described):
         return None
     if real.accepted == own.accepted and (real.answer == own.answer or CLIENT in (real.answer, own.answer)):
         return None
