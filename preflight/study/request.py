@@ -77,14 +77,12 @@ def resolve(request: Request, cluster: Cluster | None) -> Allocation:
         return _anywhere(request, unknown)
     placed = [(verdict.partition, node, share) for node, share in _types(request, cluster, verdict)]
     partition, node, share = placed[0]
-    need = _need(request, node, partition, cluster)
-    if not unknown:
-        need = _given(request, share, node, partition, cluster)
+    need = (_need(request, node, partition, cluster) if unknown else
+            _given(request, share, node, partition, cluster))  # fmt: skip
     others = tuple(dict.fromkeys(other.name for _, other, _ in placed[1:] if _differs(other, node)))
     notes = (f"nodes of type {', '.join(others)} would do as well; {node.name} is assumed",) if others else ()
     gpu, said = gpu_of(request, node, need.gpus)
-    found = _allocation(need, node, gpu, partition, unknown, (*notes, *said))
-    return replace(found, warnings=verdict.over)
+    return replace(_allocation(need, node, gpu, partition, unknown, (*notes, *said)), warnings=verdict.over)
 
 
 def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocation:

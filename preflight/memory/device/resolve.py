@@ -16,7 +16,6 @@ from preflight.memory.device import catalogue, frameworks
 from preflight.memory.device.attention import attention, kernel, window
 from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.activations import unusual
-from preflight.memory.device.frameworks import litgpt, switches
 from preflight.memory.device.images import VALUES_ONLY, target_of, usual_size
 from preflight.memory.device.remote import Likeness, likeness
 from preflight.memory.device.single import depth_key
@@ -105,7 +104,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
             return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
     reach = window(architecture, config)
     architecture = SAME_CODE.get(architecture, architecture)
-    foreign = litgpt(job, architecture, config)
+    foreign = frameworks.litgpt(job, architecture, config)
     if foreign is not None:
         if _can_trace():
             return _of_litgpt(job, name, foreign, gpu)
@@ -393,7 +392,7 @@ def _of_litgpt(job: Job, name: str, config: Mapping[str, Any], gpu: Gpu | None) 
     if isinstance(lengths, Unknown):
         return lengths
     if setup["peft"]:
-        setup["peft"] = {**setup["peft"], "targets": switches(job.train.peft.targets)}
+        setup["peft"] = {**setup["peft"], "targets": frameworks.switches(job.train.peft.targets)}
     # The loss takes 128 positions at a time beside adapters, and else 128 rows of the batch (tracer/litgpt.py).
     steps_with = ["s"] if setup["peft"] else ["b", "s"]
     model = {"kind": "litgpt", "task": "causal-lm", "config": dict(config), "steps_with": steps_with}

@@ -151,10 +151,15 @@ def counted(name: str) -> int | None:
     return None
 
 
+LEFT_OUT = {"google/mobilebert-uncased": (512 + 1) * 512 + (512 + 1) * 2}
+"""Parameters that a published figure leaves out: MobileBERT's pooler and classifier, of width 512."""
+
+
 def assert_published(name: str, count: int) -> None:
     model = catalogue.find(name)
     assert model is not None
     figures = catalogue.published(model)
+    count -= LEFT_OUT.get(name, 0)
     if figures is not None:
         # A figure may be rounded to the nearest or cut off, so a whole unit of its last digit is allowed.
         assert abs(count - figures[0]) <= 2 * figures[1], f"{name}: {count:,}, published {model.parameters}"
