@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from preflight.records import dataclass, field
 from preflight.scheduler.cores import select_cores
+from preflight.scheduler.gres import Gres
 from preflight.scheduler.hosts import Host, Shape
 from preflight.scheduler.job import Job
 from preflight.scheduler.offer import Details, Offer, Rules, cpus_per_core
@@ -76,11 +77,16 @@ class Search:
                 return found
         return None
 
+    @property
+    def counted(self) -> list[Gres]:
+        """Resources whose number in the whole job counts: select/cons_res looks at those of each node alone."""
+        return [one for one in self.job.gres if one.per_job and self.rules.cons_tres]
+
     def _evaluate(self, hosts: list[Host], least: int, most: int, wanted: int) -> list[Taken] | None:
         """_eval_nodes"""
         if len(hosts) < least:
             return None
-        per_job = [one for one in self.job.gres if one.per_job]
+        per_job = self.counted
         for one in per_job:
             one.total = 0
         state = _State(
@@ -158,7 +164,7 @@ class _State:
         return self.nodes <= 0 and self.cpus <= 0 and self._gres_done()
 
     def _gres_done(self) -> bool:
-        return all(one.total >= one.per_job for one in self.search.job.gres)
+        return all(one.total >= one.per_job for one in self.search.counted)
 
     def take(self, host: Host, cpus: int, node: Offer) -> bool:
         """Adds a node (_cpus_to_use, gres_sched_add); False: it has nothing to give."""
@@ -185,9 +191,7 @@ class _State:
         used = 0
         if not cpus:
             return cpus
-        for one in self.search.job.gres:
-            if not one.per_job:
-                continue
+        for one in self.search.counted:
             own = next((have for have in node.gres if have.gres is one), None)
             if own is None:
                 continue
@@ -232,8 +236,8 @@ class _State:
         return best, best_enough
 
     def _gres_enough(self, nodes: list[Offer]) -> bool:
-        for one in self.search.job.gres:
-            if one.per_job and one.total < one.per_job:
+        for one in self.search.counted:
+            if one.total < one.per_job:
                 have = sum(own.total for node in nodes for own in node.gres if own.gres is one)
                 if one.total + have < one.per_job:
                     return False

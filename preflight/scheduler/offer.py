@@ -237,6 +237,8 @@ def _cores(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | No
         wants = (details.ntasks_per_core or 0, job.ntasks_per_socket or 0, details.cpus_per_task)
         if most == 1 and max(wants) > 1:
             return None
+        if not rules.cons_tres and most < details.cpus_per_task:
+            return None
     if shape.cores < least_cores or shape.sockets < least_sockets:
         return None
     threads = cpus_per_core(job, details, shape, rules)

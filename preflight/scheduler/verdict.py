@@ -107,15 +107,7 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
             if more is not None and raised is None:
                 over.append(f"MaxMemPerCPU of {partition.name} raises its CPUs to more than a node gives")
             return Verdict(None, "", (), partition, raised or found, tuple(over))
-    if is_open(job, wanted, cluster):
-        return Verdict(None, "", (), wanted[0], (), tuple(over))
     raise Refused(NODE_CONFIG, "no node can give what is asked for")
-
-
-def is_open(job: Job, wanted: Sequence[Partition], cluster: Cluster) -> bool:
-    """Whether a refusal for want of nodes is not certain: select/cons_res takes some requests that name several
-    partitions, or tasks per GPU, which its code looks at in ways that are not followed here."""
-    return cluster.select_type == "cons_res" and (len(wanted) > 1 or job.ntasks_per_gpu is not None)
 
 
 def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: Node) -> tuple[Share, ...] | None:
@@ -148,7 +140,7 @@ def place(
     `first`: of several partitions the one that is named first; its defaults and its limit of CPUs count for all.
     """
     first = first or partition
-    if partition.exclusive:  # _resolve_shared_status, src/slurmctld/node_scheduler.c
+    if first.exclusive and partition.exclusive:  # _resolve_shared_status, src/slurmctld/node_scheduler.c
         job = copy(job)
         job.exclusive, job.shared_with = True, None
     rules = rules_of(cluster, first)

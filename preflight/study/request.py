@@ -73,8 +73,6 @@ def resolve(request: Request, cluster: Cluster | None) -> Allocation:
     partitions = partitions_of(request, cluster)
     if verdict.answer is not None or isinstance(partitions, str):
         return _refusal(request, cluster, verdict, unknown)
-    if not verdict.shares:  # accepted for want of certainty: where is not known
-        return _anywhere(request, unknown)
     placed = [(verdict.partition, node, share) for node, share in _types(request, cluster, verdict)]
     partition, node, share = placed[0]
     need = (_need(request, node, partition, cluster) if unknown else

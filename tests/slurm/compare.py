@@ -50,10 +50,3 @@ def theirs(code: int, text: str) -> Said:
         return Said(False, failed.removeprefix("allocation failure: "), text)
     last = lines[-1].removeprefix("sbatch: ").removeprefix("error: ") if lines else ""
     return Said(False, last if last in CHECKED_TWICE else CLIENT, text)
-
-
-def is_left_open(options: Sequence[str], described: Cluster) -> bool:
-    """Requests that select/cons_res may refuse and preflight does not: docs/slurm.md says so."""
-    several = any(one.startswith("--partition=") and "," in one for one in options)
-    per_gpu = any(one.startswith("--ntasks-per-gpu") for one in options)
-    return described.select_type == "cons_res" and (several or per_gpu)
