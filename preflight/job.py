@@ -41,10 +41,13 @@ class Model(Part):
 
 
 class Quantization(Part):
-    type: Literal["nf4", "fp4", "int8", "none"] | None = "none"
+    type: Literal["nf4", "fp4", "int8", "gptq", "awq", "hqq", "torchao-int8", "fp8", "eetq", "none"] | None = "none"
     double_quant: bool | None = False
     compute_dtype: Literal["fp32", "bf16", "fp16"] | None = "fp32"
     upcast_rest: bool | None = True
+    bits: Count | None = None  # of gptq, awq and hqq; the method's own when absent
+    group_size: Annotated[int, Field(ge=-1)] | None = None  # elements that share a scale; -1: a column
+    backend: str | None = None  # whose kernels run (gptq: torch, cuda, cuda-old, triton, tritonv2)
 
 
 class Peft(Part):
@@ -99,6 +102,9 @@ class Train(Part):
     optimizer_in_backward: bool | None = False  # each gradient is used and freed as soon as it is there
     activation_offload: bool | None = False  # saved activations wait in host memory
     empty_cache_every: Count | None = None
+    resumes: Literal["no", "host", "device", "kept", "trainer"] | None = "no"  # by way of; kept: it stays on the device
+    saves: Literal["streamed", "gathered"] | None = "streamed"  # storage by storage, or all weights whole on each GPU
+    saved_as: Literal["fp32"] | None = None  # what 16-bit weights are cast to in place before the last save; absent: not
     channels_last: bool | None = False
     cudnn_benchmark: bool | None = False
     allocator: Allocator = Allocator.model_construct()
@@ -115,6 +121,7 @@ class Validation(Part):
     generates: bool | None = False
     max_new_tokens: Count | None = None
     beams: Count | None = 1
+    loads: list[str] | None = None  # of a pipeline, what is loaded anew to generate (denoiser, vae); no default
 
 
 class Data(Part):

@@ -111,8 +111,25 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
     "qlora184-30b-1x3090": _EAGER,
     "platypus10-70b-ddp": _PLATYPUS,
     "platypus10-70b-ddp-r8": _PLATYPUS,
-    "vicunarlhf6-t4": _ALPACA_LORA,  # supervised_finetune.py: MICRO_BATCH_SIZE 4, CUTOFF_LEN 256
+    # supervised_finetune.py: MICRO_BATCH_SIZE 4, CUTOFF_LEN 256, save_steps 200. The report is of May 19, 2023: 0.38.1
+    # was bitsandbytes' newest release (0.39.0 came four days later), and the repository pinned none.
+    "vicunarlhf6-t4": {**_ALPACA_LORA, "software": {"transformers": "4.29", "bitsandbytes": "0.38.1"}},
     "simplefinetuner7-4090-b15": {**_ALPACA_LORA, "train.peft.dropout": 0.01},  # main.py
+    "fastchat693-13b-save": {
+        # The thread's command: --bf16, batch 2, accumulation 16, --fsdp "full_shard auto_wrap offload"; fastchat/train/
+        # train.py, safe_save_model_for_hf_trainer: trainer.model.state_dict(), whole on each GPU. Length and
+        # checkpoints as in the README's command, which it follows.
+        "train.batch_size": 2,
+        "train.grad_accum": 16,
+        "train.precision": "bf16-mixed",
+        "train.seq_len": 2048,
+        "train.gradient_checkpointing": True,
+        "train.attention": "flash",
+        "parallel.offload": "parameters",
+        "parallel.options": {"fsdp_version": 1},
+        "train.saves": "gathered",
+        "software": {"transformers": "4.28"},
+    },
     "llamacookbook413-7b-1xa100": {"train.precision": "fp32", "train.sequences": "packed"},
     "torchtune527-llama2-7b-paged": {
         "train.precision": "bf16",

@@ -30,6 +30,7 @@ from preflight.libraries.precision import (
     lightning_bindings,
     weights_dtype,
 )
+from preflight.libraries.resuming import resume_bindings
 from preflight.libraries.spread import filled
 from preflight.libraries.trainer import (
     ARGUMENT_CLASSES,
@@ -140,6 +141,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *switch_bindings(paths, project),
         *kept,
         *checkpoint_bindings(calls),
+        *resume_bindings(calls, project),
         *accelerator_bindings(calls),
         *optimizer_bindings(calls),
         *([bind("train.precision", stored, 2)] if stored is not None and not trained else []),

@@ -175,7 +175,7 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
 
 def _lifetime(block: ast.AST, name: str, assignment: ast.Assign, backward: int) -> str:
     """no, step or loop: until when the name holds what it was assigned."""
-    bound = _bound_again(block, name, assignment)
+    bound = bound_again(block, name, assignment)
     later = [line for line in bound if line > assignment.lineno]
     if later:
         return "no" if min(later) < backward else "step"
@@ -218,7 +218,7 @@ def _assigned_outputs(block: ast.AST, forwards: set[ast.expr]) -> Iterator[tuple
                 )
 
 
-def _bound_again(block: ast.AST, name: str, assignment: ast.Assign) -> list[int]:
+def bound_again(block: ast.AST, name: str, assignment: ast.Assign) -> list[int]:
     """The lines where the name is deleted or bound to something else, by the block's own loop as well."""
     lines = []
     for node in ast.walk(block):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight.dialects.reading import Binding
-from preflight.libraries.common import constant, first_origin, version_of, when
+from preflight.libraries.common import bind, constant, first_origin, version_of, when
 from preflight.libraries.parallelism import deepspeed_config
 from preflight.libraries.sharding import fsdp_settings
 from preflight.libraries.trainer_arguments import Arguments
@@ -18,9 +18,17 @@ _FIRST, _SECOND = (5,), (5, 13)
 _WORDS = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 
 
+_STREAMED = (4, 31)
+"""From this release on accelerate writes FSDP's checkpoints, by way of the host. Until then Trainer.save_model asked
+`self.model.state_dict()`, which FSDP answers with every parameter whole on each GPU (transformers, trainer.py)."""
+
+
 def parallel(args: Arguments, version: str | None) -> list[Binding]:
     """What the Trainer's own settings say of sharding; nothing where they name no scheme."""
-    return [*_fsdp(args, version), *_deepspeed(args)]
+    sharded = _fsdp(args, version)
+    if sharded and version is not None and version_of(version) < _STREAMED:
+        sharded.append(bind("train.saves", Const("gathered", first_origin(args["fsdp"]))))
+    return [*sharded, *_deepspeed(args)]
 
 
 def _fsdp(args: Arguments, version: str | None) -> list[Binding]:

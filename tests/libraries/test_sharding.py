@@ -203,3 +203,10 @@ def test_lightnings_checkpointing_of_layers(tmp_path: Path) -> None:
     text = LIGHTNING.format(strategy="FSDPStrategy(activation_checkpointing_policy={Block})")
     assert values(read_program(text, tmp_path))["train.gradient_checkpointing"] is True
     assert "train.gradient_checkpointing" not in values(read_program(LIGHTNING.format(strategy='"fsdp"'), tmp_path))
+
+
+@pytest.mark.parametrize(("pin", "saves"), [("4.28.1", "gathered"), ("4.31.0", None), (None, None)])
+def test_how_the_trainer_writes_sharded_weights(pin: str | None, saves: str | None, tmp_path: Path) -> None:
+    if pin is not None:
+        (tmp_path / "requirements.txt").write_text(f"transformers=={pin}\n", encoding="utf-8")
+    assert trained(tmp_path, 'fsdp="full_shard auto_wrap"').get("train.saves") == saves

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, intervals, own, softmax, varying
+from preflight.memory.device import convolution, intervals, own, saving, softmax, varying
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.images import is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
@@ -95,6 +95,7 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
             *((ready.laws.instead,) if ready.laws.instead else ()),
             *convolution.notes(job, gpu, ready.resolved),
             *own.notes(ready.resolved),
+            *saving.notes(job),
         ),
     )
     if capacity is None:
@@ -208,6 +209,7 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
         replay.drop(replay.hold([ready.gathered], "weights", "load"))
     for each in ready.rank.held:
         replay.hold([each.nbytes], each.part, "load")
+    _pass(replay, saving.resumed(ready))
     replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
     replay.hold(waiting(ready.resolved, ready.dims), "temporary", "forward")
     replay.hold(own.held(ready.resolved, ready.dims), "temporary", "forward")
@@ -233,7 +235,19 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
         replay.run(phase.segment())
         replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
         replay.drop(kept)
+    checkpoint = saving.saved(ready)
+    _pass(replay, checkpoint)
+    if checkpoint.kept:  # training goes on beside it
+        replay.run(segments[-1], accumulated=ready.in_backward or ready.zeros_stay)
     return replay.result()
+
+
+def _pass(replay: Replay, checkpoint: saving.Checkpoint) -> None:
+    """Allocate a checkpoint, and free what does not stay of it."""
+    if checkpoint is saving.NOTHING:
+        return
+    replay.hold(checkpoint.kept, "weights", checkpoint.phase)
+    replay.drop(replay.hold(checkpoint.passing, "weights", checkpoint.phase))
 
 
 def _segment(ready: Ready, lengths: Mapping[str, int]) -> Segment:
@@ -269,7 +283,10 @@ def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = 
         segment = Segment.of(ready.laws.made.tape, ready.dims)
         micro += sum(segment.sizes[birth] for birth in softmax.inputs(segment, ready.dims))
     phases = [p.peak.bytes + sum(p.kept) for p in beside]
-    phases.append(ready.gathered - sum(ready.optimizer.states))
+    resumed, saved = saving.resumed(ready), saving.saved(ready)
+    states += sum(resumed.kept) + sum(saved.kept)
+    before = sum(ready.optimizer.states) + sum(saved.kept)  # what is not there yet when training begins
+    phases += [ready.gathered - before, sum(resumed.passing) - before, sum(saved.passing)]
     phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
     return states + max(micro, gradients + ready.optimizer.temporary + ready.outputs, *phases, 0)
 
