@@ -10,9 +10,13 @@ from benchmarks.accuracy.incidents import Incident
 from benchmarks.accuracy.peers.base import Refused
 from benchmarks.accuracy.tool import Preflight, job_of
 from benchmarks.accuracy.truth import Inexpressible
+from preflight.memory.device.ready import prepare
+from preflight.memory.device.replay import Segment
 from preflight.memory.estimate import Verdict
+from preflight.values import Unknown
 
 VERDICTS: tuple[Verdict, ...] = ("fits", "at-risk", "exceeds", "unknown")
+LARGE, ROUNDED = 10 << 20, 2 << 20
 DIED_JUDGED_FITS = 0.02
 WORKED_JUDGED_EXCEEDS = 0.05
 """The targets: shares of reports with a verdict."""
@@ -34,11 +38,35 @@ def judge(incidents: Iterable[Incident], tool: Preflight) -> list[Judged]:
 def _judge(incident: Incident, tool: Preflight) -> Judged:
     if isinstance(incident.fields, Inexpressible):
         return Judged(incident, "unknown", f"not a Job: {incident.fields.reason}")
+    contradiction = contradicted(incident)
+    if contradiction:
+        return Judged(incident, "unknown", contradiction)
     found = tool.device(job_of(incident.fields))
     if isinstance(found, Refused):
         return Judged(incident, "unknown", found.reason)
     why = "" if found.verdict != "unknown" else "; ".join(found.notes) or "the GPU's capacity is not known"
     return Judged(incident, found.verdict, why)
+
+
+def contradicted(incident: Incident) -> str:
+    """Why the batch or the length that a report's collector inferred cannot have been the run's: its message asks for
+    a size that nothing in a step of that batch and length has. Empty where nothing speaks against them.
+
+    PyTorch asks the device for multiples of 2 MiB from 10 MiB on, and its message states that size
+    (c10/cuda/CUDACachingAllocator.cpp, kRoundLarge).
+    """
+    if incident.asked is None or incident.asked < LARGE or not {"batch_size", "seq_len"} & {*incident.inferred}:
+        return ""
+    ready = None if isinstance(incident.fields, Inexpressible) else prepare(job_of(incident.fields))
+    if ready is None or isinstance(ready, Unknown):
+        return ""
+    sizes = Segment.of(ready.laws.made.tape, ready.dims).sizes
+    sizes += tuple(round(n * each) for n, each, _ in ready.rank.rows)
+    if any(-(-size // ROUNDED) * ROUNDED == incident.asked for size in sizes):
+        return ""
+    return (
+        f"its message asks for {incident.asked >> 20} MiB, which nothing has at the batch and length that are inferred"
+    )
 
 
 def weights(judged: Sequence[Judged]) -> dict[str, float]:

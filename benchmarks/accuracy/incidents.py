@@ -19,6 +19,7 @@ from benchmarks.accuracy.truth import GIB, Fields, Inexpressible
 
 class Message(TypedDict, total=False):
     total_capacity_gib: float | None
+    tried_to_allocate: str | None
 
 
 class Report(TypedDict):
@@ -58,6 +59,8 @@ class Incident:
     """Known not to follow from a configuration (many boxes in one image, a bug of the library)."""
     inferred: tuple[str, ...] = ()
     """Fields of the row that its collector inferred."""
+    asked: int | None = None
+    """Bytes that the message says could not be allocated."""
 
 
 _LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -103,11 +106,13 @@ _AXOLOTL: Fields = {
 }
 _EAGER: Fields = {"train.attention": "eager"}
 """Reports older than the first fused attention of transformers (BERT, GPT-2 and Llama: 4.36 and later)."""
+_MARCH_2019: Fields = {**_EAGER, "software": {"torch": "1.0"}}
+"""The date of the thread; torch 1.0.1 was the newest release from February to April."""
 FACTS: Mapping[str, Fields | Inexpressible] = {
     "aitextgen71-gpt2m": {"train.precision": "fp32", **_EAGER},
-    "berttoxic6-large-256-16": _EAGER,
-    "berttoxic6-large-128-16": _EAGER,
-    "berttoxic6-base-256-16": _EAGER,
+    "berttoxic6-large-256-16": _MARCH_2019,
+    "berttoxic6-large-128-16": _MARCH_2019,
+    "berttoxic6-base-256-16": _MARCH_2019,
     "qlora184-30b-1x3090": _EAGER,
     "platypus10-70b-ddp": _PLATYPUS,
     "platypus10-70b-ddp-r8": _PLATYPUS,
@@ -201,7 +206,14 @@ def incident_of(report: Report) -> Incident:
     fields = facts if isinstance(facts, Inexpressible) else _fields(report, facts)
     group = report["cluster"] or report["source"]
     inferred = tuple(report.get("inferred_fields", ()))
-    return Incident(report["id"], group, report["outcome"] == "oom", fields, report["hard_case"], inferred)
+    asked = _bytes(report["message_numbers"].get("tried_to_allocate"))
+    return Incident(report["id"], group, report["outcome"] == "oom", fields, report["hard_case"], inferred, asked)
+
+
+def _bytes(text: str | None) -> int | None:
+    """`80 MiB`, `9.97 GiB`."""
+    found = re.fullmatch(r"([\d.]+) ?([KMG])iB", text or "")
+    return None if found is None else round(float(found[1]) * 1024 ** (" KMG".index(found[2])))
 
 
 def _fields(report: Report, facts: Fields) -> Fields | Inexpressible:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.accuracy.calibration import Width, hardness, held, proposal, width
-from benchmarks.accuracy.fits import Judged, confusion
+from benchmarks.accuracy.fits import Judged, confusion, contradicted
 from benchmarks.accuracy.incidents import Incident
 from benchmarks.accuracy.measure import measure
 from benchmarks.accuracy.peers import PEERS, Answer, Refused
@@ -168,3 +170,14 @@ def test_runs_are_measured_in_order_and_what_fails_has_refused() -> None:
     assert [s.why for s in found.scores if s.tool == "always"] == [
         "crashed: ValueError: three", "not a Job: it is no job", "", "no figure for this tier",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "speaks_against"), [(64 << 20, False), (80 << 20, True), (4 << 20, False), (None, False)]
+)
+def test_a_message_that_speaks_against_what_was_inferred(asked: int | None, speaks_against: bool) -> None:
+    fields = {"model.name": "gpt2-medium", "task": "causal-lm", "train.batch_size": 1, "train.seq_len": 1024,
+              "train.precision": "fp32", "train.optimizer": "adamw", "train.attention": "eager"}  # fmt: skip
+    inferred = Incident("one", "one", True, fields, False, ("batch_size",), asked)
+    assert bool(contradicted(inferred)) == speaks_against  # scores: 16 heads x 1,024 x 1,024 x 4 bytes = 64 MiB
+    assert not contradicted(replace(inferred, inferred=()))

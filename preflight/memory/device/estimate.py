@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, intervals, own, saving, softmax, varying
+from preflight.memory.device import convolution, generated, intervals, own, saving, softmax, varying
 from preflight.memory.device.allocator import CachingAllocator
+from preflight.memory.device.envelope import over_candidates
 from preflight.memory.device.images import is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
 from preflight.memory.device.loading import load
@@ -44,7 +45,8 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
     """
     ready = prepare(job, gpu, compiled=True)
     if isinstance(ready, Unknown):
-        return lower_bound(job, room(job, gpu), ready)
+        found = over_candidates(job, ready, lambda one: estimate(one, gpu))
+        return lower_bound(job, room(job, gpu), found) if isinstance(found, Unknown) else found
     try:
         ranks = [_full(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
         return fullest(ranks, [_full(one, phases_beside(one), gpu) for one in ready.others])
@@ -75,8 +77,8 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
     parts["context"] = context.expected * trials
     above = process.expected - replayed.allocated * trials
     phases = {name: size * trials + above for name, size in replayed.phases.items()}
-    top = max(beside, key=lambda p: p.peak.bytes, default=None)
-    where = top.peak.where if top is not None and replayed.phase == top.name else _where(ready, replayed.phase)
+    top = max((p for p in beside if p.name == replayed.phase), key=lambda p: p.peak.bytes, default=None)
+    where = top.peak.where if top is not None else _where(ready, replayed.phase)
     found = DeviceEstimate(
         requested=intervals.interval(requested * trials, intervals.REQUESTED, extra),
         allocated=intervals.interval(replayed.allocated * trials, intervals.ALLOCATED, extra),
@@ -90,12 +92,13 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
         capacity=capacity,
         verdict=process.verdict(capacity),
         notes=(
-            *_left_out(job, beside),
+            *_left_out(ready, beside),
             *ready.notes,
             *((ready.laws.instead,) if ready.laws.instead else ()),
             *convolution.notes(job, gpu, ready.resolved),
             *own.notes(ready.resolved),
             *saving.notes(job),
+            *generated.notes(ready),
         ),
     )
     if capacity is None:
@@ -116,10 +119,11 @@ def _extra(ready: Ready) -> tuple[float, float]:
     return (below, above) if like is None else (below + like.wider[0], above + like.wider[1])
 
 
-def _left_out(job: Job, beside: tuple[Phase, ...]) -> tuple[str, ...]:
+def _left_out(ready: Ready, beside: tuple[Phase, ...]) -> tuple[str, ...]:
     """Phases that the job has and no law covers."""
+    job, generation = ready.job, generated.phase_of(ready)
     names = {phase.name for phase in beside}
-    runs = {"validation": job.validation.batch_size is not None, "generation": bool(job.validation.generates)}
+    runs = {"validation": job.validation.batch_size is not None, generation: bool(job.validation.generates)}
     return tuple(
         f"{name} is not counted: no law covers it" for name, is_run in runs.items() if is_run and name not in names
     )
@@ -231,10 +235,11 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
         if job.train.empty_cache_every:
             allocator.empty_cache()
     for phase in beside:
+        loaded = replay.hold(phase.loaded, "weights", phase.name)
         kept = replay.hold(phase.kept, "logits", phase.name)
         replay.run(phase.segment())
         replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
-        replay.drop(kept)
+        replay.drop([*kept, *loaded])
     checkpoint = saving.saved(ready)
     _pass(replay, checkpoint)
     if checkpoint.kept:  # training goes on beside it
@@ -282,7 +287,7 @@ def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = 
     if softmax.keeps_input(job, ready.resolved):
         segment = Segment.of(ready.laws.made.tape, ready.dims)
         micro += sum(segment.sizes[birth] for birth in softmax.inputs(segment, ready.dims))
-    phases = [p.peak.bytes + sum(p.kept) for p in beside]
+    phases = [p.peak.bytes + sum(p.kept) + sum(p.loaded) for p in beside]
     resumed, saved = saving.resumed(ready), saving.saved(ready)
     states += sum(resumed.kept) + sum(saved.kept)
     before = sum(ready.optimizer.states) + sum(saved.kept)  # what is not there yet when training begins
