@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.accuracy import document, heldout
+from benchmarks.accuracy import document, heldout, orders
 from benchmarks.accuracy.fits import judge
 from benchmarks.accuracy.incidents import incident_of, reports
 from benchmarks.accuracy.measure import measure
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     incidents = options.data / "oom_incidents_dev.jsonl"
     wanted = incidents.is_file() and (not options.only or "incidents" in options.only)
     judged = judge(map(incident_of, reports(incidents)), ours) if wanted else []
-    text = document.text(runs, peers, found, judged)
+    text = document.text(runs, peers, found, judged, orders.rows(runs))
     partial = bool(options.only) or options.shipped or options.peers is not None
     if not partial or options.write:
         target = ROOT / "docs" / "accuracy.md"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from benchmarks.accuracy import report
 from benchmarks.accuracy.fits import Judged, confusion
 from benchmarks.accuracy.measure import Measured
+from benchmarks.accuracy.orders import HEADS
 from benchmarks.accuracy.peers import Peer
 from benchmarks.accuracy.tool import NAME
 from benchmarks.accuracy.truth import Run
@@ -56,7 +57,16 @@ SOURCES = """## Sources
 """
 
 
-def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Sequence[Judged]) -> str:
+ORDERS = """## Lengths in another order
+
+Where every batch has a length of its own, reserved memory hangs on the order in which the lengths come: a batch longer
+than all before it finds no cached block that is large enough. Five jobs of ms-swift's table, each replayed with eight
+draws of a hundred lengths like its data set's (`python -m benchmarks.accuracy.orders`):
+"""
+
+
+def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Sequence[Judged],
+         orders: Sequence[tuple[str, str, str]] = ()) -> str:  # fmt: skip
     """The whole document."""
     tools = [NAME, *(peer.name for peer in peers if peer.version is not None)]
     lines = [INTRO, NOT_HELD_OUT, *_tools(peers, found)]
@@ -72,6 +82,8 @@ def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Se
         lines += ["## Fitted or died\n", *report.fitted(judged, confusion(judged))]
     lines += [*_own_gpu(runs, found), "## The worst rows\n", *report.worst(found.scores, _phases(found))]
     lines += [INTERVALS, *report.intervals(found.scores)]
+    if orders:
+        lines += [ORDERS, *report.table(HEADS, orders)]
     lines += ["## What preflight refuses\n", *report.refusals(found.scores)]
     lines += ["## Not scored\n", "Nobody states which figure these are, or they were cut off by the GPU's size.\n"]
     lines += [*report.unscored(runs), CONTEXT, SOURCES]

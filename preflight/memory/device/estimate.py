@@ -195,6 +195,12 @@ def timeline(job: Job, gpu: Gpu | None) -> tuple[Moment, ...]:
     return thinned(recorder.moments)
 
 
+def reserved_after(ready: Ready, gpu: Gpu | None, earlier: Sequence[Mapping[str, int]]) -> int:
+    """Bytes reserved after batches of these lengths, and two of the job's own."""
+    capacity, context = room(ready.job, gpu, _convolutional(ready))
+    return _replay(ready, (), gpu, capacity - context.expected if capacity else None, earlier=earlier).reserved
+
+
 def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int | None,
             recorder: Recorder | None = None, earlier: Sequence[Mapping[str, int]] = ()) -> Replayed:  # fmt: skip
     """`earlier`: lengths of batches before the two that count."""
