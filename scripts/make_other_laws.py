@@ -67,6 +67,8 @@ DETECTORS = """
 """
 BEFORE_TF32 = "V100-16GB"
 VAE_DTYPES = ("bf16", "fp32")
+GENERATING = ("lora-checkpointed", "mixed-checkpointed", "fp32-checkpointed", "bf16-checkpointed")
+"""One of each that differ without gradients."""
 
 
 def asked() -> list[tuple[str, Resolved, str]]:
@@ -79,6 +81,8 @@ def asked() -> list[tuple[str, Resolved, str]]:
             if isinstance(resolved, Unknown):
                 raise SystemExit(f"{name}: {resolved.reason}")
             found.append((f"{name} {setup}", resolved, "train"))
+            if setup in GENERATING:
+                found.append((f"generate-{name} {setup}", denoisers.generator(resolved, 1), "eval"))
     for name in SPEECH:
         for setup in SPEECH_SETUPS:
             for task in ("other", "sequence-classification"):
@@ -98,6 +102,9 @@ def asked() -> list[tuple[str, Resolved, str]]:
         for dtype in VAE_DTYPES:
             one = denoisers.Companion(0, "weights", name, dtype, config)
             found.append((f"vae-{name} {dtype}", denoisers.encoder(some, one), "eval"))
+            for autocast in (False, True):
+                what = f"decode-{name} {dtype}{' autocast' if autocast else ''}"
+                found.append((what, denoisers.decoder(some, one, autocast), "eval"))
     return found
 
 

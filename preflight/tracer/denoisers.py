@@ -1,5 +1,6 @@
 """Denoisers of diffusers (UNets of Stable Diffusion, transformers of SD3, FLUX, DiT, PixArt) in one training step, and
-what encodes images beside them, as diffusers' example scripts do it (examples/text_to_image, examples/dreambooth)."""
+what encodes images beside them, as diffusers' example scripts do it (examples/text_to_image, examples/dreambooth); a
+step of its pipelines that generate (`task` "generation"), and the decoding of images at its end ("decoding")."""
 
 from __future__ import annotations
 
@@ -43,14 +44,20 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
         inner = made(**{k: v for k, v in model["config"].items() if not k.startswith("_")})
     inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
     if model["architecture"] in ENCODERS:
-        return Encoding(inner)
+        return Decoding(inner) if model.get("task") == "decoding" else Encoding(inner)
     if setup.get("attention") == "eager":
         from diffusers.models.attention_processor import AttnProcessor
 
         inner.set_attn_processor(AttnProcessor())
     if setup.get("peft"):
         _adapt(inner, setup["peft"], dtypes)
-    return Denoising(inner)
+    return Generating(inner, guided(model)) if model.get("task") == "generation" else Denoising(inner)
+
+
+def guided(model: dict[str, Any]) -> bool:
+    """Whether a pipeline runs each image twice, with its prompt and without (classifier-free guidance): all but FLUX's,
+    whose guidance is an input (FluxPipeline.__call__, true_cfg_scale 1.0)."""
+    return bool(model["architecture"] != "FluxTransformer2DModel")
 
 
 def _adapt(inner: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.dtype]) -> None:
@@ -79,6 +86,38 @@ class Encoding(nn.Module):
 
     def forward(self, pixel_values: torch.Tensor) -> Output:
         latents = self.inner.encode(pixel_values).latent_dist.sample()
+        return Output(latents.mean(), latents=latents)
+
+
+class Decoding(nn.Module):
+    """Latents to images, at the end of a pipeline: the VAE is frozen."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner.requires_grad_(False)
+
+    def forward(self, latents: torch.Tensor) -> Output:
+        image = self.inner.decode(latents / 2, return_dict=False)[0]
+        image = (image * 0.5 + 0.5).clamp(0, 1)  # VaeImageProcessor.denormalize
+        return Output(image.mean(), image=image)
+
+
+class Generating(nn.Module):
+    """One step of a pipeline that generates: a prediction for all images at once, then the scheduler's next latents."""
+
+    def __init__(self, inner: nn.Module, guided: bool) -> None:
+        super().__init__()
+        self.inner, self.guided = inner, guided
+
+    def forward(self, latents: torch.Tensor, timesteps: torch.Tensor, **conditions: Any) -> Output:
+        noisy = torch.cat([latents] * 2) if self.guided else latents
+        found = self.inner(noisy / 2, timestep=timesteps, **conditions, return_dict=False)[0]  # scale_model_input
+        if found.shape != noisy.shape:
+            found = found.chunk(2, dim=1)[0]
+        if self.guided:
+            without, prompted = found.chunk(2)
+            found = without + 5.0 * (prompted - without)
+        latents = (latents.float() - found).to(found.dtype)  # scheduler.step
         return Output(latents.mean(), latents=latents)
 
 
@@ -114,6 +153,10 @@ def side_of(point: dict[str, int]) -> int:
 def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
     """A batch on meta. Point: b, and u (64 pixels) or i (pixels)."""
     image, batch = side_of(point), point["b"]
+    if model.get("task") == "decoding":
+        latent = image // VAE_FACTOR
+        shape = (batch, model["config"].get("latent_channels", 4), latent, latent)
+        return {"latents": torch.zeros(shape, dtype=dtype, device="meta")}
     if model["architecture"] in ENCODERS:
         return {"pixel_values": torch.zeros(batch, 3, image, image, dtype=dtype, device="meta")}
     config, latent = model["config"], image // VAE_FACTOR
@@ -128,7 +171,13 @@ def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> 
     conditions = _CONDITIONS.get(model["architecture"])
     if conditions is None:
         raise ValueError(f"what {model['architecture']} is conditioned on is not known")
-    return {**found, **conditions(config, batch, latent, model.get("text") or 0, zeros)}
+    generates = model.get("task") == "generation"
+    rows = 2 * batch if generates and guided(model) else batch
+    found |= {"timesteps": zeros(rows, of=torch.int64)}
+    found = {**found, **conditions(config, rows, latent, model.get("text") or 0, zeros)}
+    if generates and found["latents"].shape[0] != batch:
+        found["latents"] = found["latents"][:batch]
+    return found
 
 
 Zeros = Callable[..., torch.Tensor]

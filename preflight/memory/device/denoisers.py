@@ -51,6 +51,8 @@ DEPTHS = {
 ALIKE = ("flash", "efficient")
 """Kernels of attention with one law: at a denoiser's peak they hold the same but for a padded row of statistics (on
 small UNets, stored and checkpointed, full and adapted: 16 to 112 bytes)."""
+DENOISER = ("denoiser", "unet", "transformer")
+"""Names of the denoiser itself in `validation.loads`."""
 CONVOLUTIONAL = ("UNet2DConditionModel", "AutoencoderKL")
 NO_VALUES = ("sample_size", "scaling_factor", "shift_factor", "latents_mean", "latents_std", "force_upcast",
              "norm_eps", "upcast_attention")  # fmt: skip
@@ -151,10 +153,13 @@ def companions(job: Job, resolved: Resolved) -> tuple[tuple[Companion, ...], ...
 def unknown_companion(job: Job, resolved: Resolved) -> Unknown | None:
     """Why what is stated to lie beside a denoiser cannot be counted."""
     known = _pipeline(job, resolved)
-    for name in job.train.companions or ():
-        if name not in known:
-            return Unknown(f"train.companions: the size of {name} beside {resolved.name} is not known "
-                           f"(known: {', '.join(known) or 'none'})")  # fmt: skip
+    stated = {"train.companions": job.train.companions or (),
+              "validation.loads": [one for one in job.validation.loads or () if one not in DENOISER]}  # fmt: skip
+    for field, names in stated.items():
+        for name in names:
+            if name not in known:
+                return Unknown(f"{field}: the size of {name} beside {resolved.name} is not known "
+                               f"(known: {', '.join(known) or 'none'})")  # fmt: skip
     return None
 
 
@@ -170,25 +175,59 @@ def _scripts(job: Job, name: str) -> list[str]:
 
 
 def _pipeline(job: Job, resolved: Resolved) -> dict[str, Companion]:
-    """Every model that the pipeline has beside the denoiser."""
+    """Every model that the pipeline has beside the denoiser, and each that is asked for in a dtype of its own."""
     precision = job.train.precision or "fp32"
     cast = precision.removesuffix("-mixed")
+    rows = _row(resolved.name).get("companions", {})
     found = {}
-    for name, row in _row(resolved.name).get("companions", {}).items():
-        dtype = row.get("dtype", cast)
+    for name in (*rows, *(job.train.companions or ()), *(job.validation.loads or ())):
+        plain, _, dtype = name.partition(":")
+        row = rows.get(plain)
+        if row is None or dtype not in ("", "fp32", "fp16", "bf16"):
+            continue
+        dtype = dtype or row.get("dtype", cast)
         config = data()["vaes"][row["vae"]] if "vae" in row else None
         found[name] = Companion(row["parameters"] * (4 if dtype == "fp32" else 2), "weights", name, dtype, config)
     return found
 
 
+def pipeline(job: Job, resolved: Resolved) -> Mapping[str, Companion]:
+    """Every model of the pipeline beside the denoiser, by its name: in the dtype of its name where that says one
+    (`vae:fp16`), else in the one that the scripts have it in."""
+    return _pipeline(job, resolved)
+
+
 def encoder(resolved: Resolved, companion: Companion) -> Resolved:
     """The pass of a VAE over the batch's images."""
+    return _of_vae(resolved, companion, "encoding", None)
+
+
+def decoder(resolved: Resolved, companion: Companion, autocast: bool) -> Resolved:
+    """The pass of a VAE over the latents of generated images."""
+    return _of_vae(resolved, companion, "decoding", "bf16" if autocast else None)
+
+
+def _of_vae(resolved: Resolved, companion: Companion, task: str, autocast: str | None) -> Resolved:
     assert companion.config is not None
     dtype = "fp32" if companion.dtype == "fp32" else "bf16"
-    setup = {"weights": dtype, "autocast": None, "attention": "sdpa", "mask": False, "checkpointing": False,
+    setup = {"weights": dtype, "autocast": autocast, "attention": "sdpa", "mask": False, "checkpointing": False,
              "peft": None}  # fmt: skip
     lengths = {k: v for k, v in resolved.lengths.items() if k in ("b", "u", "i")}
     extra = f"image={lengths['i']}" if "i" in lengths else "text=0"
-    model = {"kind": KIND, "architecture": "AutoencoderKL", "config": dict(companion.config), "task": "encoding",
+    model = {"kind": KIND, "architecture": "AutoencoderKL", "config": dict(companion.config), "task": task,
              "filed": filed("AutoencoderKL", companion.config), "extra": extra}  # fmt: skip
-    return replace(resolved, task="encoding", lengths=lengths, setup=setup, model=model, name=companion.name)
+    return replace(resolved, task=task, lengths=lengths, setup=setup, model=model, name=companion.name)
+
+
+def generator(resolved: Resolved, images: int) -> Resolved:
+    """A step of the pipeline that generates, for `images` at once, at the side that the pipeline has by itself: the
+    scripts' calls state none. Autocast is on whatever training has (log_validation: torch.autocast("cuda"))."""
+    architecture, config = str(resolved.model["architecture"]), resolved.model["config"]
+    image = usual_size(architecture, config)
+    side = {"i": image} if architecture in FIXED_SIZE else {"u": image // UNIT}
+    rank = {"r": resolved.lengths["r"]} if "r" in resolved.lengths else {}
+    extra = f"text={resolved.model['text']}" + (f" image={image}" if architecture in FIXED_SIZE else "")
+    setup = {**resolved.setup, "autocast": resolved.setup["autocast"] or "bf16"}
+    filed_under = f"{resolved.model['filed']}-generation"
+    model = {**resolved.model, "task": "generation", "extra": extra, "filed": filed_under}
+    return replace(resolved, task="generation", lengths={"b": images, **side, **rank}, setup=setup, model=model)

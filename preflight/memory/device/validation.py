@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.denoisers import Companion, encoder
+from preflight.memory.device.denoisers import KIND, Companion, encoder
 from preflight.memory.device.law import Peak
 from preflight.memory.device.laws import laws_for
 from preflight.memory.device.parallel import derive
@@ -29,6 +29,8 @@ class Phase:
     dims: Mapping[str, int]
     kept: tuple[int, ...] = ()
     kept_again: tuple[int, ...] = ()
+    loaded: tuple[int, ...] = ()
+    """Weights that are there for this phase alone, in bytes."""
     notes: tuple[str, ...] = ()
 
     def segment(self) -> Segment:
@@ -38,7 +40,13 @@ class Phase:
 
 def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
     """Validation, when the job names a batch for it; generation, when it generates. `smooth`: see `Law.peak`."""
-    found = []
+    found: list[Phase] = []
+    if ready.resolved.model.get("kind") == KIND:
+        from preflight.memory.device import generated  # which needs Phase
+
+        found += [*_encoding(ready), *generated.phases(ready, smooth)]
+        if ready.job.validation.generates:
+            return tuple(found)
     if ready.job.validation.batch_size is not None:
         phase = _validation(ready, smooth)
         if phase is not None:
@@ -47,7 +55,7 @@ def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
             phase = _generation(ready, smooth)
             if phase is not None:
                 found.append(phase)
-    return (*_encoding(ready), *found)
+    return tuple(found)
 
 
 def _encoding(ready: Ready) -> Iterator[Phase]:
