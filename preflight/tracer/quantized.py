@@ -1,4 +1,5 @@
-"""Stand-ins for bitsandbytes' linear layers on the meta device: what they keep, and what they make on the way.
+"""Stand-ins for bitsandbytes' linear layers on the meta device: what they keep, and what they make on the way; other
+quantisations' are in `packed`.
 
 Written after bitsandbytes 0.4x to 0.50: nn/modules.py (Linear4bit, Linear8bitLt), autograd/_functions.py (MatMul4Bit,
 MatMul8bitLt), functional.py (dequantize_4bit), and peft's tuners/lora/bnb.py. The library itself is not needed.
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from . import packed
 
 BLOCK = 64
 """Elements that share a scale (bitsandbytes, quantize_4bit's default blocksize)."""
@@ -120,7 +123,8 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
     """Replace every linear layer but the head, then cast the rest as k-bit preparation does where asked for.
 
     `options`: {"type": "4bit" or "int8", "compute" ("fp32", "bf16", "fp16" or None), "upcast_rest", "head" (quantise it
-    as well), "keeps_input", "loaded" (the dtype that weights had when they were quantised; None: the model's)}.
+    as well), "keeps_input", "loaded" (the dtype that weights had when they were quantised; None: the model's)}, or a
+    type of packed.KINDS with "bits", "group", "backend" and "upcast_rest".
     """
     kept = set() if options.get("head") else _kept_whole(model)
     keeps, loaded = bool(options.get("keeps_input")), dtypes.get(options.get("loaded") or "")
@@ -130,7 +134,11 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
             path = f"{name}.{child}" if name else child
             if not _is_linear(layer) or path in kept:
                 continue
-            made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps, loaded)
+            made: nn.Module
+            if options["type"] in packed.KINDS:
+                made = packed.KINDS[options["type"]](layer, options)
+            else:
+                made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps, loaded)
             setattr(module, child, made)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
@@ -159,7 +167,9 @@ def adapt_forwards(model: nn.Module, autocast: bool) -> None:
     """Give LoRA layers over quantised ones the forward that peft gives them (tuners/lora/bnb.py)."""
     for module in model.modules():
         base = getattr(module, "base_layer", None)
-        if isinstance(base, _Quantised) and hasattr(module, "lora_A"):
+        if type(base) in packed.KINDS.values() and hasattr(module, "lora_A"):
+            packed.adapt_forward(module, autocast)
+        elif isinstance(base, _Quantised) and hasattr(module, "lora_A"):
             module._preflight_autocast = autocast
             module.forward = types.MethodType(_lora_forward, module)
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from preflight.memory.device.quantization import whole as quantised_at
 from preflight.memory.device.replay import Replay
 
 LOADED = 2
@@ -35,7 +36,7 @@ def load(replay: Replay, rows: Sequence[Row], quantization: Mapping[str, Any] | 
         sizes = [math.ceil(n * each * share) for n, each, _ in rows]
         replay.hold([size for size in sizes for _ in range(copies) if size], "weights", "load")
         return
-    whole = 1 if quantization["type"] == "int8" else 0.5
+    whole = quantised_at(quantization)
     waiting: list[tuple[list[Any], int]] = []
     for elements, each, trains in rows:
         size = math.ceil(elements * each * share)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from preflight.job import Job
-from preflight.memory.device import catalogue
+from preflight.memory.device import catalogue, quantization
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
 from preflight.values import Unknown
-
-QUANTISED = {"nf4": 0.5, "fp4": 0.5, "int8": 1.0}
-"""Bytes per element of quantised weights, scales left out."""
 
 
 def _published(job: Job) -> int | None:
@@ -25,6 +22,7 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
 
     `room`: capacity and context. `reason`: why there is no full estimate; returned where there is no bound either.
     """
+    job = quantization.stated(job)
     # A field that is missing is asked for; a published count speaks where there is no law to ask.
     known = job.model.parameters or (_published(job) if reason.reason.startswith("no law ") else None)
     count, precision = known, job.train.precision
@@ -33,7 +31,7 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
         return reason
     adapted = job.train.peft.method not in (None, "none")
     size = 2 if "16" in (job.train.weights_dtype or (precision if precision in ("bf16", "fp16") else "")) else 4
-    each = QUANTISED.get(job.train.quantization.type or "", float(size))
+    each = quantization.least(job.train.quantization, size)
     optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
     if optimizer is None:
         return reason

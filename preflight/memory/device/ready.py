@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import frameworks, fused, own
+from preflight.memory.device import frameworks, fused, own, quantization
 from preflight.memory.device.images import decayed
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import scales
@@ -99,6 +99,7 @@ class Ready:
 def prepare(job: Job, gpu: Gpu | None = None, compiled: bool = False) -> Ready | Unknown:
     """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing.
     `compiled`: a job under torch.compile has the law of its compiled step, which takes seconds for each batch."""
+    job = quantization.stated(job)
     found = layouts(job)
     if isinstance(found, Unknown):
         known = resolve(job, gpu)
@@ -123,7 +124,9 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Read
         return laws
     dims = resolved.all_dims
     made = laws.made
-    rows = scales(made.parameters.sizes(made.tape.depths, dims), bool(job.train.quantization.double_quant))
+    rows = made.parameters.sizes(made.tape.depths, dims)
+    if job.train.quantization.type in ("nf4", "fp4"):
+        rows = scales(rows, bool(job.train.quantization.double_quant))
     name, how = job.train.optimizer, job.train.optimizer_impl or "foreach"
     if name is None:
         return Unknown("train.optimizer is not known")

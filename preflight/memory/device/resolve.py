@@ -12,7 +12,7 @@ from typing import Any
 
 from preflight.job import Job, Peft
 from preflight.machines.model import Gpu
-from preflight.memory.device import catalogue, frameworks
+from preflight.memory.device import catalogue, frameworks, quantization
 from preflight.memory.device.attention import attention, kernel, window
 from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.activations import unusual
@@ -76,7 +76,9 @@ def resolve(job: Job, gpu: Gpu | None = None) -> Resolved | Unknown:
 
     `gpu` decides which attention kernels there are; None: one of compute capability 8.0 or later.
     """
-    found = _resolve(job, gpu)
+    job = quantization.stated(job)
+    unfit = quantization.unfit(job)
+    found = _resolve(job, gpu) if unfit is None else unfit
     return found if isinstance(found, Unknown) or job.model.law is None else replace(found, law=job.model.law)
 
 
@@ -86,8 +88,8 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
         return found
     name, architecture, task, config, target = found
     how = catalogue.quantised_by(config)
-    if how not in (None, job.train.quantization.type):
-        return _quantised(name, how)
+    if how is not None and how.lower() != job.train.quantization.type:
+        return quantization.refused(name, how)
     task = job.task or task
     from preflight.memory.device import others  # which need Resolved
 
@@ -183,8 +185,8 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
         return image, "", "image-classification", dict(model.kwargs or {}), image
     if known is not None and known.unknown is not None:
         return Unknown(f"no law holds for {known.name}: {known.unknown}")
-    if known is not None and known.quantised not in (None, job.train.quantization.type):
-        return _quantised(str(model.name), known.quantised)
+    if known is not None and known.quantised and known.quantised.lower() != job.train.quantization.type:
+        return quantization.refused(str(model.name), known.quantised)
     if known is not None:
         return known.name, known.architecture, known.task, {**known.config, **(model.config or {})}, known.target
     for path in (model.path, model.name):
@@ -198,13 +200,6 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
         near = catalogue.nearest(model.name)
         return Unknown(f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""))
     return Unknown("the model is not known: no model.name, model.architecture with model.config, or model.path")
-
-
-def _quantised(name: str, how: str | None) -> Unknown:
-    """Why a model whose weights are quantised is not known, where the job does not say so."""
-    if how in ("nf4", "fp4", "int8"):
-        return Unknown(f"the weights of {name} are quantised: state train.quantization.type={how}")
-    return Unknown(f"the weights of {name} are quantised by {how}, which no law covers")
 
 
 def read_config(path: str) -> dict[str, Any] | None:
@@ -240,7 +235,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
         return Unknown("train.gradient_checkpointing is not known")
     installed = job.software.get("transformers") if like is None else None
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
-    in_half = mixed or (half and not (quantized and train.quantization.upcast_rest))
+    in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))
     chosen = kernel(asked, mask, in_half, gpu)
     if chosen in ("sdpa", "flash") and frameworks.repeats_keys(job):
         chosen = "efficient"  # which has a key and a value for each query head too
@@ -256,7 +251,8 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
         "peft": None,
     }
     if quantized:
-        setup["quantization"] = _quantization(job, alike)
+        older = (release(job.software.get("bitsandbytes")) or NEWEST) < (0, 43, 2)
+        setup["quantization"] = quantization.options(job, alike, older)
     if family is not None and "causal-lm" in family.tasks:
         # Remote code has a loss of its own: it shifts 16-bit logits, so it peaks as today's does, in backward.
         loss = loss_of(train.loss, installed)
@@ -308,29 +304,6 @@ def release(version: str | None) -> tuple[int, ...] | None:
     """The numbers of a version; None where there is none."""
     numbers = re.findall(r"\d+", (version or "").partition("+")[0])[:3]
     return tuple(int(n) for n in numbers) or None
-
-
-def _quantization(job: Job, alike: bool) -> dict[str, Any]:
-    """The tracer's options for quantised weights; nf4 and fp4 keep and make the same, and double quantisation changes
-    what the scales cost (`loading.scales`) and nothing else."""
-    options = job.train.quantization
-    four = options.type in ("nf4", "fp4")
-    compute = options.compute_dtype or "fp32"
-    software = job.software
-    more: dict[str, object] = {}
-    if four and (release(software.get("bitsandbytes")) or NEWEST) < (0, 43, 2):
-        more["keeps_input"] = True
-    if "litgpt" in software or "lightning-fabric" in software:
-        more |= {
-            "head": True,
-            "loaded": "fp16",
-        }  # lightning/fabric/plugins/precision/bitsandbytes.py: every linear layer, in fp16
-    return {
-        **more,
-        "type": "4bit" if four else "int8",
-        "compute": ("bf16" if alike and compute == "fp16" else compute) if four else None,
-        "upcast_rest": bool(options.upcast_rest),
-    }
 
 
 def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str) -> dict[str, int] | Unknown:

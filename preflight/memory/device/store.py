@@ -135,7 +135,8 @@ def _quantized(options: Mapping[str, Any] | None) -> list[str]:
     rest = ":rest32" if options["upcast_rest"] else ""
     head = ":head" if options.get("head") else ""
     keeps = ":keeps" if options.get("keeps_input") else ""
-    return [f"{options['type']}:{options['compute'] or 'input'}{rest}{head}{keeps}"]
+    packed = "".join(f":{options[k]}" for k in ("bits", "group", "backend") if k in options)
+    return [f"{options['type']}:{options['compute'] or 'input'}{packed}{rest}{head}{keeps}"]
 
 
 def _switch(key: str, value: object) -> str:
