@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from preflight.dialects.arguments_diffusers import diffusers
 from preflight.dialects.arguments_document import Arguments
 from preflight.dialects.arguments_found import (
     Found,
@@ -145,8 +146,9 @@ def _precision(args: Arguments, found: Found) -> None:
 READERS: Mapping[str, Callable[[Arguments], Found]] = {
     "arguments": arguments, "axolotl": axolotl, "llamafactory": llamafactory, "accelerate": accelerate,
     "deepspeed": deepspeed, "fsdp": fsdp, "lightning": lightning, "torchtune": torchtune, "litgpt": litgpt,
-    "swift": swift,
+    "swift": swift, "diffusers": diffusers,
 }  # fmt: skip
 
-FRAMEWORKS: Mapping[str, Value] = {"lightning": "lightning", "torchtune": "hand-written", "litgpt": "hand-written"}
+FRAMEWORKS: Mapping[str, Value] = {"lightning": "lightning", "torchtune": "hand-written", "litgpt": "hand-written",
+                                    "diffusers": "hand-written"}  # fmt: skip
 """What runs the steps, where it is not transformers' Trainer."""

@@ -2,7 +2,8 @@
 
 `tune run RECIPE --config x.yaml k=v`, `litgpt finetune_lora CHECKPOINT --train.micro_batch_size 2`, `swift sft ...`,
 `llamafactory-cli train x.yaml`, `trl sft --config x.yaml`, `axolotl train x.yaml`; and the same as modules behind a
-launcher (`accelerate launch -m axolotl.cli.train x.yaml`).
+launcher (`accelerate launch -m axolotl.cli.train x.yaml`), or as scripts of a checkout that is not the project
+(`accelerate launch diffusers/examples/dreambooth/train_dreambooth_lora_sdxl.py ...`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from preflight.dialects.reading import Launch, Request, Word
+from preflight.libraries.diffusers import SCRIPTS
 from preflight.libraries.launchers import take_apart, text
 from preflight.records import dataclass, replace
 from preflight.values import Const, Expr, Op
@@ -19,7 +21,7 @@ _MODULES = {
     "axolotl.cli.train": ("axolotl", "train"), "llamafactory.cli": ("llamafactory-cli", None),
     "swift.cli.sft": ("swift", "sft"), "swift.cli.pt": ("swift", "pt"), "swift.cli.rlhf": ("swift", "rlhf"),
     "trl.scripts.sft": ("trl", "sft"), "trl.scripts.dpo": ("trl", "dpo"), "trl.scripts.grpo": ("trl", "grpo"),
-    "litgpt": ("litgpt", None),
+    "litgpt": ("litgpt", None), **{script: ("diffusers", script) for script in SCRIPTS},
 }  # fmt: skip
 """Modules that are these commands: the command, and its first word."""
 _SUBCOMMANDS: Mapping[str, frozenset[str]] = {
@@ -28,10 +30,11 @@ _SUBCOMMANDS: Mapping[str, frozenset[str]] = {
     "trl": frozenset({"sft", "dpo", "grpo", "kto", "reward", "rloo"}),
     "litgpt": frozenset({"finetune", "finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2",
                          "pretrain"}),
+    "diffusers": frozenset(SCRIPTS),
 }  # fmt: skip
 """What of each trains."""
 KINDS = {"axolotl": "axolotl", "llamafactory-cli": "llamafactory", "tune": "torchtune", "swift": "swift",
-         "trl": "arguments", "litgpt": "litgpt"}  # fmt: skip
+         "trl": "arguments", "litgpt": "litgpt", "diffusers": "diffusers"}  # fmt: skip
 """Command -> the reader of its settings."""
 _SPAWNS = ("axolotl", "llamafactory-cli")
 """They start a process per GPU by themselves."""
@@ -77,7 +80,7 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
     if name == "litgpt":
         method, rest = _litgpt(first, rest)
         said.append(Word("method=", Const(method, words[0].origin)))
-    elif name in ("trl", "swift"):
+    elif name in ("trl", "swift", "diffusers"):
         said.append(Word("method=", Const(first, words[0].origin)))
     if name == "swift" and launch.ranks_per_node is not None:
         said.append(Word("nproc_per_node=", launch.ranks_per_node))
