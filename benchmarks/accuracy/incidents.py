@@ -104,6 +104,12 @@ _AXOLOTL: Fields = {
     "train.peft.targets": _LLAMA,
     "train.peft.dropout": 0.05,
 }
+_SDXL_LORA: Fields = {
+    # diffusers at the reports' dates, mixed_precision fp16: the denoiser and the text encoders in fp16 and on the GPU
+    # throughout, adapters in fp32 at rank 4; --gradient_checkpointing is parsed and not acted on (both scripts).
+    "train.precision": "fp16-mixed", "train.gradient_checkpointing": False, "train.peft.r": 4,
+    "train.companions": ["vae", "text_encoder", "text_encoder_2"],
+}  # fmt: skip
 _EAGER: Fields = {"train.attention": "eager"}
 """Reports older than the first fused attention of transformers (BERT, GPT-2 and Llama: 4.36 and later)."""
 _MARCH_2019: Fields = {**_EAGER, "software": {"torch": "1.0"}}
@@ -145,6 +151,23 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
     "llava655-7b-z2-a100-40": {"model.parameters": 7_063_000_000},
     "axolotl708-mistral-qlora-mb4": _AXOLOTL,
     "axolotl708-mistral-qlora-mb2": _AXOLOTL,
+    "diffusers4368-sdxl-t4": {
+        # train_dreambooth_lora_sdxl.py of 3 August 2023 with --validation_prompt: text encoders loaded again in fp32,
+        # in the end all of the pipeline beside the denoiser, which was cast to fp32 for saving.
+        **_SDXL_LORA,
+        "train.companions": ["vae", "text_encoder:fp32", "text_encoder_2:fp32"],
+        "validation.generates": True,
+        "validation.loads": ["denoiser", "text_encoder", "text_encoder_2"],
+        "train.saved_as": "fp32",
+    },
+    "diffusers4872-sdxl-t4-save": {
+        # train_text_to_image_lora_sdxl.py of 2 September 2023 without --validation_prompt, the VAE madebyollin/
+        # sdxl-vae-fp16-fix in fp16; the thread: accelerate 0.21.0 dies at the first checkpoint.
+        **_SDXL_LORA,
+        "train.companions": ["vae:fp16", "text_encoder", "text_encoder_2"],
+        "validation.generates": False,
+        "software": {"accelerate": "0.21.0"},
+    },
     "huatuo60-3090-b8": _ALPACA_LORA,
     "huatuo60-3090-b32": _ALPACA_LORA,
     "dbgpthub248-chatglm3-4090": {"train.precision": "fp32", "model.parameters": 6_243_584_000},  # "6.24 B"

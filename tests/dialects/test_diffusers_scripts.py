@@ -46,7 +46,8 @@ def test_flags_and_defaults(tmp_path: Path) -> None:
     expected = {
         "model.name": SDXL, "task": "diffusion", "train.batch_size": 2, "train.grad_accum": 1, "train.image_size": 1024,
         "train.precision": "fp16-mixed", "train.peft.method": "lora", "train.peft.r": 8,
-        "train.optimizer": "adamw-8bit", "train.gradient_checkpointing": True, "train.saved_as": "fp32", "validation.generates": False,
+        "train.optimizer": "adamw-8bit", "train.gradient_checkpointing": True, "train.saved_as": "fp32",
+        "validation.generates": False,
         "train.companions": ("vae", "text_encoder", "text_encoder_2"),
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected

@@ -241,7 +241,7 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
         if job.train.empty_cache_every:
             allocator.empty_cache()
     for phase in beside:
-        loaded = replay.hold(phase.loaded, "weights", phase.name)
+        loaded = replay.hold(phase.loaded, "temporary", phase.name)
         kept = replay.hold(phase.kept, "logits", phase.name)
         replay.run(phase.segment())
         replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
