@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.job import build
@@ -66,6 +66,10 @@ DETECTORS = """
     mmdet:retinanet_x101_64x4d_fpn_1x mmdet:mask_rcnn_x101_32x4d_fpn_1x mmdet:mask_rcnn_x101_64x4d_fpn_1x
 """
 BEFORE_TF32 = "V100-16GB"
+YOLO = [f"ultralytics:{name}{scale}" for name in ("yolov8", "yolo11") for scale in "nsmlx"]
+YOLO += [f"{home}:yolov5{scale}" for home in ("ultralytics", "yolov5") for scale in "sml"]
+YOLO_CLASSES = 1
+"""Of another law of the smallest models, whose towers are as wide as they have classes (memory/device/yolo.py)."""
 VAE_DTYPES = ("bf16", "fp32")
 GENERATING = ("lora-checkpointed", "mixed-checkpointed", "fp32-checkpointed", "bf16-checkpointed")
 """One of each that differ without gradients."""
@@ -98,6 +102,7 @@ def asked() -> list[tuple[str, Resolved, str]]:
         resolved = resolve(job, find_gpu(BEFORE_TF32))
         assert not isinstance(resolved, Unknown), resolved.reason
         found.append((name, resolved, "train"))
+    found += list(_yolo())
     for name, config in denoisers.data()["vaes"].items():
         for dtype in VAE_DTYPES:
             one = denoisers.Companion(0, "weights", name, dtype, config)
@@ -106,6 +111,19 @@ def asked() -> list[tuple[str, Resolved, str]]:
                 what = f"decode-{name} {dtype}{' autocast' if autocast else ''}"
                 found.append((what, denoisers.decoder(some, one, autocast), "eval"))
     return found
+
+
+def _yolo() -> Iterator[tuple[str, Resolved, str]]:
+    """Mixed steps of all models first, then validation, then fp32."""
+    for precision, kind in (("fp16-mixed", "train"), ("fp16-mixed", "eval"), ("fp32", "train"), ("fp32", "eval")):
+        for name in YOLO:
+            for classes in (None, YOLO_CLASSES) if name[-1] == "n" else (None,):
+                stated: dict[str, object] = {"model.kwargs": {"nc": classes}} if classes else {}
+                job = build({"model.target": name, "train.batch_size": 1, "train.precision": precision, **STORED,
+                             **stated})  # fmt: skip
+                resolved = resolve(job)
+                assert not isinstance(resolved, Unknown), resolved.reason
+                yield f"{name} {precision} {kind} {classes or ''}", resolved, kind
 
 
 def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

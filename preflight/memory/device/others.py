@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from preflight.memory.device import denoisers, detectors, speech
+from preflight.memory.device import denoisers, detectors, speech, yolo
 from preflight.memory.device.sparse import Depth
 from preflight.values import Unknown
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from preflight.memory.device.ready import Ready
     from preflight.memory.device.resolve import Resolved
 
-FREE = ("b", "u", "r", "w", "t", "V")
+FREE = ("b", "u", "r", "w", "t", "V", "k", "o")
 """Lengths that a shipped law of these models is a function of."""
 Resolver: TypeAlias = "Callable[[Job, str, str, Mapping[str, Any], Gpu | None], Resolved | Unknown]"
 
@@ -25,6 +25,8 @@ def resolver(architecture: str) -> Resolver | None:
     """What resolves a job of this architecture or import target; None for any that others see to."""
     if detectors.knows(architecture):
         return detectors.resolve
+    if yolo.knows(architecture):
+        return yolo.resolve
     if denoisers.knows(architecture):
         return denoisers.resolve
     return speech.resolve if speech.knows(architecture) else None
@@ -32,7 +34,8 @@ def resolver(architecture: str) -> Resolver | None:
 
 def is_convolutional(resolved: Resolved) -> bool:
     """Whether convolutions, whose workspaces vary, are much of the model."""
-    return resolved.model.get("architecture") in (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES, detectors.KIND)
+    kinds = (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES, detectors.KIND, yolo.KIND)
+    return resolved.model.get("architecture") in kinds
 
 
 def wider(resolved: Resolved) -> tuple[float, float]:
@@ -42,13 +45,13 @@ def wider(resolved: Resolved) -> tuple[float, float]:
 
 def request(resolved: Resolved, kind: str) -> dict[str, Any]:
     """What the tracer is asked for, but for the point. A detector makes something in its first step alone."""
-    warm_up = resolved.model["kind"] == detectors.KIND
+    warm_up = resolved.model["kind"] in (detectors.KIND, yolo.KIND)
     return {"model": resolved.model, "setup": resolved.setup, "kind": kind, "warm_up": warm_up}
 
 
 def depths(resolved: Resolved) -> tuple[Depth, ...]:
     """The stacks that a model's law is a function of."""
-    if resolved.model["kind"] == detectors.KIND:
+    if resolved.model["kind"] in (detectors.KIND, yolo.KIND):
         return ()
     if resolved.model["kind"] == speech.KIND:
         return speech.depths_of(resolved.model["config"])
@@ -61,6 +64,8 @@ def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
         return _with_companions(ready)
     if ready.resolved.model.get("kind") == speech.KIND and "frozen" not in ready.job.train.model_fields_set:
         return _with_trained_convolutions(ready, gpu)
+    if ready.resolved.model.get("kind") == yolo.KIND:
+        return yolo.with_possible(ready, gpu)
     if ready.resolved.model.get("kind") == detectors.KIND:
         return replace(ready, notes=(*ready.notes, f"{ready.resolved.name} is reckoned as {detectors.STAND_IN}"))
     return ready

@@ -17,14 +17,14 @@ from preflight.memory.device.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake,
 from preflight.memory.device.sizes import Monomial, Size, evaluate, number
 
 DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "w": (0, 1, 2), "t": (0, 1),
-                                          "V": (0, 1)}  # fmt: skip
-"""Powers that a size may have of each length: an image's side (`u`, in 64 pixels) comes squared, frames of sound (`w`)
-too where each attends to each."""
+                                          "V": (0, 1), "k": (0, 2, 4), "o": (0, 1)}  # fmt: skip
+"""Powers that a size may have of each length: an image's side (`u`, in 64 pixels; `k`, in 32) comes squared, frames of
+sound (`w`) too where each attends to each, and so do positions of an image (`k`); `o` counts boxes."""
 POINTS: Sequence[Mapping[str, int]] = (
-    {"b": 2, "u": 8, "r": 4, "w": 32, "t": 9, "V": 41},
-    {"b": 3, "u": 16, "r": 20, "w": 64, "t": 22, "V": 131},
-    {"b": 7, "u": 24, "r": 12, "w": 160, "t": 29, "V": 59},
-    {"b": 5, "u": 32, "r": 28, "w": 96, "t": 25, "V": 89},
+    {"b": 2, "u": 8, "r": 4, "w": 32, "t": 9, "V": 41, "k": 4, "o": 3},
+    {"b": 3, "u": 16, "r": 20, "w": 64, "t": 22, "V": 131, "k": 7, "o": 11},
+    {"b": 7, "u": 24, "r": 12, "w": 160, "t": 29, "V": 59, "k": 6, "o": 5},
+    {"b": 5, "u": 32, "r": 28, "w": 96, "t": 25, "V": 89, "k": 5, "o": 8},
 )
 """Sides and lengths are multiples of what kernels round to: what they round is then at most 31 positions short."""
 FEWEST = 2
