@@ -137,6 +137,10 @@ def _parallel(args: Arguments, found: Found) -> None:
     found.default("parallel.options.fsdp_version", 2)
     found.add("parallel.tensor", args.get("tensor_parallel_dim"))
     found.add("parallel.options.reshard_after_forward", args.get("fsdp_reshard_after_forward"))
+    if "custom_sharded_layers" in args:
+        apart = args.value("custom_sharded_layers")
+        ends = {"tok_embeddings", "output"} <= {*apart} if isinstance(apart, tuple) else False
+        found.add("parallel.options.custom_sharded_layers", Const(ends, args.origin("custom_sharded_layers")))
     group = args.value("data_parallel_shard_dim")
     if isinstance(group, int) and group > 0:
         found.add("parallel.options.shard_group", args.get("data_parallel_shard_dim"))

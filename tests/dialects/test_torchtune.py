@@ -110,6 +110,9 @@ def test_settings_of_recipes_for_several_gpus(tmp_path: Path) -> None:
     found = values(read("x.yaml", FULL + more + "tensor_parallel_dim: 2\n", tmp_path))
     assert (found["parallel.strategy"], found["parallel.offload"]) == ("fsdp", "parameters")
     assert (found["parallel.options.reshard_after_forward"], found["parallel.tensor"]) == (False, 2)
+    assert found["parallel.options.custom_sharded_layers"] is False  # the head stays with the root
+    both = "custom_sharded_layers: ['tok_embeddings', 'output']\n"
+    assert values(read("y.yaml", FULL + both, tmp_path))["parallel.options.custom_sharded_layers"] is True
 
 
 def test_preferences_are_pairs_beside_a_reference(tmp_path: Path) -> None:

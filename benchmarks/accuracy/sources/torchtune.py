@@ -77,7 +77,8 @@ def _table(row: Row) -> dict[str, object]:
     if "70b" in row["id"]:  # 70B_full.yaml, 70B_lora.yaml on 8 GPUs: FSDP2; "CPU offload with fused optimizer"
         found |= {"parallel.strategy": "fsdp", "parallel.gpus_per_node": 8, "parallel.ranks_per_node": 8}
         if not row["peft"]:
-            found |= {"parallel.offload": "parameters", "train.optimizer_impl": "fused"}
+            apart = {"custom_sharded_layers": ["tok_embeddings", "output"]}
+            found |= {"parallel.offload": "parameters", "parallel.options": apart, "train.optimizer_impl": "fused"}
     elif not row["peft"]:  # 8B_full_single_device.yaml
         found |= {"train.optimizer": "paged-adamw-8bit", "train.optimizer_in_backward": True}
     if row["peft"]:  # 8B_(q)lora_single_device.yaml, 70B_lora.yaml: output_proj is the attention's

@@ -74,7 +74,9 @@ def _block(item: Any, layer: int, layers: int) -> Any:
     return item.blocks[block_of(layer, layers) if item.stack else 0]
 
 
-def tracked(ranks: int, config: dict[str, Any], policy: Any, reshard: bool = True) -> dict[str, dict[str, Any]]:
+def tracked(
+    ranks: int, config: dict[str, Any], policy: Any, reshard: bool = True, apart: bool = False
+) -> dict[str, dict[str, Any]]:
     """The tracker's snapshots: unit -> state -> bytes by category, of a second iteration."""
     import torch.distributed as dist
     import transformers
@@ -89,6 +91,9 @@ def tracked(ranks: int, config: dict[str, Any], policy: Any, reshard: bool = Tru
         model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **config))
         for layer in model.model.layers:
             fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
+        if apart:
+            fully_shard(model.model.embed_tokens, mesh=mesh, mp_policy=policy)
+            fully_shard([model.model.norm, model.lm_head], mesh=mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
         optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
         ids = torch.zeros(BATCH, LENGTH, dtype=torch.int64)
@@ -156,6 +161,32 @@ def test_every_layer_is_gathered_and_reduced_as_the_tracker_says(ranks: int, mix
     stepped = rank.stepped("adamw", "foreach")
     assert stepped is not None
     assert sum(stepped.states) == states["OptState"] - steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixed", [False, True])
+def test_embedding_and_head_as_units_of_their_own(mixed: bool) -> None:
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if mixed else MixedPrecisionPolicy()
+    seen = tracked(4, CONFIG, policy, apart=True)
+    options = {"param_dtype": "bf16", "reduce_dtype": "fp32"} if mixed else {}
+    rank = ranked(job(4, CONFIG, custom_sharded_layers=["tok_embeddings", "output"], **options))
+    for phase, layer, end, most in blocks(rank):
+        if layer < 0:
+            continue
+        shots = seen[f"model.layers.{layer}"]
+        if phase == "forward":
+            after = shots["After Post-Forward"]
+            assert (end["whole"], end["gathered"]) == (after["Unsharded Param"], after["All Gather"]), layer
+        else:
+            after = shots["After Post-Backward"]
+            assert most["whole"] == shots["After Pre-Backward"]["Unsharded Param"], layer
+            assert (end["whole"], end["kept"]) == (after["Unsharded Param"], after["Sharded Grad"]), layer
+            assert end["gathered"] == after["All Gather"], layer
+    last = list(blocks(rank))[-1]
+    assert last[2]["whole"] == last[2]["gathered"] == 0
+    assert last[2]["kept"] == rank.gradients == seen["end"][""]["Sharded Grad"]
 
 
 @pytest.mark.slow

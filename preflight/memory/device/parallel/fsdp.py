@@ -11,6 +11,7 @@ Moments are those of the process that asks for memory, which is what the allocat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from preflight.memory.device.make import Made
 from preflight.memory.device.parallel.edit import NOTHING, Added, Born, Edit, Gone, Line, Script
@@ -74,8 +75,15 @@ def rank_tape(made: Made, units: Units, layout: Layout) -> Tape:
     script = Script(made.tape)
     cast = layout.param_bytes is not None
     sizes = Sizes(layout)
-    _root_begins(script, sizes, units)
-    _forward(script, sizes, units)
+    ends = Ends.of(script, units) if layout.options.flag("custom_sharded_layers") else None
+    _root_begins(script, sizes, units if ends is None else replace(units, root=ends.embedding))
+    _forward(script, sizes, units, ends)
+    if ends is not None:
+        _turn(script, sizes, units)
+        _backward(script, sizes, units, ends)
+        _ends_end(script, sizes, units, ends)
+        _own(script, made, layout, cast)
+        return script.done()
     if script.trains:
         _turn(script, sizes, units)
         _backward(script, sizes, units)
@@ -94,7 +102,66 @@ def _root_begins(script: Script, sizes: Sizes, units: Units) -> None:
     script.front.heads[0] = [*_gather(sizes, units.root), Born(sizes.whole(units.root), "w", WHOLE)]
 
 
-def _forward(script: Script, sizes: Sizes, units: Units) -> None:
+@dataclass(frozen=True)
+class Ends:
+    """The embedding, and what lies behind the layers, as units of their own (torchtune's custom_sharded_layers;
+    torchtitan's parallelize_llama): the items of the tape in which each is whole."""
+
+    embedding: Unit
+    head: Unit
+    forward: Edit
+    """The first item behind the layers."""
+    loss: Edit
+    """The last item before the layers' backward."""
+    after: Edit
+    """The first item behind it."""
+    middle: tuple[Edit, ...]
+    behind: tuple[Edit, ...]
+
+    @classmethod
+    def of(cls, script: Script, units: Units) -> Ends | None:
+        """None where the tape does not train, or has nothing in one of these places."""
+        params = units.root.params
+        if not script.trains or len(params) < 3 or not script.up or not script.down:
+            return None
+        first, last = script.edits.index(script.up[-1]), script.edits.index(script.down[0])
+        end = script.edits.index(script.down[-1])
+        middle = tuple(e for e in script.edits[first:last] if e.item.stack is None)
+        behind = tuple(e for e in script.edits[end:] if e.item.stack is None)
+        if not middle or not behind:
+            return None
+        return cls(Unit(params[:1]), Unit(params[1:]), middle[0], middle[-1], behind[0], middle, behind)
+
+
+def _ends_end(script: Script, sizes: Sizes, units: Units, ends: Ends) -> None:
+    """The head's gradients are reduced before the layers' backward, the embedding's in the end."""
+    joined, reduced = _reduce(sizes, ends.head, _unsharded(script, ends.middle))
+    ends.loss.tails[0] = [*joined, Gone(UNSHARDED, ends.forward), *reduced]
+    ahead = sizes.layout.prefetch and sizes.layout.reshard
+    there = not sizes.layout.reshard or (sizes.flat and ahead)
+    came = Gone(NEXT_GATHERED, script.down[-1], 0, False)
+    ends.after.heads[0] = [
+        Born(0 if there else sizes.whole(ends.embedding), "w", WHOLE),
+        *([] if sizes.flat else [came]),
+    ]
+    whole = [Gone(UNSHARDED, script.front)] if not sizes.layout.reshard else [came] if there else [Gone(0, ends.after)]
+    pending = units.first[script.down[-1].item.stack or ""]
+    script.last.heads[0] = [Born(0 if sizes.flat else sizes.reduced(pending), "", REDUCE)]
+    joined, reduced = _reduce(sizes, ends.embedding, _unsharded(script, ends.behind))
+    script.last.tails[0] = [*joined, *whole, Gone(0), *reduced]
+
+
+def _unsharded(script: Script, edits: Sequence[Edit]) -> list[Line]:
+    """The deaths of the gradients that are born in some items."""
+    deaths: list[Line] = []
+    for edit in edits:
+        births = [t for t in edit.item.blocks[0] if t.kind == "b"]
+        found = [at for at, token in enumerate(births) if "g" in token.mark]
+        deaths += [Token(kind, at, "", script.edits.index(edit)) for at in found for kind in "d+"]
+    return deaths
+
+
+def _forward(script: Script, sizes: Sizes, units: Units, ends: Ends | None = None) -> None:
     """Implicit prefetch: a gathered buffer lives until the next unit has its own (comm_ctx.all_gather_state)."""
     before: Gone = Gone(GATHERED, script.front)
     for edit in script.up:
@@ -106,6 +173,11 @@ def _forward(script: Script, sizes: Sizes, units: Units) -> None:
             if sizes.layout.reshard or not script.trains:
                 edit.tails[block] = [Gone(UNSHARDED)]
         before = Gone(GATHERED, edit, -1, False)
+    if ends is not None:
+        if sizes.layout.reshard:
+            script.up[0].heads[0].append(Gone(UNSHARDED, script.front))
+        ends.forward.heads[0] = [*_gather(sizes, ends.head), before, Born(sizes.whole(ends.head), "w", WHOLE)]
+        before = Gone(GATHERED, ends.forward)
     if script.trains:
         script.turn.heads[0] = [before]
     else:
@@ -136,17 +208,17 @@ MINE, NEXT_CAST, NEXT_GATHERED, PENDING = 0, 1, 2, 3
 """At the head of a block of backward: the own weights, the next unit's prefetch, the reduction still under way."""
 
 
-def _backward(script: Script, sizes: Sizes, units: Units) -> None:
+def _backward(script: Script, sizes: Sizes, units: Units, ends: Ends | None = None) -> None:
     """A unit's weights are whole while the next one's are gathered; its gradients are reduced at its end, and the
     reduction's input lives until the next unit has gradients of its own (reduce_scatter_max_input_buffers 1)."""
     came: Gone = Gone(GATHERED, script.turn)
-    reduced: Unit | None = None
+    reduced, before = (None, None) if ends is None else (ends.head, ends.embedding)
     for number, edit in enumerate(script.down):
         stack, blocks = edit.item.stack or "", len(edit.item.blocks)
         onward = script.down[number + 1] if number + 1 < len(script.down) else None
         for block in reversed(range(blocks)):
             unit = units.of(stack, block)
-            behind = units.of(stack, block - 1) if block else _last_unit(onward, units) if onward else None
+            behind = units.of(stack, block - 1) if block else _last_unit(onward, units) if onward else before
             arrived = came if block == blocks - 1 else Gone(NEXT_GATHERED, None, 1)
             pending = reduced if block == blocks - 1 else units.layer[stack]
             edit.heads[block] = _arrival(sizes, unit, behind, arrived, pending)
@@ -209,13 +281,7 @@ def _root_ends(script: Script, sizes: Sizes, units: Units) -> None:
         return
     lines: list[Line] = [whole]
     if not sizes.layout.defer:
-        deaths: list[Line] = []
-        for number, edit in enumerate(script.edits):
-            if edit.item.stack is not None:
-                continue
-            births = [t for t in edit.item.blocks[0] if t.kind == "b"]
-            found = [at for at, token in enumerate(births) if "g" in token.mark]
-            deaths += [Token(kind, at, "", number) for at in found for kind in "d+"]
+        deaths = _unsharded(script, [edit for edit in script.edits if edit.item.stack is None])
         pending = units.first[script.down[-1].item.stack or ""] if script.down and not sizes.flat else None
         held = sizes.reduced(pending) if pending is not None else 0
         script.last.heads[0] = [Born(held, "", REDUCE)]

@@ -22,9 +22,11 @@ FLAGS: dict[str, bool | None] = {
     "overlap_comm": None,
     "sequence_parallel": None,
     "loss_parallel": None,
+    "custom_sharded_layers": False,
 }
 """Yes or no; None: what the library does depends on something else, or nobody can say. static_graph,
-find_unused_parameters, limit_all_gathers and forward_prefetch change when something is sent, and are only checked."""
+find_unused_parameters, limit_all_gathers and forward_prefetch change when something is sent, and are only checked.
+custom_sharded_layers, a list of names in torchtune: whether embedding and head are units of their own."""
 
 COUNTS: dict[str, int | None] = {
     "fsdp_version": None,
@@ -91,6 +93,8 @@ class Options:
 def _fine(name: str, value: object) -> bool:
     if value is None:
         return name in FLAGS or name in COUNTS or name in DTYPE_OPTIONS or name == "backward_prefetch"
+    if name == "custom_sharded_layers" and isinstance(value, (list, tuple)):
+        return all(isinstance(one, str) for one in value)
     if name in FLAGS:
         return isinstance(value, bool)
     if name in DTYPE_OPTIONS:
