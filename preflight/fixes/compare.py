@@ -184,7 +184,8 @@ def _follows(name: str, old: Bound | None, new: Bound | None, intent: Intent) ->
         return new is not None
     if old is None or (old.default and old.origin is None):
         return new is not None and (asked or not intent.changes)
-    return intent.touches([*origins(old.expr), old.origin])
+    proposed = [new.origin] if new is not None and not intent.changes else []  # the text that was proposed says it now
+    return intent.touches([*origins(old.expr), old.origin, *proposed])
 
 
 def _requesting(intent: Intent) -> bool:

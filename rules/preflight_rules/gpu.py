@@ -11,7 +11,7 @@ from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.states import states
 from preflight.values import Origin
-from preflight_rules import gpu_examples, remedies
+from preflight_rules import gpu_examples, remedies, resumed
 from preflight_rules.common import (
     bounds,
     describe,
@@ -51,7 +51,8 @@ def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
 
 def blame(case: Case, device: DeviceEstimate) -> Origin | None:
     """The line with most leverage: the evaluation batch where evaluation makes the peak, else the batch."""
-    first = ("validation.batch_size", "validation.samples") if device.phase in remedies.EVALUATION else ()
+    evaluated = ("validation.batch_size", "validation.samples") if device.phase in remedies.EVALUATION else ()
+    first: tuple[str, ...] = {"resume": (resumed.FIELD,), "save": ("train.saves",)}.get(device.phase, evaluated)
     vocabulary = ("train.vocab_size",) if fills_with_logits(device) else ()
     return case.origin(*first, *vocabulary, *FIELDS)
 
@@ -124,6 +125,9 @@ def _finding(
 
 def proposals_of(case: Case, device: DeviceEstimate) -> tuple[Proposal, ...]:
     """Remedies, the safe ones first; a smaller vocabulary before a smaller batch where the vocabulary is the cause."""
+    loaded = case.origin(resumed.FIELD) if resumed.decides(case) else None
+    if loaded is not None:
+        return tuple(resumed.by_host(case, loaded))
     found, capped = remedies.device_proposals(case), tuple(remedies.cap_vocabulary(case))
     safe = tuple(proposal for proposal in found if proposal.safety is Safety.safe)
     unsafe = tuple(proposal for proposal in found if proposal.safety is Safety.unsafe)
@@ -374,4 +378,11 @@ class EvalUnbatched(Rule):
         )
 
 
-RULES: tuple[type[Rule], ...] = (GpuMemoryExceeded, GpuMemoryTight, StatesExceedGpu, LogitsExceedGpu, EvalUnbatched)
+RULES: tuple[type[Rule], ...] = (
+    GpuMemoryExceeded,
+    GpuMemoryTight,
+    StatesExceedGpu,
+    LogitsExceedGpu,
+    EvalUnbatched,
+    resumed.CheckpointOnGpu,
+)
