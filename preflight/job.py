@@ -82,6 +82,7 @@ class Train(Part):
     target_len: Count | None = None  # seq2seq; no default
     text_len: Count | None = None  # beside images; no default
     image_size: Count | None = None  # the model's own when absent
+    images: Amount | None = 1  # of each sample, beside its text
     sequences: Literal["exact", "bound", "packed", "dynamic"] | None = "bound"
     precision: Literal["fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16"] | None = "fp32"
     weights_dtype: Literal["fp32", "bf16", "fp16"] | None = None  # what precision implies

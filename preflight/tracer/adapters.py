@@ -50,6 +50,7 @@ def _lora(peft: Any, o: dict[str, Any], _: dict[str, Any]) -> Any:
     return peft.LoraConfig(
         r=rank, lora_alpha=2 * rank, lora_dropout=0.1 if o.get("dropout") else 0.0, target_modules=o.get("targets"),
         modules_to_save=_given(o).get("modules_to_save"), use_dora=o.get("method") == "dora",
+        exclude_modules=_given(o).get("exclude_modules"),
     )  # fmt: skip
 
 

@@ -202,6 +202,10 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
 
     if resolved.family is not None:
         return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run), versions
+    if resolved.model.get("kind") == "pictures":
+        from preflight.memory.device import pictures  # which needs what is here
+
+        return pictures.make(resolved, kind, run), versions
     if "filed" in resolved.model:  # its traces take long: as few as can be
         from preflight.memory.device import others  # which need what is here
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from preflight.memory.device import denoisers, detectors, speech, yolo
+from preflight.memory.device import denoisers, detectors, pictures, speech, yolo
 from preflight.memory.device.sparse import Depth
 from preflight.values import Unknown
 
@@ -29,6 +29,8 @@ def resolver(architecture: str) -> Resolver | None:
         return yolo.resolve
     if denoisers.knows(architecture):
         return denoisers.resolve
+    if pictures.knows(architecture):
+        return pictures.resolve
     return speech.resolve if speech.knows(architecture) else None
 
 
@@ -66,6 +68,8 @@ def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
         return _with_trained_convolutions(ready, gpu)
     if ready.resolved.model.get("kind") == yolo.KIND:
         return yolo.with_possible(ready, gpu)
+    if ready.resolved.model.get("kind") == pictures.KIND:
+        return pictures.with_possible(ready, gpu)
     if ready.resolved.model.get("kind") == detectors.KIND:
         return replace(ready, notes=(*ready.notes, f"{ready.resolved.name} is reckoned as {detectors.STAND_IN}"))
     return ready
