@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device import store
+from preflight.memory.device import perception_make, store
 from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
@@ -206,6 +206,8 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
         from preflight.memory.device import pictures  # which needs what is here
 
         return pictures.make(resolved, kind, run), versions
+    if perception_make.applies(resolved):
+        return perception_make.make(resolved, kind, run), versions
     if "filed" in resolved.model:  # its traces take long: as few as can be
         from preflight.memory.device import others  # which need what is here
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from preflight.memory.device import denoisers, detectors, pictures, speech, yolo
+from preflight.memory.device import denoisers, detectors, embeddings, perception, pictures, speech, yolo
 from preflight.memory.device.sparse import Depth
 from preflight.values import Unknown
 
@@ -21,7 +21,7 @@ FREE = ("b", "u", "r", "w", "t", "V", "k", "o")
 Resolver: TypeAlias = "Callable[[Job, str, str, Mapping[str, Any], Gpu | None], Resolved | Unknown]"
 
 
-def resolver(architecture: str) -> Resolver | None:
+def resolver(architecture: str, task: str = "") -> Resolver | None:
     """What resolves a job of this architecture or import target; None for any that others see to."""
     if detectors.knows(architecture):
         return detectors.resolve
@@ -31,11 +31,17 @@ def resolver(architecture: str) -> Resolver | None:
         return denoisers.resolve
     if pictures.knows(architecture):
         return pictures.resolve
+    if embeddings.knows(architecture, task):
+        return embeddings.resolve
+    if perception.knows(architecture, task):
+        return perception.resolve
     return speech.resolve if speech.knows(architecture) else None
 
 
 def is_convolutional(resolved: Resolved) -> bool:
     """Whether convolutions, whose workspaces vary, are much of the model."""
+    if resolved.model.get("kind") == perception.KIND:
+        return perception.is_convolutional(resolved.model)
     kinds = (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES, detectors.KIND, yolo.KIND)
     return resolved.model.get("architecture") in kinds
 
@@ -46,13 +52,15 @@ def wider(resolved: Resolved) -> tuple[float, float]:
 
 
 def request(resolved: Resolved, kind: str) -> dict[str, Any]:
-    """What the tracer is asked for, but for the point. A detector makes something in its first step alone."""
-    warm_up = resolved.model["kind"] in (detectors.KIND, yolo.KIND)
+    """What the tracer is asked for, but for the point. Some make something in their first step alone."""
+    warm_up = resolved.model["kind"] in (detectors.KIND, yolo.KIND, perception.KIND)
     return {"model": resolved.model, "setup": resolved.setup, "kind": kind, "warm_up": warm_up}
 
 
 def depths(resolved: Resolved) -> tuple[Depth, ...]:
     """The stacks that a model's law is a function of."""
+    if resolved.model["kind"] == embeddings.KIND:
+        return embeddings.depths_of(str(resolved.model["architecture"]), resolved.model["config"])
     if resolved.model["kind"] in (detectors.KIND, yolo.KIND):
         return ()
     if resolved.model["kind"] == speech.KIND:
@@ -64,6 +72,10 @@ def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
     """With what lies on the GPU beside a denoiser, and in `others` what the job may be where it does not say."""
     if ready.resolved.model.get("kind") == denoisers.KIND:
         return _with_companions(ready)
+    if ready.resolved.model.get("kind") == perception.KIND:
+        return perception.with_possible(ready, gpu)
+    if ready.resolved.model.get("kind") == embeddings.KIND:
+        return embeddings.with_possible(ready, gpu)
     if ready.resolved.model.get("kind") == speech.KIND and "frozen" not in ready.job.train.model_fields_set:
         return _with_trained_convolutions(ready, gpu)
     if ready.resolved.model.get("kind") == yolo.KIND:

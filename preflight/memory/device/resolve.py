@@ -93,7 +93,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     task = job.task or task
     from preflight.memory.device import others  # which need Resolved
 
-    other = others.resolver(target or architecture)
+    other = others.resolver(target or architecture, task)
     if other is not None:
         return other(job, name, target or architecture, config, gpu)
     if target is not None:

@@ -35,7 +35,7 @@ def version(name):
 print(json.dumps([sys.version, {name: version(name) for name in sys.argv[1:]}]))
 """
 TIME_LIMIT_S = 30
-_MAKERS = "batch_one blocks layers make polynomial primes single sizes sparse store tape"
+_MAKERS = "batch_one blocks layers make perception_make polynomial primes single sizes sparse store tape"
 """Modules of this package that make a law of traces, or file it."""
 
 
