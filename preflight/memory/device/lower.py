@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight.job import Job
-from preflight.memory.device import catalogue, quantization
+from preflight.memory.device import catalogue, denoisers, quantization
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
@@ -15,6 +15,12 @@ def _published(job: Job) -> int | None:
     model = catalogue.find(job.model.name) if job.model.name and not job.model.config else None
     found = catalogue.published(model) if model is not None else None
     return None if found is None else found[0] - found[1]
+
+
+def _is_denoiser(job: Job) -> bool:
+    """Whether frozen weights are cast to the 16 bits of mixed precision (denoisers.resolve)."""
+    model = catalogue.find(job.model.name) if job.model.name else None
+    return model is not None and denoisers.knows(model.architecture)
 
 
 def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) -> DeviceEstimate | Unknown:
@@ -30,7 +36,8 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
     if count is None or precision is None or isinstance(found, Unknown):
         return reason
     adapted = job.train.peft.method not in (None, "none")
-    size = 2 if "16" in (job.train.weights_dtype or (precision if precision in ("bf16", "fp16") else "")) else 4
+    halved = precision in ("bf16", "fp16") or (adapted and _is_denoiser(job))
+    size = 2 if "16" in (job.train.weights_dtype or (precision if halved else "")) else 4
     each = quantization.least(job.train.quantization, size)
     optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
     if optimizer is None:

@@ -226,3 +226,10 @@ def test_counts_of_text_encoders_are_those_of_their_configs() -> None:
         if name != "vae"
     }
     assert stated == counts
+
+
+def test_without_a_law_the_bound_is_of_weights_in_16_bits() -> None:
+    found = device(model__name="PixArt-alpha/PixArt-XL-2-512x512", train__image_size=512, train__companions=None)
+    assert found.verdict == "unknown"
+    wide = device(model__name="PixArt-alpha/PixArt-XL-2-512x512", train__image_size=512, train__weights_dtype="fp32")
+    assert 2 * found.breakdown["weights"] == wide.breakdown["weights"]
