@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from preflight.job import Job
 from preflight.memory.device import catalogue, denoisers, quantization
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
+from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
 from preflight.values import Unknown
+
+LEAST = "bf16"
+"""The precision whose weights, gradients and states of an optimizer are the smallest (fp16's are as large)."""
+MISSING = re.compile(r"(train|validation)\.[a-z_.]+ is not known")
+"""A reason that asks for a field of the job; what it says of the values that would do may follow."""
 
 
 def _published(job: Job) -> int | None:
@@ -29,23 +37,37 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
     `room`: capacity and context. `reason`: why there is no full estimate; returned where there is no bound either.
     """
     job = quantization.stated(job)
-    # A field that is missing is asked for; a published count speaks where there is no law to ask.
-    known = job.model.parameters or (_published(job) if reason.reason.startswith("no law ") else None)
-    count, precision = known, job.train.precision
     found = layouts(job)
-    if count is None or precision is None or isinstance(found, Unknown):
+    if isinstance(found, Unknown):
         return reason
-    adapted = job.train.peft.method not in (None, "none")
+    asked = MISSING.match(reason.reason) is not None
+    # A published count speaks where there is no law to ask, and where no answer could make the job fit.
+    count = job.model.parameters or (_published(job) if asked or reason.reason.startswith("no law ") else None)
+    if count is None:
+        return reason
+    bound = _bound(job, found.ranks[0], count, room, reason)
+    if isinstance(bound, Unknown) or bound.verdict == "exceeds":
+        return bound
+    # A field that is missing is asked for, before states that would have room.
+    return bound if job.train.precision is not None and (job.model.parameters or not asked) else reason
+
+
+def _bound(
+    job: Job, layout: Layout, count: int, room: tuple[int | None, Interval], reason: Unknown
+) -> DeviceEstimate | Unknown:
+    """`count` parameters on one rank. A precision that nobody states is taken to be the one with the least states."""
+    precision = job.train.precision or LEAST
+    adapted = job.train.peft.method not in (None, "none") or bool(job.train.frozen)
     halved = precision in ("bf16", "fp16") or (adapted and _is_denoiser(job))
     size = 2 if "16" in (job.train.weights_dtype or (precision if halved else "")) else 4
     each = quantization.least(job.train.quantization, size)
     optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
     if optimizer is None:
         return reason
-    weights, gradients, states_kept = kept(found.ranks[0])
+    weights, gradients, states_kept = kept(layout)
     parts = {
         "weights": round(count * each * weights),
-        "gradients": 0 if adapted else round(count * size * gradients),
+        "gradients": 0 if adapted or job.train.optimizer_in_backward else round(count * size * gradients),
         "optimizer": 0 if adapted else round(sum(optimizer.states) * states_kept),
     }
     capacity, context = room

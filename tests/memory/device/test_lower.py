@@ -1,0 +1,66 @@
+"""States that exceed a GPU by themselves say so, whatever else is not known; where they fit, a field is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.job import build
+from preflight.memory.device.estimate import estimate
+from preflight.memory.estimate import DeviceEstimate
+from preflight.values import Unknown
+
+GIB = 2**30
+
+
+def job(gpu_memory: float, **fields: object) -> DeviceEstimate | Unknown:
+    """A full training of Llama-2-7b, 6.74 B parameters."""
+    known: dict[str, object] = {
+        "model.name": "meta-llama/Llama-2-7b-hf",
+        "task": "causal-lm",
+        "train.batch_size": 1,
+        "train.seq_len": 512,
+        "train.precision": "bf16",
+        "train.optimizer": "adamw",
+        "machine.gpu_memory": round(gpu_memory * GIB),
+    }
+    return estimate(build(known | {name.replace("__", "."): value for name, value in fields.items()}), None)
+
+
+@pytest.mark.parametrize(
+    "missing", ["train.seq_len", "train.batch_size", "train.precision", "train.gradient_checkpointing"]
+)
+def test_states_above_the_gpu_need_no_other_answer(missing: str) -> None:
+    found = job(40, **{missing: None})
+    assert isinstance(found, DeviceEstimate)
+    assert (found.verdict, found.lower_bound) == ("exceeds", True)
+    assert "train." in found.notes[-1]
+
+
+@pytest.mark.parametrize("missing", ["train.seq_len", "train.batch_size"])
+def test_states_below_the_gpu_ask_for_what_is_missing(missing: str) -> None:
+    found = job(80, **{missing: None})
+    assert found == Unknown(f"{missing} is not known")
+
+
+def test_an_unknown_precision_is_the_least_of_all() -> None:
+    """Weights, gradients and two states in 16 bits: 8 bytes a parameter."""
+    found = job(40, train__precision=None, train__seq_len=None)
+    assert isinstance(found, DeviceEstimate)
+    assert found.requested.expected == pytest.approx(8 * 6.74e9, rel=0.01)
+
+
+def test_adapters_and_frozen_parts_count_weights_alone() -> None:
+    adapted = job(8, train__seq_len=None, train__peft__method="lora")
+    frozen = job(8, train__seq_len=None, train__frozen=["embeddings"])
+    for found in (adapted, frozen):
+        assert isinstance(found, DeviceEstimate)
+        assert found.requested.expected == pytest.approx(2 * 6.74e9, rel=0.01)
+    assert isinstance(job(16, train__seq_len=None, train__frozen=["embeddings"]), Unknown)
+
+
+def test_gradients_that_never_exist_all_at_once_are_not_counted() -> None:
+    found = job(20, train__seq_len=None, train__optimizer_in_backward=True, train__optimizer="sgd")
+    assert isinstance(found, Unknown)
+    held = job(20, train__seq_len=None, train__optimizer="sgd")
+    assert isinstance(held, DeviceEstimate)
+    assert held.breakdown["gradients"] == pytest.approx(2 * 6.74e9, rel=0.01)
