@@ -30,11 +30,14 @@ from preflight.values import Unknown
 
 MIXED = {"train.precision": "bf16-mixed"}
 LORA = {**MIXED, "train.peft.method": "lora"}
+CONTROLNET = {**MIXED, "train.peft.method": denoisers.CONTROLNET}
 STORED = {"train.gradient_checkpointing": False}
 CHECKPOINTED = {"train.gradient_checkpointing": True}
 SETUPS: Mapping[str, Mapping[str, object]] = {
     "lora-checkpointed": {**LORA, **CHECKPOINTED},
     "lora": {**LORA, **STORED},
+    "controlnet-checkpointed": {**CONTROLNET, **CHECKPOINTED},
+    "controlnet": {**CONTROLNET, **STORED},
     "mixed-checkpointed": {**MIXED, **CHECKPOINTED},
     "mixed": {**MIXED, **STORED},
     "fp32-checkpointed": {"train.precision": "fp32", **CHECKPOINTED},
@@ -42,7 +45,8 @@ SETUPS: Mapping[str, Mapping[str, object]] = {
     "bf16-checkpointed": {"train.precision": "bf16", **CHECKPOINTED},
 }
 ADAPTED = ("lora-checkpointed", "lora")
-WHOLE = (*ADAPTED, "mixed-checkpointed", "mixed", "fp32", "fp32-checkpointed")
+CONTROLLED = ("controlnet-checkpointed", "controlnet")
+WHOLE = (*ADAPTED, *CONTROLLED, "mixed-checkpointed", "mixed", "fp32", "fp32-checkpointed")
 DENOISERS: Mapping[str, Sequence[str]] = {
     "stable-diffusion-v1-5/stable-diffusion-v1-5": WHOLE,
     "stabilityai/stable-diffusion-xl-base-1.0": (
@@ -50,6 +54,7 @@ DENOISERS: Mapping[str, Sequence[str]] = {
         "mixed-checkpointed",
         "lora",
         "bf16-checkpointed",
+        "controlnet-checkpointed",
     ),
     "black-forest-labs/FLUX.1-dev": ("lora-checkpointed",),
     "stabilityai/stable-diffusion-3-medium-diffusers": ("lora-checkpointed", "mixed-checkpointed"),
@@ -71,7 +76,13 @@ YOLO += [f"{home}:yolov5{scale}" for home in ("ultralytics", "yolov5") for scale
 YOLO_CLASSES = 1
 """Of another law of the smallest models, whose towers are as wide as they have classes (memory/device/yolo.py)."""
 VAE_DTYPES = ("bf16", "fp32")
-GENERATING = ("lora-checkpointed", "mixed-checkpointed", "fp32-checkpointed", "bf16-checkpointed")
+GENERATING = (
+    "lora-checkpointed",
+    "controlnet-checkpointed",
+    "mixed-checkpointed",
+    "fp32-checkpointed",
+    "bf16-checkpointed",
+)
 """One of each that differ without gradients."""
 
 

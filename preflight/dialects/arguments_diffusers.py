@@ -11,6 +11,7 @@ from preflight.libraries.diffusers import Script, scripts
 from preflight.libraries.spellings import OPTIMIZERS, spelled
 from preflight.values import Const, Expr, Op, Unknown
 
+CONTROLNET = "controlnet"
 _PRECISIONS = {"no": "fp32", "fp16": "fp16-mixed", "bf16": "bf16-mixed"}
 _UNREAD = "--train_text_encoder trains the text encoders, which no law covers"
 
@@ -34,8 +35,12 @@ def diffusers(args: Arguments) -> Found:
     found.when_true(args, "use_ema", "train.copies.ema", 1)
     found.add("data.workers", args.get("dataloader_num_workers", 0))
     _optimizer(args, found)
-    if script["adapters"]:
-        found.add("train.peft.method", Const("dora" if args.value("use_dora") is True else "lora"))
+    method = script["method"]
+    if method == CONTROLNET:
+        found.add("train.peft.method", Const(method))
+        found.default("train.outputs_kept", "loop")  # its residuals have names in the script's loop
+    elif method is not None:
+        found.add("train.peft.method", Const("dora" if args.value("use_dora") is True else method))
         found.add("train.peft.r", args.get("rank", 4))
         found.add("train.peft.dropout", args.get("lora_dropout", 0.0))
     if "max_sequence_length" in args and "flux" in str(args.value("method")):

@@ -272,9 +272,12 @@ def _special(name: str, command: Command, launch: Launch, run: Run, project: Pro
 def _tool_module(
     command: Command, launch: Launch, run: Run, project: Project, request: Request | None
 ) -> Launched | None:
-    """`accelerate launch -m axolotl.cli.train x.yaml`; a tool's own file, in a checkout that is not the project."""
+    """`accelerate launch -m axolotl.cli.train x.yaml`; a tool's own file, in a checkout that is not the project, or one
+    of diffusers' scripts, copied."""
     name = command.name or ""
-    named = command.kind == "module" or (command.kind == "program" and _in_project(name, run, project) is None)
+    path = _in_project(name, run, project) if command.kind == "program" else None
+    own = path is not None and not tool_commands.copied(name, project.source(path).text)
+    named = command.kind == "module" or (command.kind == "program" and not own)
     known = tool_commands.module(name, command.words) if named else None
     return None if known is None else _tool(*known, launch, run, project, request)
 

@@ -61,6 +61,12 @@ def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | N
     return command, ((Word("", Const(first)), *words) if first is not None else tuple(words))
 
 
+def copied(name: str, source: str) -> bool:
+    """Whether a program of the project is a copy of one of diffusers' scripts, which cannot be read line by line."""
+    script = name.rpartition("/")[2].removesuffix(".py")
+    return script in SCRIPTS and all(word in source for word in ("check_min_version(", "accelerator.prepare("))
+
+
 def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
     """What a command starts; None where it trains nothing."""
     first = text(words[0]) if words else None

@@ -11,7 +11,7 @@ from typing import TypedDict
 SCRIPTS = (
     "train_dreambooth_lora_sdxl", "train_text_to_image_lora_sdxl", "train_text_to_image_lora", "train_dreambooth_lora",
     "train_dreambooth_lora_sd3", "train_dreambooth_lora_flux", "train_text_to_image", "train_text_to_image_sdxl",
-    "train_dreambooth",
+    "train_dreambooth", "train_controlnet", "train_controlnet_sdxl",
 )  # fmt: skip
 """Keys of libraries/diffusers.json, which is read where one of them is started."""
 
@@ -19,7 +19,7 @@ SCRIPTS = (
 class Script(TypedDict, total=False):
     """What one script does; see the file."""
 
-    adapters: bool
+    method: str | None
     resolution: int
     batch: int
     companions: list[str]

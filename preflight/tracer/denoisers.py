@@ -16,6 +16,8 @@ VAE_FACTOR = 8
 """Pixels of a latent's side (AutoencoderKL of four blocks)."""
 PACKED = 2
 """Side of the squares of latents that FLUX takes for a token (pipelines/flux, _pack_latents)."""
+CONTROLNET = "controlnet"
+"""The way of adapting a denoiser (`setup["peft"]["method"]`) that puts a ControlNet beside it."""
 ENCODERS = ("AutoencoderKL",)
 """What encodes images to latents, without a gradient."""
 
@@ -49,9 +51,20 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
         from diffusers.models.attention_processor import AttnProcessor
 
         inner.set_attn_processor(AttnProcessor())
+    if (setup.get("peft") or {}).get("method") == CONTROLNET:
+        return _controlled(model, inner, bool(setup.get("autocast")))
     if setup.get("peft"):
         _adapt(inner, setup["peft"], dtypes)
     return Generating(inner, guided(model)) if model.get("task") == "generation" else Denoising(inner)
+
+
+def _controlled(model: dict[str, Any], inner: nn.Module, autocast: bool) -> nn.Module:
+    from . import controls  # which extend what is here
+
+    control = controls.beside(inner)
+    if model.get("task") == "generation":
+        return controls.ControlledGenerating(inner, control)
+    return controls.Controlled(inner, control, autocast)
 
 
 def guided(model: dict[str, Any]) -> bool:
@@ -111,7 +124,7 @@ class Generating(nn.Module):
 
     def forward(self, latents: torch.Tensor, timesteps: torch.Tensor, **conditions: Any) -> Output:
         noisy = torch.cat([latents] * 2) if self.guided else latents
-        found = self.inner(noisy / 2, timestep=timesteps, **conditions, return_dict=False)[0]  # scale_model_input
+        found = self.predict(noisy / 2, timesteps, **conditions)  # scale_model_input
         if found.shape != noisy.shape:
             found = found.chunk(2, dim=1)[0]
         if self.guided:
@@ -119,6 +132,10 @@ class Generating(nn.Module):
             found = without + 5.0 * (prompted - without)
         latents = (latents.float() - found).to(found.dtype)  # scheduler.step
         return Output(latents.mean(), latents=latents)
+
+    def predict(self, noisy: torch.Tensor, timesteps: torch.Tensor, **conditions: Any) -> torch.Tensor:
+        found: torch.Tensor = self.inner(noisy, timestep=timesteps, **conditions, return_dict=False)[0]
+        return found
 
 
 class Denoising(nn.Module):
@@ -177,6 +194,10 @@ def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> 
     found = {**found, **conditions(config, rows, latent, model.get("text") or 0, zeros)}
     if generates and found["latents"].shape[0] != batch:
         found["latents"] = found["latents"][:batch]
+    if model.get("controlled"):
+        from . import controls
+
+        found["cond"] = controls.image(image, rows, dtype)
     return found
 
 

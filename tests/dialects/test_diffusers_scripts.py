@@ -8,12 +8,15 @@ import pytest
 from programs_as_text import is_unknown, values
 from test_litgpt_and_swift import command
 
+from preflight.dialects import slurm
 from preflight.dialects.reading import Launch, Word
 from preflight.dialects.tool_commands import KINDS, module, started
 from preflight.job import build
 from preflight.libraries.diffusers import SCRIPTS, scripts
 from preflight.memory.device import denoisers
 from preflight.memory.device.resolve import Resolved, resolve
+from preflight.project import Project
+from preflight.settings import Settings
 from preflight.values import Const, Value
 
 SDXL = "stabilityai/stable-diffusion-xl-base-1.0"
@@ -72,6 +75,8 @@ def test_a_prompt_generates(tmp_path: Path) -> None:
         ("method=train_dreambooth_lora_flux", ("--cache_latents",), "train.companions", ()),
         ("method=train_dreambooth_lora_flux", ("--upcast_before_saving",), "train.saved_as", "fp32"),
         ("method=train_dreambooth_lora_flux", ("--max_sequence_length=256",), "train.text_len", 256),
+        ("method=train_controlnet", ("--validation_prompt", "a dog"), "train.peft.method", "controlnet"),
+        ("method=train_controlnet", (), "train.outputs_kept", "loop"),
         ("method=train_text_to_image", ("--use_ema",), "train.copies.ema", 1),
         ("method=train_text_to_image", ("--validation_prompts", "a dog", "a cat"), "validation.loads", ()),
     ],
@@ -96,3 +101,20 @@ def test_what_a_script_has_beside_is_in_the_pipeline(name: str) -> None:
     resolved = resolve(job)
     assert isinstance(resolved, Resolved)
     assert denoisers.unknown_companion(job, resolved) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (None, "command"),  # a checkout that is not the project
+        ("check_min_version('0.36.0')\nunet = accelerator.prepare(unet)\n", "command"),
+        ("print('a program of that name')\n", "program"),
+    ],
+)
+def test_a_copy_in_the_project_is_the_script(text: str | None, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/bash\naccelerate launch train_dreambooth_lora_sdxl.py --rank 8\n")
+    if text is not None:
+        (tmp_path / "train_dreambooth_lora_sdxl.py").write_text(text)
+    project = Project(tmp_path, Settings())
+    (link,) = slurm.read(project.source("run.sh"), None, project).links
+    assert link.kind == kind

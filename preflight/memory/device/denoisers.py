@@ -39,6 +39,8 @@ LAYERS = {
 """Where adapters stand (train_dreambooth_lora_flux.py, train_dreambooth_lora_sd3.py: target_modules)."""
 USUAL_LAYERS = "to_k to_q to_v to_out.0"
 """The same of the other scripts (train_text_to_image_lora.py, train_text_to_image_lora_sdxl.py)."""
+CONTROLNET = "controlnet"
+"""The `train.peft.method` of a ControlNet beside a frozen denoiser."""
 FIXED_SIZE = ("DiTTransformer2DModel", "PixArtTransformer2DModel")
 """Transformers whose tape at another image size than their own has more events (embeddings of positions made anew)."""
 DEPTHS = {
@@ -122,12 +124,17 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
         setup["peft"] = {**setup["peft"], "targets": layers}
         if precision.endswith("-mixed") and train.weights_dtype is None:
             setup["weights"] = setup["autocast"]  # frozen weights are cast (train_text_to_image_lora.py, weight_dtype)
-        lengths["r"] = train.peft.r or 8
         setup["peft"] = {k: v for k, v in setup["peft"].items() if k not in ("r", "options")}
+        if train.peft.method == CONTROLNET:
+            setup["peft"] = {"method": CONTROLNET, "targets": None, "dropout": False}
+        else:
+            lengths["r"] = train.peft.r or 8
     text = train.text_len or data()["text"][architecture]
     extra = f"text={text}" + (f" image={image}" if architecture in FIXED_SIZE else "")
     model = {"kind": KIND, "architecture": architecture, "config": dict(config), "text": text, "task": "diffusion",
              "filed": filed(architecture, config), "extra": extra}  # fmt: skip
+    if train.peft.method == CONTROLNET:
+        model |= {"controlled": True, "filed": f"{model['filed']}-controlnet"}
     dims = {one.name: config[one.key] for one in depths_of(architecture, config)}
     return Resolved(None, "diffusion", dims, lengths, {}, setup, model, name)
 
@@ -153,8 +160,9 @@ def companions(job: Job, resolved: Resolved) -> tuple[tuple[Companion, ...], ...
 def unknown_companion(job: Job, resolved: Resolved) -> Unknown | None:
     """Why what is stated to lie beside a denoiser cannot be counted."""
     known = _pipeline(job, resolved)
+    trained = (*DENOISER, CONTROLNET)
     stated = {"train.companions": job.train.companions or (),
-              "validation.loads": [one for one in job.validation.loads or () if one not in DENOISER]}  # fmt: skip
+              "validation.loads": [one for one in job.validation.loads or () if one not in trained]}  # fmt: skip
     for field, names in stated.items():
         for name in names:
             if name not in known:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight.memory.device import denoisers, store
-from preflight.memory.device.denoisers import DENOISER, Companion
+from preflight.memory.device.denoisers import CONTROLNET, DENOISER, Companion
 from preflight.memory.device.law import Peak
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.resolve import NEWEST, Resolved, release
@@ -81,8 +81,9 @@ def _loads(ready: Ready) -> tuple[str, ...]:
         return tuple(stated)
     here = {one.name.partition(":")[0] for one in ready.rank.held if isinstance(one, Companion)}
     missing = [one for one in denoisers.pipeline(ready.job, ready.resolved) if ":" not in one and one not in here]
-    adapted = ready.job.train.peft.method not in (None, "none")
-    return (*(("denoiser",) if adapted else ()), *missing)
+    method = ready.job.train.peft.method
+    fresh = {None: (), "none": (), CONTROLNET: (CONTROLNET,)}.get(method, ("denoiser",))
+    return (*fresh, *missing)
 
 
 def loaded(ready: Ready) -> tuple[int, ...]:
@@ -90,10 +91,13 @@ def loaded(ready: Ready) -> tuple[int, ...]:
     job = ready.job
     known = denoisers.pipeline(job, ready.resolved)
     each = 4 if (job.train.precision or "fp32") == "fp32" else 2
+    controlled = job.train.peft.method == CONTROLNET
     found: list[int] = []
     for name in _loads(ready):
         if name in DENOISER:
-            found += [n * each for n, _, _ in ready.parameters]
+            found += [n * each for n, _, trains in ready.parameters if not (controlled and trains)]
+        elif name == CONTROLNET:
+            found += [n * each for n, _, trains in ready.parameters if trains]
         elif name in known:
             found.append(known[name].nbytes)
     return (*found, *_widened(ready))

@@ -82,6 +82,16 @@ def test_full_training_loads_no_second_denoiser() -> None:
     assert sum(generated.loaded(some)) == 2 * row["text_encoder"]["parameters"]
 
 
+def test_a_controlnets_script_loads_it_alone() -> None:
+    changes: dict[str, object] = {"model.name": SD15, "train.peft.method": "controlnet", "validation.generates": True}
+    some = prepare(build({**LORA, **changes, "train.companions": ["vae", "text_encoder"]}))
+    assert isinstance(some, Ready)
+    assert sum(generated.loaded(some)) == 2 * sum(n for n, _, trains in some.parameters if trains)
+    beside = prepare(build({**LORA, **changes, "train.companions": ["vae"], "validation.loads": ["denoiser"]}))
+    assert isinstance(beside, Ready)
+    assert sum(generated.loaded(beside)) == 2 * sum(n for n, _, trains in some.parameters if not trains)
+
+
 def test_casting_for_the_last_save_widens_16_bit_weights_and_stays() -> None:
     some = ready(train__saved_as="fp32")
     wider = 2 * sum(n for n, each, _ in some.parameters if each == 2)
