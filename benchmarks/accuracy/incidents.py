@@ -147,8 +147,22 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
         "train.optimizer": "paged-adamw",
         "train.optimizer_in_backward": True,
     },
-    "milabench315-llava-l40s": {"model.parameters": 7_063_000_000},  # the model card of llava-1.5-7b-hf: 7.06 B
-    "llava655-7b-z2-a100-40": {"model.parameters": 7_063_000_000},
+    "milabench315-llava-l40s": {
+        # benchmarks/llava/main.py: one sample a step, AdamW of torch, nothing frozen, no checkpoints; texts as they come.
+        "model.parameters": 7_063_427_072,
+        "train.batch_size": 1,
+        "train.gradient_checkpointing": False,
+    },
+    "llava655-7b-z2-a100-40": {
+        # The command of the thread: train_mem.py (flash attention; the tower is frozen), bf16, checkpoints, 2,048 tokens;
+        # transformers 4.31 by pyproject.toml. `srun` starts DeepSpeed's launcher on each of two nodes without a hostfile,
+        # and it then trains on the node's own 4 GPUs (deepspeed/launcher/runner.py, "local resources only").
+        "model.name": "liuhaotian/llava-v1.5-7b",
+        "train.precision": "bf16-mixed",
+        "train.attention": "flash",
+        "parallel.nodes": 1,
+        "software": {"transformers": "4.31"},
+    },
     "axolotl708-mistral-qlora-mb4": _AXOLOTL,
     "axolotl708-mistral-qlora-mb2": _AXOLOTL,
     "diffusers4368-sdxl-t4": {

@@ -41,8 +41,11 @@ TEXT = {"idefics2": "text_model.layers", "idefics3": "text_model.layers", "smolv
 TOWER = {"qwen2_vl": ("visual.blocks", "depth"), "qwen2_5_vl": ("visual.blocks", "depth"),
          "internvl": ("encoder.layer", "num_hidden_layers")}  # fmt: skip
 """Where layers lie, in modules of transformers 5; all others have `language_model.layers` and `encoder.layers`."""
-WHOLE = ("mllama", "qwen3_vl")
-"""Architectures whose layers differ by their number: cross attention in some, features of the tower fed into others."""
+WHOLE = ("gemma3", "mllama", "qwen3_vl")
+"""Architectures whose layers differ by their number: sliding windows in most, cross attention in some, features of the
+tower fed into others."""
+ALSO_TEXT = ("gemma3",)
+"""Architectures that are as often trained on text alone."""
 PARTS = {
     "vision": "vision vision_tower vision_model vision_encoder image_encoder vit visual.blocks visual.patch_embed",
     "projector": "projector multi_modal_projector mm_projector merger visual.merger connector aligner qformer",
@@ -97,7 +100,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     if loss is not None:
         setup["loss"] = loss
     lengths = {"b": train.batch_size, "s": train.seq_len}
-    if setup.get("peft"):
+    if setup.get("peft") and setup["peft"].get("r"):
         lengths["r"] = setup["peft"]["r"]
         setup["peft"] = {key: value for key, value in setup["peft"].items() if key != "r"}
     model = {"kind": KIND, "architecture": SPELLINGS.get(kind, kind), "config": config, "task": "causal-lm",
@@ -129,22 +132,33 @@ def is_open(job: Job) -> bool:
     return not adapted and "frozen" not in job.train.model_fields_set and not frozen_parts(job)
 
 
-def with_possible(ready: Ready, gpu: Gpu | None) -> Ready:
-    """With what is taken for granted in `notes`, and in `others` the job with a frozen tower where full training does
-    not say what is trained."""
-    from preflight.memory.device.ready import prepare
-
+def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
+    """With what is taken for granted in `notes`, and in `others` what the job may be as well: a frozen tower, where
+    full training does not say what is trained; text alone, where that is as usual for the model."""
     job, resolved = ready.job, ready.resolved
+    gathers = ready.rank.layout.scheme.startswith(("fsdp", "zero3"))
+    if gathers and "L" not in ready.laws.made.tape.depths.values():
+        return Unknown(f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known")
     notes = [one for one in (resolved.model.get("note"),) if one]
+    possible: list[Ready] = []
+    if "images" not in job.train.model_fields_set:
+        notes.append("one image is counted in each sample: state train.images")
+        if resolved.model["architecture"] in ALSO_TEXT:
+            possible += _also(job, {"images": 0}, gpu)
     if str(job.model.name or "").lower().startswith(FREEZES_TOWER) and "frozen" not in job.train.model_fields_set:
         notes.append("the vision tower is frozen, as LLaVA's own code has it: state train.frozen")
-    possible: tuple[Ready, ...] = ()
     if is_open(job):
-        frozen = job.model_copy(update={"train": job.train.model_copy(update={"frozen": ["vision"]})})
-        found = prepare(frozen, gpu)
-        possible = () if isinstance(found, Unknown) else (found,)
+        possible += _also(job, {"frozen": ["vision"]}, gpu)
         notes.append("all parts are taken as trained, and the interval holds a frozen tower: state train.frozen")
     return replace(ready, others=(*ready.others, *possible), notes=(*ready.notes, *notes))
+
+
+def _also(job: Job, train: Mapping[str, object], gpu: Gpu | None) -> list[Ready]:
+    """The job with other fields of `train`, where that has a law."""
+    from preflight.memory.device.ready import prepare
+
+    found = prepare(job.model_copy(update={"train": job.train.model_copy(update=train)}), gpu)
+    return [] if isinstance(found, Unknown) else [found]
 
 
 def _described(image: Image, images: int, kind: str) -> dict[str, Any]:
@@ -225,7 +239,7 @@ def _make(resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depth
     fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
     requests = [_request(resolved, kind, {**fixed, **one}, depths, PROBE_LAYERS) for one in at[:-1]]
     requests.append(_request(resolved, kind, {**fixed, **at[-1]}, depths, CHECK_LAYERS))
-    *fitted, last = run(requests)
+    *fitted, last = [run([one])[0] for one in requests]  # each within the tracer's time
     made = fold({one.stack: one.name for one in depths}, PolynomialReader(free, at[:-1]), fitted)
     verify(made, last, {**at[-1], **{one.name: CHECK_LAYERS for one in depths}})
     return made
@@ -234,7 +248,7 @@ def _make(resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depth
 def _request(resolved: Resolved, kind: str, point: Mapping[str, int], depths: Sequence[Depth],
              layers: int) -> dict[str, Any]:  # fmt: skip
     model, setup = resolved.model, resolved.setup
-    if setup.get("peft"):
+    if "r" in point:
         setup = {**setup, "peft": {**setup["peft"], "r": point["r"]}}
     config = at_depth(model["config"], depths, layers)
     return {"model": {**model, "config": config}, "setup": setup, "point": dict(point), "kind": kind, "warm_up": False}

@@ -48,7 +48,7 @@ def run(requests: Any) -> list[dict[str, Any]]:
 def direct(asked: Resolved, kind: str = "train") -> dict[str, Any]:
     """A trace of the job itself."""
     setup, point = dict(asked.setup), dict(asked.lengths)
-    if setup.get("peft"):
+    if "r" in point:
         setup["peft"] = {**setup["peft"], "r": point["r"]}
     (reply,) = run([{"model": asked.model, "setup": setup, "point": point, "kind": kind, "warm_up": False}])
     return reply
@@ -79,3 +79,19 @@ def test_a_law_is_the_trace_of_the_whole_model() -> None:
 @pytest.mark.parametrize("architecture", CONFIGS)
 def test_every_architecture(architecture: str, setup: str) -> None:
     law_is_the_trace(resolved(architecture, **SETUPS[setup]))
+
+
+@pytest.mark.slow
+def test_adapters_stand_where_peft_puts_them() -> None:
+    """`get_nb_trainable_parameters()` as smollm's notebook prints it (finetuning/Smol_VLM_FT.ipynb): layers of these
+    names are in the tower as well."""
+    from preflight.tracer import models
+
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    stated = {"train.peft.method": "lora", "train.peft.r": 8, "train.peft.targets": targets, "train.seq_len": 2048}
+    asked = resolve(build({**BASE, **stated, "model.name": "HuggingFaceTB/SmolVLM-Base"}))
+    assert isinstance(asked, Resolved), asked
+    setup = {**asked.setup, "peft": {**asked.setup["peft"], "r": 8}}
+    parameters = list(models.build(dict(asked.model), setup).parameters())
+    assert sum(p.numel() for p in parameters if p.requires_grad) == 10_536_960
+    assert sum(p.numel() for p in parameters) == 2_256_809_840
