@@ -148,15 +148,15 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
         "train.optimizer_in_backward": True,
     },
     "milabench315-llava-l40s": {
-        # benchmarks/llava/main.py: one sample a step, AdamW of torch, nothing frozen, no checkpoints; texts as they come.
+        # benchmarks/llava/main.py: one sample a step, AdamW of torch, nothing frozen, no checkpoints; any length.
         "model.parameters": 7_063_427_072,
         "train.batch_size": 1,
         "train.gradient_checkpointing": False,
     },
     "llava655-7b-z2-a100-40": {
-        # The command of the thread: train_mem.py (flash attention; the tower is frozen), bf16, checkpoints, 2,048 tokens;
-        # transformers 4.31 by pyproject.toml. `srun` starts DeepSpeed's launcher on each of two nodes without a hostfile,
-        # and it then trains on the node's own 4 GPUs (deepspeed/launcher/runner.py, "local resources only").
+        # The thread's command: train_mem.py (flash attention; the tower is frozen), bf16, checkpoints, 2,048 tokens;
+        # transformers 4.31 by pyproject.toml. `srun` starts DeepSpeed's launcher on each of two nodes, without a
+        # hostfile, and it then trains on the node's own 4 GPUs (deepspeed/launcher/runner.py, fetch_hostfile).
         "model.name": "liuhaotian/llava-v1.5-7b",
         "train.precision": "bf16-mixed",
         "train.attention": "flash",
