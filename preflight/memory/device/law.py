@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from preflight.memory.device.alignment import aligned, joined
 from preflight.memory.device.sizes import Monomial, Size, evaluate, product, with_derived
-from preflight.memory.device.tape import EDGE, Tape, TapeItem, block_of, expand
+from preflight.memory.device.tape import EDGE, Tape, TapeItem, at_depth, block_of, expand
 from preflight.records import dataclass
 
 PARTS = ("gradients", "activations", "logits", "temporary", "weights")
@@ -241,7 +241,7 @@ def _of_logits(size: Size) -> bool:
 
 def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns,
           lengths: frozenset[str] = frozenset()) -> tuple[_Stretch, ...]:  # fmt: skip
-    tape, accumulating = law.tape, law.accumulating
+    tape, accumulating = at_depth(law.tape, dims), law.accumulating
     events = expand(tape, dims)
     if lengths:
         events = joined(events, tape.sizes, lengths)

@@ -104,11 +104,21 @@ class Tape:
         return [evaluate(size, full) for size in self.sizes]
 
 
+def at_depth(tape: Tape, dims: Mapping[str, int]) -> Tape:
+    """The tape itself, or `short.shortened` of it where a stack has fewer layers than ends. Raises NotRegular."""
+    if all(dims[depth] >= 2 * EDGE for depth in tape.depths.values()):
+        return tape
+    from preflight.memory.device.short import shortened  # which is made of what is here
+
+    return shortened(tape, dims)
+
+
 def expand(tape: Tape, dims: Mapping[str, int]) -> list[tuple[str, int, int, str, int]]:
     """The events in order: (kind, number of the birth, size index or -1, mark, item).
 
     Raises NotRegular where a stack has fewer layers than the tape can be cut down to.
     """
+    tape = at_depth(tape, dims)
     events: list[tuple[str, int, int, str, int]] = []
     starts: list[dict[int, tuple[int, int]]] = []  # of every item: layer -> (its first birth, how many)
     births = 0
@@ -147,11 +157,8 @@ def _home(tape: Tape, dims: Mapping[str, int], number: int, layer: int, token: T
 
 
 def block_of(layer: int, layers: int) -> int:
-    """Which of the five kept blocks layer number `layer` of `layers` uses."""
-    if layers < 2 * EDGE and layers != 1:
-        # Fewer layers than were kept: the ends alone, then the ends and middles between them.
-        return 0 if layer == 0 else 4 if layer == layers - 1 else 2
-    if layer < EDGE:
+    """Which of a pass's blocks layer number `layer` of `layers` uses: of the five kept ones, or of a short stack's."""
+    if layers < 2 * EDGE or layer < EDGE:  # short.shortened has a block for every layer
         return layer
     from_end = layers - 1 - layer
     return 4 - from_end if from_end < EDGE else 2
