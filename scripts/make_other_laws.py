@@ -69,6 +69,9 @@ DETECTORS = """
     detectron2:rpn_R50-FPN mmdet:retinanet_r18_fpn_1x detectron2:faster_rcnn_X101-FPN detectron2:mask_rcnn_X101-FPN
     mmdet:faster_rcnn_r50_caffe_fpn_1x mmdet:faster_rcnn_x101_32x4d_fpn_1x mmdet:faster_rcnn_x101_64x4d_fpn_1x
     mmdet:retinanet_x101_64x4d_fpn_1x mmdet:mask_rcnn_x101_32x4d_fpn_1x mmdet:mask_rcnn_x101_64x4d_fpn_1x
+    detectron2:faster_rcnn_R50-C4 detectron2:faster_rcnn_R50-DC5 detectron2:faster_rcnn_R101-C4 detectron2:rpn_R50-C4
+    detectron2:faster_rcnn_R101-DC5 detectron2:mask_rcnn_R50-C4 detectron2:mask_rcnn_R50-DC5
+    detectron2:cascade_mask_rcnn_R50-FPN
 """
 BEFORE_TF32 = "V100-16GB"
 YOLO = [f"ultralytics:{name}{scale}" for name in ("yolov8", "yolo11") for scale in "nsmlx"]

@@ -180,8 +180,11 @@ def _as_job(path: Path) -> dict[str, object] | None:
 
 
 def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
-    from preflight.memory.device import catalogue
+    from preflight.memory.device import catalogue, others
 
+    target = others.target_of(name)
+    if target is not None:
+        return _of_values({"model.target": target, "task": "other", **overrides}, gpu, Path.cwd())
     model = catalogue.find(name)
     if model is None and "/" not in name:
         raise UsageError(f"{name}: there is no such file, and {unknown_model(name)}")

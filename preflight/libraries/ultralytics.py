@@ -6,12 +6,14 @@ What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py
 - the validation loader takes twice the batch and asks for twice the workers; a loader gets at most cpus // gpus.
 - loaders are infinite: workers live, and queues stay full, as long as the trainer does; prefetch_factor is 4.
 - a sample leaves the worker letterboxed, uint8, 3 x imgsz x imgsz.
+- the file of the data set says how many classes the model has; where it is not among the project's, it has its own.
+- `optimizer: auto` is SGD, or since 8.4 MuSGD, in runs of more than 10,000 steps and else AdamW, which holds the most.
 - for mosaics every training worker keeps the last min(8 x batch, 1000) images it decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, is_unknown
@@ -44,7 +46,7 @@ def ultralytics_bindings(records: Sequence[CallRecord], project: Project) -> tup
     facts: list[Fact] = []
     for record in records:
         if is_training(record):
-            found += _bindings(record, project)
+            found += [*_bindings(record, project), *_classes(record, project)]
             facts = [Fact("framework", "ultralytics", record.origin), _nominal(record)]
         elif record.method in _MODELS and record.name.startswith("ultralytics"):
             found += _model(record)
@@ -63,6 +65,19 @@ def _model(record: CallRecord) -> list[Binding]:
     return [bind("model.target", target), bind("task", Const("other"), DEFAULT_RANK)]
 
 
+def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
+    """What its trainer does in a Job that somebody wrote by hand, where the Job does not say it."""
+    from preflight.memory.device.yolo import spelled
+
+    batch = values.get("train.batch_size")
+    if spelled(target) is None:
+        return {}
+    nominal = DEFAULTS["nbs"]
+    assert isinstance(nominal, int)
+    steps = {"train.grad_accum": max(1, round(nominal / batch))} if isinstance(batch, int) and batch > 0 else {}
+    return {"train.precision": "fp16-mixed", "train.copies.ema": 1, **steps}
+
+
 def _argument(record: CallRecord, name: str) -> tuple[Expr, int | None]:
     """An argument's expression and its rank: a default's where it is not given, unknown where it may be passed on."""
     expr = record.argument(name)
@@ -71,6 +86,26 @@ def _argument(record: CallRecord, name: str) -> tuple[Expr, int | None]:
     if not record.complete:
         return unknown("it is among arguments that are passed on", record.origin), None
     return Const(DEFAULTS[name]), DEFAULT_RANK
+
+
+def _classes(record: CallRecord, project: Project) -> list[Binding]:
+    """How many classes the data set has, where its file is among the project's."""
+    data = record.argument("data")
+    value = constant(data)
+    if not isinstance(value, str) or not value.endswith((".yaml", ".yml")) or not project.exists(value):
+        return []
+    from preflight.documents.base import DocumentError
+    from preflight.documents.yaml import parse_yaml
+    from preflight.project import UnreadableFile
+
+    try:
+        found = parse_yaml(project.source(value)).value()
+    except (DocumentError, UnreadableFile):
+        return []
+    names = found.get("names") if isinstance(found, Mapping) else None
+    count = len(names) if isinstance(names, (Mapping, list, tuple)) else None
+    stated = found.get("nc", count) if isinstance(found, Mapping) else None
+    return [bind("model.kwargs.nc", Const(stated, first_origin(data)))] if isinstance(stated, int) else []
 
 
 def _nominal(record: CallRecord) -> Fact:

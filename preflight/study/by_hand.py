@@ -81,6 +81,11 @@ def completed(values: Mapping[str, object]) -> dict[str, object]:
         if found.get("train.quantization.type") in (None, "none"):
             raise UsageError('train.peft.method = \'qlora\': write "lora", and train.quantization.type "nf4"')
         found["train.peft.method"] = "lora"
+    target = found.get("model.target") or found.get("model.name")
+    if isinstance(target, str) and "yolo" in target:
+        from preflight.libraries.ultralytics import by_default
+
+        found = {**by_default(target, found), **found}
     options = found.get("train.peft.options")
     if isinstance(options, Mapping) and options.get("use_dora") and found.get("train.peft.method") == "lora":
         found["train.peft.method"] = "dora"

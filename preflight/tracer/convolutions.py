@@ -28,12 +28,13 @@ def winograd(func: Any, args: Any) -> torch.Tensor | None:
     """The workspace of a 3x3 convolution's backward in fp32 on GPUs without TF32, on meta; None where there is none.
 
     There cuDNN takes the non-fused Winograd algorithm for gradients, whose transforms of input, output and weight lie
-    in memory as a whole (cuDNN developer guide, CUDNN_CONVOLUTION_BWD_*_ALGO_WINOGRAD_NONFUSED: stride 1, no groups).
+    in memory as a whole (cuDNN developer guide, CUDNN_CONVOLUTION_BWD_*_ALGO_WINOGRAD_NONFUSED: stride 1, no groups, no
+    dilation).
     """
     if func is not torch.ops.aten.convolution_backward.default:
         return None
     x, weight, stride, groups = args[1], args[2], args[4], args[9]
-    if tuple(weight.shape[2:]) != (3, 3) or groups != 1 or any(step != 1 for step in stride):
+    if tuple(weight.shape[2:]) != (3, 3) or groups != 1 or any(step != 1 for step in (*stride, *args[6])):
         return None
     tiles = x.shape[0] * -(-x.shape[2] // TILE) * -(-x.shape[3] // TILE)
     return x.new_empty(POINTS * ((weight.shape[0] + weight.shape[1]) * tiles + weight.shape[0] * weight.shape[1]))

@@ -1,4 +1,4 @@
-"""Detectors on a ResNet with a feature pyramid (Faster R-CNN, Mask R-CNN, RetinaNet, RPN), in plain torch.
+"""Detectors on a ResNet (Faster R-CNN, Mask R-CNN and their kin, RetinaNet, RPN), in plain torch.
 
 Stand-ins for detectron2's and mmdetection's models of the same papers, which no interpreter without those libraries can
 build: their layers with what each library does about normalisation and frozen stages. How many boxes there are depends
@@ -14,13 +14,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from .denoisers import Output
+from .detector_heads import CLASSES, SAMPLED, WIDTH, OnBoxes, Second
 
-WIDTH = 256
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
-SAMPLED, POSITIVE = 512, 128
-"""Boxes of an image that the second stage trains on, and at most so many with an object (both libraries' configs)."""
-ANCHORS = {"rpn": 3, "retinanet": 9}
-CLASSES = 80
+ANCHORS = {"rpn": 3, "retinanet": 9, "single": 15}
+"""Boxes of a position: of a level of a pyramid, of RetinaNet, of the one map of C4 and DC5 bodies."""
 SHORTEST, LONGEST, PADDING = 800, 1333, 32
 """Sides that images are resized to and multiples that they are padded to (both libraries' configs): the largest shape
 of an epoch decides."""
@@ -51,17 +49,19 @@ class EvalNorm(nn.BatchNorm2d):
 
 
 class Block(nn.Module):
-    """A residual block; `first`: the stride is in the first 1x1 convolution (Caffe's ResNets)."""
+    """A residual block; `first`: the stride is in the first 1x1 convolution (Caffe's ResNets); `apart`: dilation."""
 
     def __init__(
-        self, inputs: int, middle: int, outputs: int, stride: int, groups: int, norm: Any, first: bool
+        self, inputs: int, middle: int, outputs: int, stride: int, groups: int, norm: Any, first: bool, apart: int = 1
     ) -> None:
         super().__init__()
         deep = outputs != middle or groups > 1
         shapes = ([(inputs, middle, 1, stride if first else 1, 1), (middle, middle, 3, 1 if first else stride, groups),
                    (middle, outputs, 1, 1, 1)] if deep else
                   [(inputs, middle, 3, stride, 1), (middle, outputs, 3, 1, 1)])  # fmt: skip
-        self.convs = nn.ModuleList(nn.Conv2d(i, o, k, s, k // 2, groups=g, bias=False) for i, o, k, s, g in shapes)
+        self.convs = nn.ModuleList(
+            nn.Conv2d(i, o, k, s, k // 2 * apart, apart if k > 1 else 1, g, bias=False) for i, o, k, s, g in shapes
+        )
         self.norms = nn.ModuleList(norm(shape[1]) for shape in shapes)
         changes = stride != 1 or inputs != outputs
         self.shortcut = (
@@ -79,7 +79,8 @@ class Block(nn.Module):
 
 
 class Backbone(nn.Module):
-    """Stages 2 to 5 of a ResNet; the stem and the first stage are frozen."""
+    """Stages 2 to 5 of a ResNet; the stem and the first stage are frozen. The last stage of a C4 body runs on boxes
+    (`last`), that of a DC5 body is dilated instead of strided."""
 
     def __init__(self, config: dict[str, Any], norm: Any) -> None:
         super().__init__()
@@ -90,11 +91,14 @@ class Backbone(nn.Module):
             middle = groups * each * 2**number if groups > 1 else 64 * 2**number
             outputs = (256 if depth >= 50 else 64) * 2**number
             blocks = []
+            dilated = config.get("body") == "dc5" and number == len(STAGES[depth]) - 1
             for index in range(count):
-                stride = 2 if number and not index else 1
-                blocks.append(Block(inputs, middle, outputs, stride, groups, norm, bool(config.get("stride_first"))))
+                stride = 2 if number and not index and not dilated else 1
+                blocks.append(Block(inputs, middle, outputs, stride, groups, norm, bool(config.get("stride_first")),
+                                    2 if dilated else 1))  # fmt: skip
                 inputs = outputs
             stages.append(nn.Sequential(*blocks))
+        self.last = stages.pop() if config.get("body") == "c4" else None
         self.stages = nn.ModuleList(stages)
         for part in (self.stem, self.stages[0]):
             part.requires_grad_(False)
@@ -102,7 +106,7 @@ class Backbone(nn.Module):
             for module in self.modules():
                 if isinstance(module, nn.BatchNorm2d):
                     module.requires_grad_(False)
-        self.widths = [(256 if depth >= 50 else 64) * 2**n for n in range(4)]
+        self.widths = [(256 if depth >= 50 else 64) * 2**n for n in range(len(stages))]
 
     def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
         x = F.max_pool2d(F.relu_(self.stem(x)), 3, 2, 1)
@@ -150,11 +154,11 @@ def _flat(x: torch.Tensor, each: int) -> torch.Tensor:
 class Proposals(nn.Module):
     """The RPN's head and its losses."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int, anchors: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
-        self.score = nn.Conv2d(WIDTH, ANCHORS["rpn"], 1)
-        self.delta = nn.Conv2d(WIDTH, 4 * ANCHORS["rpn"], 1)
+        self.conv = nn.Conv2d(width, width, 3, padding=1)
+        self.score = nn.Conv2d(width, anchors, 1)
+        self.delta = nn.Conv2d(width, 4 * anchors, 1)
 
     def forward(self, features: list[torch.Tensor], objects: int) -> torch.Tensor:
         hidden = [F.relu(self.conv(x)) for x in features]
@@ -177,51 +181,6 @@ def assign(anchors: torch.Tensor, objects: int) -> None:
     union = anchors.new_empty(objects)[:, None] + anchors.new_empty(anchors.shape[0]) - both
     overlaps = both / union
     overlaps.max(0)
-
-
-class Boxes(nn.Module):
-    """The second stage: boxes' features through two layers, and masks through four convolutions."""
-
-    def __init__(self, masks: bool) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(WIDTH * 49, 1024), nn.Linear(1024, 1024)
-        self.score, self.delta = nn.Linear(1024, CLASSES + 1), nn.Linear(1024, 4 * CLASSES)
-        self.convs = nn.ModuleList(nn.Conv2d(WIDTH, WIDTH, 3, padding=1) for _ in range(4 if masks else 0))
-        self.up = nn.ConvTranspose2d(WIDTH, WIDTH, 2, 2) if masks else None
-        self.mask = nn.Conv2d(WIDTH, CLASSES, 1) if masks else None
-
-    def forward(self, features: list[torch.Tensor]) -> torch.Tensor:
-        batch = features[0].shape[0]
-        x = Pooled.apply(7, batch * SAMPLED, *features)
-        x = F.relu(self.second(F.relu(self.first(x.flatten(1)))))
-        labels = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
-        loss = F.cross_entropy(self.score(x), labels)
-        deltas = self.delta(x)
-        loss = loss + F.smooth_l1_loss(deltas[: batch * POSITIVE, :4], torch.empty_like(deltas[: batch * POSITIVE, :4]))
-        if self.up is None or self.mask is None:
-            return loss
-        x = Pooled.apply(14, batch * POSITIVE, *features)
-        for conv in self.convs:
-            x = F.relu(conv(x))
-        logits = self.mask(F.relu(self.up(x)))[:, 0]
-        return loss + F.binary_cross_entropy_with_logits(logits, torch.empty_like(logits))
-
-
-class Pooled(torch.autograd.Function):
-    """RoIAlign: its output in forward, the levels' gradients in backward (none of what it reads is kept)."""
-
-    @staticmethod
-    def forward(ctx: Any, side: int, boxes: int, *features: torch.Tensor) -> torch.Tensor:
-        ctx.shapes = [x.shape for x in features[:4]]
-        ctx.rest = len(features) - 4
-        out = features[0].new_zeros(boxes, WIDTH, side, side)
-        level = features[0].new_empty(boxes, WIDTH, side, side)
-        del level
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return (None, None, *(gradients[0].new_zeros(shape) for shape in ctx.shapes), *[None] * ctx.rest)
 
 
 class Dense(nn.Module):
@@ -247,18 +206,23 @@ class Dense(nn.Module):
                 outs.append(y)
             scores.append(_flat(self.score(outs[0]), CLASSES))
             deltas.append(_flat(self.delta(outs[1]), 4))
-        score, delta = torch.cat(scores, 1), torch.cat(deltas, 1)
+        if self.fused:  # losses are in fp32 (dense_heads/anchor_head.py, force_fp32)
+            scores, deltas = [x.float() for x in scores], [x.float() for x in deltas]
+        delta = torch.cat(deltas, 1)
         anchors = delta.new_empty(delta.shape[1], 4)
         assign(anchors, objects)  # one image after the other
         positive = delta[:, :SAMPLED]
-        return self._focal(score) + F.l1_loss(positive, torch.empty_like(positive))
+        return self._focal(scores) + F.l1_loss(positive, torch.empty_like(positive))
 
-    def _focal(self, score: torch.Tensor) -> torch.Tensor:
-        if self.fused:
-            return score.sum()
-        wanted = torch.zeros(*score.shape[:2], CLASSES + 1, dtype=torch.int64, device=score.device)[..., :-1].to(
-            score.dtype
-        )
+    def _focal(self, scores: list[torch.Tensor]) -> torch.Tensor:
+        if self.fused:  # level by level
+            return torch.stack([score.sum() for score in scores]).sum()
+        score = torch.cat(scores, 1)
+        # Positions that count are gathered, and `gt_labels_target` stays bound through the loss (retinanet.py, losses).
+        rows = torch.zeros(score.shape[0] * score.shape[1], dtype=torch.int64, device=score.device)
+        target = torch.zeros(rows.shape[0], CLASSES + 1, dtype=torch.int64, device=score.device)[:, :-1]
+        score = score.flatten(0, 1)[rows]
+        wanted = target.to(score.dtype)
         p = torch.sigmoid(score)
         ce = F.binary_cross_entropy_with_logits(score, wanted, reduction="none")
         p_t = p * wanted + (1 - p) * (1 - wanted)
@@ -271,20 +235,33 @@ class Detecting(nn.Module):
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
         norm = FrozenNorm if config["norm"] == "frozen" else EvalNorm
-        self.head, self.objects = config["head"], config["objects"]
+        head, self.objects = config["head"], config["objects"]
+        single = config.get("body") in ("c4", "dc5")
         self.backbone = Backbone(config, norm)
-        self.pyramid = Pyramid(self.backbone.widths, self.head == "retinanet")
-        self.dense = Dense(config["norm"] != "frozen") if self.head == "retinanet" else None
-        self.proposals = None if self.dense is not None else Proposals()
-        self.boxes = Boxes(self.head == "mask") if self.head in ("faster", "mask") else None
+        self.pyramid = None if single else Pyramid(self.backbone.widths, head == "retinanet")
+        self.dense = Dense(config["norm"] != "frozen") if head == "retinanet" else None
+        width = self.backbone.widths[-1] if single else WIDTH
+        self.proposals = None if self.dense is not None else Proposals(width, ANCHORS["single" if single else "rpn"])
+        self.second: nn.Module | None = None
+        if self.backbone.last is not None and head != "rpn":
+            self.second = OnBoxes(self.backbone.last, 2 * width, head == "mask")
+        elif head not in ("rpn", "retinanet"):
+            self.second = Second(head, width, config.get("masks"))
+        self.backbone.last = None
+        self.truths = config.get("masks") == "each"
+        self.kept: torch.Tensor | None = None
 
     def forward(self, pixel_values: torch.Tensor) -> Output:
-        features = self.pyramid(self.backbone(pixel_values))
+        if self.truths:  # true masks of every image lie on the device throughout
+            shape = (pixel_values.shape[0], self.objects, *pixel_values.shape[2:])
+            self.kept = torch.empty(shape, dtype=torch.uint8, device=pixel_values.device)
+        features = self.backbone(pixel_values)
+        features = features[-1:] if self.pyramid is None else self.pyramid(features)
         if self.dense is not None:
             return Output(self.dense(features, self.objects))
         assert self.proposals is not None
         loss = self.proposals(features, self.objects)
-        return Output(loss if self.boxes is None else loss + self.boxes(features))
+        return Output(loss if self.second is None else loss + self.second(features, pixel_values, self.objects))
 
 
 def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.dtype]) -> nn.Module:

@@ -1,7 +1,8 @@
 """Detectors of detectron2, mmdetection and torchvision: stand-ins of the same papers (tracer/detectors.py).
 
-Known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN on a ResNet or ResNeXt with a feature pyramid. What else those
-libraries have (C4 and DC5 heads, cascades, keypoints, panoptic heads, transformers) is refused by name.
+Known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN on a ResNet or ResNeXt with a feature pyramid; of detectron2 also
+its C4 and DC5 bodies and cascades. What else those libraries have is refused by name: keypoint and panoptic heads too,
+whose stand-ins came out a fifth below what the zoo measured, for no reason that was found.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved
 
 KIND = "detectors"
-HOMES = ("detectron2:", "mmdet:")
+HOMES = ("detectron2:", "mmdet:", "maskrcnn_benchmark:")
 IMAGE = 800
 """Pixels of the shorter side, 1,333 of the longer one at most (all three libraries' configs)."""
 OBJECTS = 93
@@ -31,41 +32,63 @@ TENSOR_CORES = (8, 0)
 WIDER = (0.04, 0.12)
 """On top of other intervals, below and above: a stand-in's. With it 21 of the 22 measured runs of docs/other-models.md
 are inside."""
-_D2 = re.compile(r"(faster_rcnn|mask_rcnn|retinanet|rpn)_(R|X)(50|101)(?:-FPN)?$")
+_D2 = re.compile(
+    r"(?:e2e_)?(faster_rcnn|mask_rcnn|cascade_mask_rcnn|retinanet|rpn)"
+    r"_(R|X)_?(50|101)(?:_32x8d)?(?:[-_](FPN|C4|DC5))?(?:_\dx)?"
+)
+"""Names of detectron2's and maskrcnn_benchmark's configurations, and those of detectron2's table of results."""
+_D2_FILE = re.compile(r"(?:detectron2:)?(?:configs/)?(?:COCO-\w+|Misc)/(\w+)\.ya?ml")
 _MMDET = re.compile(
-    r"(faster_rcnn|mask_rcnn|retinanet)_([rx])(18|50|101)(_caffe)?(?:_(32|64)x4d)?_fpn(?:_fp16)?(?:_\dx)?$"
+    r"(?:.*/)?(faster|mask|retinanet)(?:[-_]rcnn)?_([rx])(18|50|101)([-_]caffe)?(?:[-_](32|64)x4d)?_fpn(?:_fp16)?"
+    r"(?:_(?:amp-)?\dx)?(?:_coco)?(?:\.py)?"
 )
 _TORCHVISION = re.compile(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50_fpn$")
 
 
 def knows(target: str) -> bool:
     """Whether this names a model of a library of detectors."""
-    return target.startswith(HOMES) or _TORCHVISION.match(target) is not None
+    return target.startswith(HOMES) or any(one.fullmatch(target) for one in (_TORCHVISION, _D2_FILE))
 
 
 def config_of(target: str) -> dict[str, Any] | None:
     """The tracer's description of a model by its name in a library; None for one that has no stand-in."""
-    home, _, name = target.partition(":")
-    found = (
-        _TORCHVISION.match(target) if home == "torchvision" else (_D2 if home == "detectron2" else _MMDET).match(name)
-    )
-    if found is None or (home == "detectron2" and "retinanet" not in name and not name.endswith("FPN")):
-        return None
-    head = found[1].removesuffix("_rcnn").removesuffix("rcnn")
+    file = _D2_FILE.fullmatch(target)
+    home, _, name = target.partition(":") if file is None else ("detectron2", "", file[1])
     if home == "torchvision":  # frozen normalisation, where pretrained weights are taken (detection/faster_rcnn.py)
-        return {"head": head, "depth": 50, "norm": "frozen", "objects": OBJECTS}
-    config: dict[str, Any] = {"head": head, "depth": int(found[3]), "objects": OBJECTS}
-    if home == "detectron2":  # RESNETS.STRIDE_IN_1X1 but for ResNeXt, whose groups are 32 of 8
-        wide = found[2] == "X"
-        return {
-            **config,
-            "norm": "frozen",
-            "stride_first": not wide,
-            **({"groups": 32, "group_width": 8} if wide else {}),
-        }
+        found = _TORCHVISION.fullmatch(target)
+        head = found[1].removesuffix("rcnn") if found is not None else ""
+        masks = {"masks": "each"} if head == "mask" else {}
+        return {"head": head, "depth": 50, "norm": "frozen", "objects": OBJECTS, **masks} if head else None
+    return _of_mmdet(name) if home == "mmdet" else _of_detectron2(name)
+
+
+def _of_mmdet(name: str) -> dict[str, Any] | None:
+    found = _MMDET.fullmatch(name)
+    if found is None:
+        return None
     caffe = found[4] is not None
-    config |= {"norm": "eval", "norm_trains": not caffe, "stride_first": caffe}
+    config: dict[str, Any] = {"head": found[1], "depth": int(found[3]), "objects": OBJECTS, "norm": "eval",
+                              "norm_trains": not caffe, "stride_first": caffe}  # fmt: skip
+    if found[1] == "mask":
+        config["masks"] = "gathered"
     return {**config, "groups": int(found[5]), "group_width": 4} if found[5] else config
+
+
+def _of_detectron2(name: str) -> dict[str, Any] | None:
+    """RESNETS.STRIDE_IN_1X1 but for ResNeXt, whose groups are 32 of 8."""
+    found = _D2.fullmatch(name)
+    if found is None:
+        return None
+    head, body = found[1].removesuffix("_mask_rcnn").removesuffix("_rcnn"), (found[4] or "").lower()
+    pyramid = body == "fpn" or (not body and head == "retinanet")
+    if not pyramid and (not body or head not in ("faster", "mask", "rpn")):
+        return None
+    wide = found[2] == "X"
+    config: dict[str, Any] = {"head": head, "depth": int(found[3]), "objects": OBJECTS, "norm": "frozen",
+                              "stride_first": not wide}  # fmt: skip
+    if wide:
+        config |= {"groups": 32, "group_width": 8}
+    return config if pyramid else {**config, "body": body}
 
 
 def resolve(job: Job, name: str, target: str, _: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
@@ -75,7 +98,8 @@ def resolve(job: Job, name: str, target: str, _: Mapping[str, Any], gpu: Gpu | N
     config = config_of(target)
     if config is None:
         return Unknown(
-            f"{target} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a pyramid"
+            f"{target} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a pyramid, and "
+            "detectron2's C4 and DC5 bodies and cascades"
         )
     if job.train.batch_size is None:
         return Unknown("train.batch_size is not known")

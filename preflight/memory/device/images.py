@@ -49,16 +49,25 @@ def is_timm(resolved: Resolved) -> bool:
 
 
 def target_of(name: str) -> str | None:
-    """A model of timm or torchvision by any of its spellings, as a target: "timm:resnet50.a1_in1k"; None where it is no
-    such spelling. A name alone is timm's where a law of it ships."""
+    """A model of timm, torchvision or Ultralytics by any of its spellings, as a target: "timm:resnet50.a1_in1k"; None
+    where it is no such spelling. A name alone is timm's where a law of it ships."""
     spelled = name.strip().rstrip("/")
     for home, patterns in _SPELLINGS.items():
         for pattern in patterns:
             match = re.fullmatch(pattern, spelled)
             if match is not None and match[1] not in _MAKERS:
                 return f"{home}:{match[1]}"
+    yolo = _yolo(spelled)
+    if yolo is not None:
+        return yolo
     plain = re.fullmatch(r"\w[\w.]*", spelled) is not None
     return f"timm:{spelled}" if plain and (LAWS / f"timm-{spelled.partition('.')[0]}.json.gz").is_file() else None
+
+
+def _yolo(name: str) -> str | None:
+    from preflight.memory.device.yolo import spelled  # which needs what needs this
+
+    return spelled(name)
 
 
 def usual_size(target: str) -> int:

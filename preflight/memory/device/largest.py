@@ -19,6 +19,9 @@ _WORDS = {
     "D": "projection width", "u": "sides of 64 pixels", "i": "side",
 }  # fmt: skip
 
+_OF_BOXES = {"k": "sides of 32 pixels", "V": "classes", "o": "boxes"}
+"""Where boxes are counted (`o`), the model finds objects in images."""
+
 
 def largest_allocation(ready: Ready, beside: tuple[Phase, ...]) -> LargestAllocation | None:
     """The largest storage that one operation asks for, over training and what runs beside it."""
@@ -55,7 +58,7 @@ def spelled(size: Size, dims: dict[str, int]) -> str:
             factors.append(f"{full['b'] * full['s']:,} tokens")
             powers["b"] -= 1
             powers["s"] -= 1
-        names = {"b": "batch", "s": "length", **_WORDS}
+        names = {"b": "batch", "s": "length", **_WORDS, **(_OF_BOXES if "o" in dims else {})}
         for name, power in powers.items():
             if (name, power) == ("i", 2):
                 factors.append(f"{full[name] ** 2:,} pixels")

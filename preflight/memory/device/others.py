@@ -38,6 +38,11 @@ def resolver(architecture: str, task: str = "") -> Resolver | None:
     return speech.resolve if speech.knows(architecture) else None
 
 
+def target_of(name: str) -> str | None:
+    """The target that a name alone means, of libraries of detectors; None for any other."""
+    return name if detectors.knows(name) else yolo.spelled(name)
+
+
 def is_convolutional(resolved: Resolved) -> bool:
     """Whether convolutions, whose workspaces vary, are much of the model."""
     if resolved.model.get("kind") == perception.KIND:
@@ -48,7 +53,7 @@ def is_convolutional(resolved: Resolved) -> bool:
 
 def wider(resolved: Resolved) -> tuple[float, float]:
     """What widens an interval below and above, as fractions: of stand-ins."""
-    return detectors.WIDER if resolved.model.get("kind") == detectors.KIND else (0.0, 0.0)
+    return detectors.WIDER if resolved.model.get("kind") in (detectors.KIND, yolo.KIND) else (0.0, 0.0)
 
 
 def request(resolved: Resolved, kind: str) -> dict[str, Any]:

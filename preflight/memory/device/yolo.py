@@ -47,6 +47,13 @@ MOST_CLASSES = 100
 """Above these, more classes do not widen the towers."""
 
 
+def spelled(name: str) -> str | None:
+    """The target of a model by a name of its own: "yolov8n.pt", "yolo11x-seg"; None for any other."""
+    if name.startswith(HOMES):
+        return name
+    return f"ultralytics:{name.rpartition('/')[2]}" if _NAME.fullmatch(name) else None
+
+
 def knows(target: str) -> bool:
     """Whether this names a model of Ultralytics."""
     return target.startswith(HOMES)
