@@ -36,6 +36,7 @@ CHECKPOINTED = {"train.gradient_checkpointing": True}
 SETUPS: Mapping[str, Mapping[str, object]] = {
     "lora-checkpointed": {**LORA, **CHECKPOINTED},
     "lora": {**LORA, **STORED},
+    "lora-wide-checkpointed": {**LORA, **CHECKPOINTED, "train.weights_dtype": "fp32"},
     "controlnet-checkpointed": {**CONTROLNET, **CHECKPOINTED},
     "controlnet": {**CONTROLNET, **STORED},
     "mixed-checkpointed": {**MIXED, **CHECKPOINTED},
@@ -55,6 +56,7 @@ DENOISERS: Mapping[str, Sequence[str]] = {
         "lora",
         "bf16-checkpointed",
         "controlnet-checkpointed",
+        "lora-wide-checkpointed",
     ),
     "black-forest-labs/FLUX.1-dev": ("lora-checkpointed",),
     "stabilityai/stable-diffusion-3-medium-diffusers": ("lora-checkpointed", "mixed-checkpointed"),

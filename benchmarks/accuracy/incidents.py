@@ -182,6 +182,14 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
         "validation.generates": False,
         "software": {"accelerate": "0.21.0"},
     },
+    "kohya648-sdxl-12gb": {
+        # train_network.py of 15 July 2023: accelerator.prepare puts the denoiser and the text encoders on the GPU in
+        # fp32, where the thread's run died, and only then is the denoiser cast; latents are cached.
+        "train.precision": "fp16-mixed",
+        "train.weights_dtype": "fp32",
+        "train.peft.r": 16,
+        "train.companions": ["text_encoder:fp32", "text_encoder_2:fp32"],
+    },
     "huatuo60-3090-b8": _ALPACA_LORA,
     "huatuo60-3090-b32": _ALPACA_LORA,
     "dbgpthub248-chatglm3-4090": {"train.precision": "fp32", "model.parameters": 6_243_584_000},  # "6.24 B"
