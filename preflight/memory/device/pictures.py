@@ -73,7 +73,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     if train.batch_size is None:
         return Unknown("train.batch_size is not known")
     if train.seq_len is None:
-        return Unknown("train.seq_len (all tokens of a sample, those of its images too) is not known")
+        return Unknown("train.seq_len is not known (all tokens of a sample, those of its images too)")
     if train.images is None:
         return Unknown("train.images is not known")
     image = IMAGES[kind](config, train.image_size) if train.images else Image(0)
@@ -235,7 +235,7 @@ def make(resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE)
 def _make(resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depths: Sequence[Depth]) -> Made:
     taken = sum(resolved.model["spans"]) + len(resolved.model["spans"]) + 1
     least = -(-taken // GRAIN) * GRAIN
-    at = [{**point, "s": point["s"] + least} for point in points(free)]
+    at = [{**point, **({"s": point["s"] + least} if "s" in point else {})} for point in points(free)]
     fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
     requests = [_request(resolved, kind, {**fixed, **one}, depths, PROBE_LAYERS) for one in at[:-1]]
     requests.append(_request(resolved, kind, {**fixed, **at[-1]}, depths, CHECK_LAYERS))

@@ -74,7 +74,7 @@ def test_images_of_a_sample_take_their_tokens_each() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
-        ("llava-hf/llava-1.5-7b-hf", {"train.seq_len": None}, "train.seq_len (all tokens"),
+        ("llava-hf/llava-1.5-7b-hf", {"train.seq_len": None}, "train.seq_len is not known (all tokens"),
         ("llava-hf/llava-1.5-7b-hf", {"train.seq_len": 512}, "train.seq_len 512 is less than the 578 tokens"),
         ("llava-hf/llava-1.5-7b-hf", {"train.image_size": 448}, "images become 336 pixels"),
         ("llava-hf/llava-1.5-7b-hf", {"train.images": None}, "train.images"),
