@@ -12,12 +12,15 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
 from preflight.memory.device.placeholders import IMAGES, MARKED, Image
 from preflight.memory.device.polynomial import PolynomialReader, points
+from preflight.memory.device.sizes import Size
 from preflight.memory.device.sparse import Depth
+from preflight.memory.device.tape import Tape
 from preflight.values import Unknown
 
 if TYPE_CHECKING:
@@ -108,6 +111,8 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
              "filed": filed(kind, config)}  # fmt: skip
     model["extra"] = _extra(train.images, train.image_size, varlen, setup)
     dims = {one.name: _layers(one, config) for one in depths_of(kind, config)}
+    vocabulary = (config.get("text_config") or config).get("vocab_size")
+    dims |= {"V": vocabulary} if isinstance(vocabulary, int) else {}
     return Resolved(None, "causal-lm", dims, lengths, {}, setup, model, name)
 
 
@@ -242,7 +247,21 @@ def _make(resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depth
     *fitted, last = [run([one])[0] for one in requests]  # each within the tracer's time
     made = fold({one.stack: one.name for one in depths}, PolynomialReader(free, at[:-1]), fitted)
     verify(made, last, {**at[-1], **{one.name: CHECK_LAYERS for one in depths}})
-    return made
+    return replace(made, tape=_with_logits(made.tape, resolved.dims.get("V", 0)))
+
+
+def _with_logits(tape: Tape, vocabulary: int) -> Tape:
+    """The tape with the vocabulary named in what has a number for each token and word, in 16 or 32 bits."""
+    widths = {Fraction(width * vocabulary): width for width in (2, 4)}
+
+    def named(size: Size) -> Size:
+        if len(size) != 1 or not vocabulary:
+            return size
+        coefficient, monomial = size[0]
+        width = widths.get(Fraction(coefficient)) if monomial == (("b", 1), ("s", 1)) else None
+        return size if width is None else ((width, (("V", 1), *monomial)),)
+
+    return replace(tape, sizes=tuple(named(size) for size in tape.sizes))
 
 
 def _request(resolved: Resolved, kind: str, point: Mapping[str, int], depths: Sequence[Depth],
