@@ -48,6 +48,8 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
             parameter.requires_grad_(False)
     if setup.get("peft"):
         options = {**setup["peft"], "half": DTYPES.get(setup["peft"].get("half") or "")}
+        if setup.get("quantization") and options.get("method") == "dora":
+            quantized.dequantise_for_dora()
         built = adapters.adapt(built, options, model.get("task", ""))
         quantized.adapt_forwards(built, bool(setup.get("autocast")))
     compiles_loss = setup.get("compile") == "all"

@@ -164,14 +164,38 @@ def _kept_whole(model: nn.Module) -> set[str]:
 
 
 def adapt_forwards(model: nn.Module, autocast: bool) -> None:
-    """Give LoRA layers over quantised ones the forward that peft gives them (tuners/lora/bnb.py)."""
+    """Give adapters over quantised layers the forward that peft gives them (tuners/lora/bnb.py, adalora/bnb.py)."""
     for module in model.modules():
         base = getattr(module, "base_layer", None)
-        if type(base) in packed.KINDS.values() and hasattr(module, "lora_A"):
+        if not hasattr(module, "lora_A"):
+            continue
+        if type(base) in packed.KINDS.values():
             packed.adapt_forward(module, autocast)
-        elif isinstance(base, _Quantised) and hasattr(module, "lora_A"):
+        elif isinstance(base, _Quantised):
             module._preflight_autocast = autocast
-            module.forward = types.MethodType(_lora_forward, module)
+            module.forward = types.MethodType(_adalora if hasattr(module, "lora_E") else _lora_forward, module)
+
+
+def dequantise_for_dora() -> None:
+    """DoRA reads the weights themselves (peft, utils/integrations.py: dequantize_module_weight): 4-bit ones come back
+    in the dtype that they were loaded in, int8 times its scales in fp32 (bitsandbytes, int8_vectorwise_dequant)."""
+    from peft.tuners.lora import dora
+
+    real = dora.dequantize_module_weight
+    if getattr(real, "_preflight", False):
+        return
+
+    def dequantised(module: Any) -> Any:
+        base = module.get_base_layer() if hasattr(module, "get_base_layer") else module
+        if isinstance(base, Linear4bit):
+            return torch.empty_like(base.weight, dtype=base.loaded)
+        if isinstance(base, Linear8bit):
+            scaled = torch.empty_like(base.weight, dtype=torch.float32)
+            return torch.empty_like(scaled)
+        return real(module)
+
+    dequantised._preflight = True  # type: ignore[attr-defined]
+    dora.dequantize_module_weight = dequantised
 
 
 def _lora_forward(self: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -185,8 +209,31 @@ def _lora_forward(self: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torc
         plain = not self._preflight_autocast
         if plain:
             x = x.to(self.lora_A[name].weight.dtype)
+        if name in getattr(self, "lora_variant", ()):
+            result = self.lora_variant[name].forward(self, active_adapter=name, x=x, result=result)
+            result = result.to(expected) if plain else result
+            continue
         out = self.lora_B[name](self.lora_A[name](self.lora_dropout[name](x))) * self.scaling[name]
         if plain:
             out = out.to(expected)
+        result = result + out
+    return result
+
+
+def _adalora(self: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    result = self.base_layer(x, *args, **kwargs)
+    if isinstance(self.base_layer, Linear4bit):
+        result = result.clone()
+    for name in self.active_adapters:
+        if name not in self.lora_A:
+            continue
+        expected, plain = result.dtype, not self._preflight_autocast
+        first, second, values = self.lora_A[name], self.lora_B[name], self.lora_E[name]
+        if plain:
+            x = x.to(first.dtype)
+        out = self.lora_dropout[name](x) @ (first * values).T @ second.T
+        if plain:
+            out = out.to(expected)
+        out = out * self.scaling[name] / (self.ranknum[name] + 1e-5)
         result = result + out
     return result

@@ -12,7 +12,7 @@ from typing import Any
 
 from preflight.job import Job, Peft
 from preflight.machines.model import Gpu
-from preflight.memory.device import catalogue, frameworks, quantization
+from preflight.memory.device import adapters, catalogue, frameworks, quantization
 from preflight.memory.device.attention import attention, kernel, window
 from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.activations import unusual
@@ -115,7 +115,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     changed = unlike(architecture, config)
     if changed is not None:
         name = f"{name} with {changed}={config[changed]!r}"
-    if job.train.peft.method not in (None, "none", "lora", "rslora"):
+    if job.train.peft.method not in (None, "none") and not adapters.is_lora_alone(job.train.peft):
         family = None  # other adapters have dimensions of their own: such a model is traced as it is
     if job.train.vocab_size is not None:
         config = {**config, "vocab_size": job.train.vocab_size}
@@ -125,12 +125,14 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
         config = normalise(family, config)
         if task not in family.tasks:
             task = family.tasks[0] if not task or task == "other" else task
-    model = {"architecture": architecture, "task": task, "config": {**config}}
+    model: dict[str, Any] = {"architecture": architecture, "task": task, "config": {**config}}
     if family is None:
         lengths = _lengths(job, None, {}, task)
         if isinstance(lengths, Unknown):
             return lengths
         setup = setup_of(job, None, config, gpu)
+        if adapters.names_layers(job.train.peft):
+            model["whole"] = True
         depth = depth_key(model)
         dims = {"L": config[depth]} if depth is not None else {}
         return setup if isinstance(setup, Unknown) else Resolved(None, task, dims, lengths, {}, setup, model, name)
@@ -269,7 +271,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
         if train.peft.dtype in ("bf16", "fp16"):
             setup["peft"]["half"] = "bf16" if alike else train.peft.dtype
         if family is None:
-            setup["peft"] |= {"r": train.peft.r or 8, "options": dict(train.peft.options)}
+            setup["peft"] |= adapters.traced(train.peft)
     return setup
 
 

@@ -43,7 +43,10 @@ def _ranked(setup: Mapping[str, Any], point: Mapping[str, int]) -> Mapping[str, 
 
 
 def depth_key(model: Mapping[str, Any]) -> str | None:
-    """The config key that counts a model's layers, where it has more of them than a probe."""
+    """The config key that counts a model's layers, where it has more of them than a probe. None for a model that is
+    traced `whole`, because what is asked for names layers by their number."""
+    if model.get("whole"):
+        return None
     config = model.get("config") or {}
     return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
 
