@@ -1,0 +1,58 @@
+"""Which adapters a job has, as far as the tracer's setup goes.
+
+LoRA beside a family's layers has laws, in which the rank is a dimension. Whatever else decides what is trained has not:
+such a model is traced as it is, through peft (tracer/adapters.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.job import Peft
+
+LORA = ("lora", "rslora")
+_SHAPING = (
+    "modules_to_save", "bias", "lora_bias", "rank_pattern", "layers_to_transform", "layers_pattern", "exclude_modules",
+    "trainable_token_indices", "target_parameters", "layer_replication", "ensure_weight_tying", "use_qalora",
+)  # fmt: skip
+"""Options of LoraConfig that change what is trained or what its layers make; absent, False or "none" they change
+nothing. Others are of values: scales, how adapters are initialised (PiSSA, OLoRA, LoftQ, EVA, CorDA)."""
+_BY_LAYER = ("layers_to_transform", "layers_pattern", "rank_pattern", "n_frequency_pattern", "block_size_pattern",
+             "lambda_pattern", "exclude_modules", "layer_replication")  # fmt: skip
+"""Options that may name layers by their number: a model is then traced at its full depth."""
+OWN_RANK = (
+    "vera",
+    "pvera",
+    "miss",
+    "bone",
+    "randlora",
+    "hira",
+    "gralora",
+    "lily",
+    "psoft",
+    "peanut",
+    "vblora",
+    "tinylora",
+)
+"""Methods whose own rank is another than the 8 of a job that does not say (peft, tuners/*/config.py)."""
+
+
+def is_lora_alone(peft: Peft) -> bool:
+    """Whether a family's laws of LoRA cover the adapters."""
+    return peft.method in LORA and not any(_says(peft, option) for option in _SHAPING)
+
+
+def names_layers(peft: Peft) -> bool:
+    """Whether the options may name layers by number."""
+    return peft.method not in (None, "none") and any(_says(peft, option) for option in _BY_LAYER)
+
+
+def traced(peft: Peft) -> Mapping[str, Any]:
+    """What the tracer is told of adapters that no law covers, beside method and targets."""
+    own = peft.method in OWN_RANK and "r" not in peft.model_fields_set
+    return {"r": None if own else peft.r or 8, "options": dict(peft.options)}
+
+
+def _says(peft: Peft, option: str) -> bool:
+    return peft.options.get(option) not in (None, False, "none", [], {}, ())
