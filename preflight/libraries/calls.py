@@ -57,7 +57,8 @@ _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
 """Frameworks whose trainer accumulates gradients when it is told to."""
 _MAPPINGS = ("fsdp_config", "deepspeed", "liger_kernel_config")
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer",
-             "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer")  # fmt: skip
+             "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer", "SentenceTransformerTrainer",
+             "CrossEncoderTrainer", "SparseEncoderTrainer")  # fmt: skip
 
 
 Versions = tuple["str | None", "str | None"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, under, unless_unset, when
+from preflight.libraries.embedders import embedder_bindings
 from preflight.libraries.spellings import DTYPES, spelled
 from preflight.libraries.surroundings import targets, words
 from preflight.project import Project
@@ -86,6 +87,8 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
         return []
     task = task_of(name)
     found = [bind("task", Const(task, record.origin))] if task else []
+    if task == "other":
+        found += _perceiving(record, name)
     if name in table()["encoders"]:
         # an encoder with a head of the program's own: the head is small where there is no vocabulary in it
         found = [bind("task", Const("sequence-classification"), DEFAULT_RANK)]
@@ -97,6 +100,14 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
         local = isinstance(value, str) and project.exists(f"{value.rstrip('/')}/config.json")
         found.append(bind("model.path" if local else "model.name", identity))
     return [*found, *_loading(record)]
+
+
+def _perceiving(record: CallRecord, name: str) -> list[Binding]:
+    """The class, where its architecture has several, and how many classes a pixel may have."""
+    found = [bind("model.config.architectures", Const(name, record.origin))] if name in table()["classes"] else []
+    labels = constant(record.argument("id2label"))
+    count = record.argument("num_labels") or (Const(len(labels)) if isinstance(labels, Mapping) else None)
+    return [*found, *([bind("model.config.num_labels", count)] if count is not None else [])]
 
 
 def _trainers_model(record: CallRecord, project: Project) -> list[Binding]:
@@ -164,7 +175,7 @@ def _dimension(expr: Expr) -> bool:
 
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
-    """torchvision, timm, open_clip, CLIP, sentence-transformers and torch.hub."""
+    """torchvision, timm, open_clip, CLIP, sentence-transformers (`embedders`) and torch.hub."""
     if record.name.startswith("torchvision.models.") and record.method[:1].islower() and record.method != "get_weight":
         if record.method == "get_model" and record.args:
             return _target("torchvision", record.args[0], record)
@@ -178,12 +189,8 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
     if record.name in ("open_clip.create_model_and_transforms", "open_clip.create_model", "clip.load") and record.args:
         said = record.args[0]
         return [bind("model.name", spelled_exactly(said, table()["clip_names"])), bind("task", Const("contrastive"))]
-    if record.method == "SentenceTransformer" and record.name.startswith("sentence_transformers") and record.args:
-        value = constant(record.args[0])
-        if isinstance(value, str):
-            full = value if "/" in value else f"sentence-transformers/{value}"
-            return [bind("model.name", Const(full, first_origin(record.args[0])))]
-        return [bind("model.name", record.args[0])]
+    if (found := embedder_bindings(record)) and any(one.field == "model.name" for one in found):
+        return found
     if record.name == "torch.hub.load" and len(record.args) > 1 and "pytorch/vision" in str(constant(record.args[0])):
         return _target("torchvision", record.args[1], record)
     return []
@@ -238,7 +245,7 @@ def _adaptations(record: CallRecord) -> list[Binding]:
         "set_per_process_memory_fraction": _fraction,
     }  # fmt: skip
     maker = makers.get(record.method)
-    return maker(record) if maker is not None else []
+    return maker(record) if maker is not None else embedder_bindings(record)
 
 
 def _quantization(record: CallRecord) -> list[Binding]:

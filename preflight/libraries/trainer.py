@@ -23,6 +23,8 @@ __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parame
 ARGUMENT_CLASSES: Mapping[str, str] = {
     "TrainingArguments": "transformers", "Seq2SeqTrainingArguments": "transformers",
     "SFTConfig": "sft", "DPOConfig": "dpo", "GRPOConfig": "grpo", "RewardConfig": "reward", "KTOConfig": "kto",
+    "SentenceTransformerTrainingArguments": "transformers", "CrossEncoderTrainingArguments": "transformers",
+    "SparseEncoderTrainingArguments": "transformers",
     "ORPOConfig": "orpo", "CPOConfig": "cpo", "RLOOConfig": "rloo", "PPOConfig": "ppo",
 }  # fmt: skip
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""

@@ -140,8 +140,8 @@ def _own(scores: torch.Tensor) -> torch.Tensor:
 
 
 def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
-    """A batch on meta. Point: b (samples), w (tokens of a text)."""
-    shape = (point["b"], point["w"])
+    """A batch on meta. Point: b (samples), s (tokens of a text)."""
+    shape = (point["b"], point["s"])
 
     def text() -> dict[str, torch.Tensor]:
         return {name: torch.zeros(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "attention_mask")}

@@ -99,7 +99,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     model = {"kind": KIND, "architecture": architecture, "config": whole, "texts": texts,
              "mini": mini if cached else None, "task": "embedding",
              "filed": filed(architecture, whole), "extra": extra}  # fmt: skip
-    lengths = {"b": train.batch_size, "w": train.seq_len}
+    lengths = {"b": train.batch_size, "s": train.seq_len}
     return Resolved(None, "embedding", dims, lengths, {}, setup, model, name)
 
 

@@ -42,7 +42,8 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     from preflight.memory.device.resolve import Resolved, setup_of
 
     architecture = architecture.replace("_", "-")
-    found = kinds.chosen(architecture, job.task or "", config.get("architectures") or ())
+    stated = config.get("architectures") or ()
+    found = kinds.chosen(architecture, job.task or "", (stated,) if isinstance(stated, str) else stated)
     if found is None:
         return Unknown(f"what of {name} is trained is not known: state model.config.architectures")
     if found.refused:

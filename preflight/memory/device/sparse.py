@@ -112,10 +112,10 @@ def make_sparse(ask: Mapping[str, Any], lengths: Sequence[str], run: Runner, fix
     point and, for adapters, without their rank; `fixed`: what else its points hold. Raises CannotMake, or what `run`
     raises."""
     at = [{**fixed, **{name: point[name] for name in lengths}} for point in POINTS]
-    shallow = [_request(ask, point, depths, PROBE_LAYERS) for point in at]
+    shallow = [request(ask, point, depths, PROBE_LAYERS) for point in at]
     traces = run(shallow[:FEWEST])
     for known in range(FEWEST, len(at)):
-        (check,) = run([_request(ask, at[known], depths, CHECK_LAYERS)])
+        (check,) = run([request(ask, at[known], depths, CHECK_LAYERS)])
         try:
             made = fold({one.stack: one.name for one in depths}, SparseReader(lengths, at[:known]), traces)
             verify(made, check, {**at[known], **{one.name: CHECK_LAYERS for one in depths}})
@@ -128,7 +128,8 @@ def make_sparse(ask: Mapping[str, Any], lengths: Sequence[str], run: Runner, fix
     raise AssertionError
 
 
-def _request(ask: Mapping[str, Any], point: Mapping[str, int], depths: Sequence[Depth], depth: int) -> dict[str, Any]:
+def request(ask: Mapping[str, Any], point: Mapping[str, int], depths: Sequence[Depth], depth: int) -> dict[str, Any]:
+    """A request of the tracer at a point, with so many layers in each stack."""
     model, setup = ask["model"], ask["setup"]
     if setup.get("peft") and "r" in point:
         setup = {**setup, "peft": {**setup["peft"], "r": point["r"]}}
