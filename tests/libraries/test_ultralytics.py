@@ -10,6 +10,7 @@ from programs_as_text import facts, is_unknown, read_program, text_at, values
 from preflight.dialects import program
 from preflight.project import Project
 from preflight.settings import Settings
+from preflight.study.by_hand import completed
 
 PROGRAM = """
 import wandb
@@ -104,3 +105,21 @@ def test_a_configuration_as_arguments_has_the_programs_defaults_below_it(tmp_pat
 def test_arguments_from_anywhere_else_are_unknown(tmp_path: Path) -> None:
     text = "import json\nfrom ultralytics import YOLO\nYOLO('y.pt').train(**json.loads(input()))\n"
     assert is_unknown(values(read_program(text, tmp_path))["train.batch_size"])
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("names: [a, b, c]\n", 3), ("names:\n  0: a\n  1: b\n", 2), ("nc: 7\nnames: []\n", 7), ("path: x\n", None),
+     ("names: [\n", None)],
+)  # fmt: skip
+def test_the_data_sets_file_says_how_many_classes_there_are(text: str, count: int | None, tmp_path: Path) -> None:
+    (tmp_path / "cones.yaml").write_text(text)
+    assert told("epochs=3", tmp_path).get("model.kwargs.nc") == count
+
+
+def test_a_job_by_hand_has_the_trainers_defaults() -> None:
+    found = completed({"model.target": "ultralytics:yolov8n", "train.batch_size": 16})
+    assert (found["train.precision"], found["train.copies.ema"], found["train.grad_accum"]) == ("fp16-mixed", 1, 4)
+    found = completed({"model.name": "yolo11x.pt", "train.batch_size": 100, "train.precision": "fp32"})
+    assert (found["train.precision"], found["train.grad_accum"]) == ("fp32", 1)
+    assert "train.precision" not in completed({"model.name": "hustvl/yolos-tiny"})
