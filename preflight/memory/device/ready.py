@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.device import frameworks, fused, own, quantization
+from preflight.memory.device.denoisers import CONTROLNET
 from preflight.memory.device.images import decayed
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import scales
@@ -79,8 +80,9 @@ class Ready:
 
     @property
     def zeros_stay(self) -> bool:
-        """Before torch 2.0 zero_grad filled gradients with zeros (set_to_none=False) where 2.0 frees them."""
-        return self.job.software.get("torch", "").startswith(("0.", "1."))
+        """Before torch 2.0 zero_grad filled gradients with zeros (set_to_none=False) where 2.0 frees them; diffusers'
+        scripts of ControlNets ask for zeros (--set_grads_to_none is off)."""
+        return self.job.software.get("torch", "").startswith(("0.", "1.")) or self.job.train.peft.method == CONTROLNET
 
     @property
     def in_backward(self) -> bool:
