@@ -59,6 +59,8 @@ def blame(case: Case, device: DeviceEstimate) -> Origin | None:
 
 def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
     advice = []
+    if device.phase in remedies.EVALUATION and case.job.validation.generates and case.job.task == "diffusion":
+        return ("generate the images in a run of their own, from what this one saves",)
     if device.phase in remedies.EVALUATION:
         advice.append("evaluation keeps no activations for backward: a smaller evaluation batch gives the same figures")
         if case.job.validation.accumulates_logits:

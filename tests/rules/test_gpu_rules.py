@@ -246,3 +246,10 @@ def test_a_job_in_words() -> None:
         "train.precision": "bf16-mixed",
     }
     assert describe(case(written).job) == "bert-large-uncased, batch 48 x 480, bf16-mixed, adamw (foreach)"
+
+
+@pytest.mark.parametrize(("generates", "word"), [(True, "a run of their own"), (False, "a smaller evaluation batch")])
+def test_images_that_do_not_fit_are_generated_elsewhere(generates: bool, word: str) -> None:
+    fields = {**FITS, "task": "diffusion", "validation.batch_size": 1, "validation.generates": generates}
+    (finding,) = findings(case(fields, device=Device(evaluation=20 * GIB)))["gpu-memory-exceeded"]
+    assert any(word in line for line in finding.help)
