@@ -22,6 +22,7 @@ from preflight.dialects.arguments_litgpt import litgpt
 from preflight.dialects.arguments_llamafactory import llamafactory
 from preflight.dialects.arguments_swift import swift
 from preflight.dialects.arguments_torchtune import torchtune
+from preflight.dialects.arguments_ultralytics import ultralytics
 from preflight.libraries.common import DEFAULT_RANK, bind, when
 from preflight.libraries.models import table
 from preflight.libraries.sharding import fsdp_settings
@@ -146,9 +147,9 @@ def _precision(args: Arguments, found: Found) -> None:
 READERS: Mapping[str, Callable[[Arguments], Found]] = {
     "arguments": arguments, "axolotl": axolotl, "llamafactory": llamafactory, "accelerate": accelerate,
     "deepspeed": deepspeed, "fsdp": fsdp, "lightning": lightning, "torchtune": torchtune, "litgpt": litgpt,
-    "swift": swift, "diffusers": diffusers,
+    "swift": swift, "diffusers": diffusers, "ultralytics": ultralytics,
 }  # fmt: skip
 
 FRAMEWORKS: Mapping[str, Value] = {"lightning": "lightning", "torchtune": "hand-written", "litgpt": "hand-written",
-                                    "diffusers": "hand-written"}  # fmt: skip
+                                    "diffusers": "hand-written", "ultralytics": "ultralytics"}  # fmt: skip
 """What runs the steps, where it is not transformers' Trainer."""

@@ -1,15 +1,16 @@
 """Commands of trainers that have no program of the project: what they run, with which file and which settings.
 
 `tune run RECIPE --config x.yaml k=v`, `litgpt finetune_lora CHECKPOINT --train.micro_batch_size 2`, `swift sft ...`,
-`llamafactory-cli train x.yaml`, `trl sft --config x.yaml`, `axolotl train x.yaml`; and the same as modules behind a
-launcher (`accelerate launch -m axolotl.cli.train x.yaml`), or as scripts of a checkout that is not the project
-(`accelerate launch diffusers/examples/dreambooth/train_dreambooth_lora_sdxl.py ...`).
+`llamafactory-cli train x.yaml`, `trl sft --config x.yaml`, `axolotl train x.yaml`, `yolo train model=x.pt`; and the
+same as modules behind a launcher (`accelerate launch -m axolotl.cli.train x.yaml`), or as scripts of a checkout that is
+not the project (`accelerate launch diffusers/examples/dreambooth/train_dreambooth_lora_sdxl.py ...`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from preflight.dialects.arguments_ultralytics import training
 from preflight.dialects.reading import Launch, Request, Word
 from preflight.libraries.diffusers import SCRIPTS
 from preflight.libraries.launchers import take_apart, text
@@ -30,11 +31,11 @@ _SUBCOMMANDS: Mapping[str, frozenset[str]] = {
     "trl": frozenset({"sft", "dpo", "grpo", "kto", "reward", "rloo"}),
     "litgpt": frozenset({"finetune", "finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2",
                          "pretrain"}),
-    "diffusers": frozenset(SCRIPTS),
+    "diffusers": frozenset(SCRIPTS), "yolo": frozenset({"train"}),
 }  # fmt: skip
 """What of each trains."""
 KINDS = {"axolotl": "axolotl", "llamafactory-cli": "llamafactory", "tune": "torchtune", "swift": "swift",
-         "trl": "arguments", "litgpt": "litgpt", "diffusers": "diffusers"}  # fmt: skip
+         "trl": "arguments", "litgpt": "litgpt", "diffusers": "diffusers", "yolo": "ultralytics"}  # fmt: skip
 """Command -> the reader of its settings."""
 _SPAWNS = ("axolotl", "llamafactory-cli")
 """They start a process per GPU by themselves."""
@@ -69,6 +70,9 @@ def copied(name: str, source: str) -> bool:
 
 def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
     """What a command starts; None where it trains nothing."""
+    if name == "yolo":
+        settings = training(words)
+        words = () if settings is None else (Word("", Const("train")), *settings)
     first = text(words[0]) if words else None
     if first is None or first not in _SUBCOMMANDS.get(name, frozenset()):
         return None

@@ -2,7 +2,8 @@
 
 What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py, data/build.py, data/base.py):
 
-- `batch` is divided over the GPUs; -1 and fractions measure the GPU. The run accumulates to `nbs` (64) by itself.
+- `batch` is divided over the GPUs; -1 and fractions measure the GPU. The run accumulates to `nbs` (64) by itself, over
+  the whole batch of all GPUs.
 - the validation loader takes twice the batch and asks for twice the workers; a loader gets at most cpus // gpus.
 - loaders are infinite: workers live, and queues stay full, as long as the trainer does; prefetch_factor is 4.
 - a sample leaves the worker letterboxed, uint8, 3 x imgsz x imgsz.
@@ -14,6 +15,7 @@ What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from preflight.dialects.reading import Binding, Fact
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, fold, is_unknown
@@ -21,7 +23,7 @@ from preflight.libraries.models import kinds_of
 from preflight.libraries.spellings import OPTIMIZERS, spelled
 from preflight.project import Project
 from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op, Scalar, unknown
+from preflight.values import Const, Expr, Op, Origin, Scalar, unknown
 
 _MODELS = ("YOLO", "RTDETR", "YOLOWorld", "YOLOE", "FastSAM")
 DEFAULTS: dict[str, Scalar] = {"batch": 16, "workers": 8, "imgsz": 640, "nbs": 64, "amp": True, "cache": False,
@@ -30,6 +32,18 @@ DEFAULTS: dict[str, Scalar] = {"batch": 16, "workers": 8, "imgsz": 640, "nbs": 6
 PREFETCH = 4
 BUFFERED_BATCHES, BUFFERED_IMAGES = 8, 1000
 CHANNELS = 3
+
+
+class Said(Protocol):
+    """What a call of the trainer, or its command line, says."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def origin(self) -> Origin | None: ...
+
+    def argument(self, name: str, position: int | None = None) -> Expr | None: ...
 
 
 def is_training(record: CallRecord) -> bool:
@@ -53,7 +67,13 @@ def ultralytics_bindings(records: Sequence[CallRecord], project: Project) -> tup
     return found, facts
 
 
-def _model(record: CallRecord) -> list[Binding]:
+def trained(said: Said) -> tuple[list[Binding], list[Fact]]:
+    """What a command line that trains says, and the trainer's defaults."""
+    facts = [Fact("framework", "ultralytics", said.origin), _nominal(said)]
+    return [*_model(said), *_bindings(said, None)], facts
+
+
+def _model(record: Said) -> list[Binding]:
     """`YOLO("yolov8n.pt")`: the architecture is in the file's name."""
     name = record.argument("model", 0) or Const("yolo11n.pt")
     value, origin = constant(name), first_origin(name) or record.origin
@@ -78,7 +98,7 @@ def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
     return {"train.precision": "fp16-mixed", "train.copies.ema": 1, **steps}
 
 
-def _argument(record: CallRecord, name: str) -> tuple[Expr, int | None]:
+def _argument(record: Said, name: str) -> tuple[Expr, int | None]:
     """An argument's expression and its rank: a default's where it is not given, unknown where it may be passed on."""
     expr = record.argument(name)
     if expr is not None:
@@ -108,20 +128,20 @@ def _classes(record: CallRecord, project: Project) -> list[Binding]:
     return [bind("model.kwargs.nc", Const(stated, first_origin(data)))] if isinstance(stated, int) else []
 
 
-def _nominal(record: CallRecord) -> Fact:
+def _nominal(record: Said) -> Fact:
     value = constant(_argument(record, "nbs")[0])
     known = value if isinstance(value, int) else DEFAULTS["nbs"]  # a configuration could set it: nobody does
     return Fact("nominal_batch", known, record.origin)
 
 
-def _bindings(record: CallRecord, project: Project) -> list[Binding]:
+def _bindings(record: Said, project: Project | None) -> list[Binding]:
     gpus = _gpus(record)
     (batch, rank), (workers, workers_rank) = _batch(record, gpus), _argument(record, "workers")
-    cpus = cpus_of(project)
+    cpus = cpus_of(project) if project is not None else None
     most = None if cpus is None else max(1, cpus // gpus)
     return [
         bind("train.batch_size", batch, rank),
-        bind("train.grad_accum", _accumulation(_argument(record, "nbs")[0], batch), rank),
+        bind("train.grad_accum", _accumulation(_argument(record, "nbs")[0], _batch(record, 1)[0]), rank),
         bind("data.workers", _capped(workers, most), workers_rank),
         bind("data.validation_workers", _capped(_scaled(workers, 2), most), workers_rank),
         bind("data.prefetch", Const(PREFETCH), DEFAULT_RANK),
@@ -134,7 +154,7 @@ def _bindings(record: CallRecord, project: Project) -> list[Binding]:
     ]
 
 
-def _batch(record: CallRecord, gpus: int) -> tuple[Expr, int | None]:
+def _batch(record: Said, gpus: int) -> tuple[Expr, int | None]:
     """The batch of one GPU; a batch that Ultralytics finds out by itself is unknown."""
     batch, rank = _argument(record, "batch")
     value = constant(batch)
@@ -161,7 +181,7 @@ def _capped(workers: Expr, most: int | None) -> Expr:
     return workers if value <= most else Const(most, first_origin(workers))
 
 
-def _images(record: CallRecord, batch: Expr, rank: int | None) -> list[Binding]:
+def _images(record: Said, batch: Expr, rank: int | None) -> list[Binding]:
     """What one sample takes, and what the workers keep for mosaics."""
     size, size_rank = _argument(record, "imgsz")
     value = constant(size)
@@ -174,7 +194,7 @@ def _images(record: CallRecord, batch: Expr, rank: int | None) -> list[Binding]:
     return found + _cache(record)
 
 
-def _cache(record: CallRecord) -> list[Binding]:
+def _cache(record: Said) -> list[Binding]:
     """`cache=True` (or "ram") keeps every decoded image in the parent process."""
     cache, _ = _argument(record, "cache")
     value = constant(cache)
@@ -184,7 +204,7 @@ def _cache(record: CallRecord) -> list[Binding]:
     return []
 
 
-def _rest(record: CallRecord, batch: Expr, rank: int | None, gpus: int) -> list[Binding]:
+def _rest(record: Said, batch: Expr, rank: int | None, gpus: int) -> list[Binding]:
     amp, amp_rank = _argument(record, "amp")
     mixed = constant(amp)
     precision = "fp32" if mixed is False else "fp16-mixed"
@@ -204,7 +224,7 @@ def _rest(record: CallRecord, batch: Expr, rank: int | None, gpus: int) -> list[
     return found
 
 
-def _gpus(record: CallRecord) -> int:
+def _gpus(record: Said) -> int:
     """How many GPUs `device` names: 0, "0", [0, 1], "0,1"; one where it does not say."""
     device = record.argument("device")
     value = constant(device) if device is not None else None
