@@ -70,7 +70,7 @@ def knows(architecture: str) -> bool:
 
 def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
     """What such a model's law is looked up by."""
-    from preflight.memory.device.resolve import Resolved, loss_of, setup_of
+    from preflight.memory.device.resolve import RANKED, Resolved, loss_of, setup_of
 
     train, kind = job.train, architecture.replace("-", "_")
     if train.batch_size is None:
@@ -93,6 +93,8 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     setup = setup_of(job, None, config, gpu)
     if isinstance(setup, Unknown):
         return setup
+    if setup.get("peft") and setup["peft"]["method"] in RANKED and not setup["peft"]["targets"] and kind != "blip_2":
+        return Unknown(f"train.peft.targets is not known (peft has no layers of its own for {kind})")
     varlen = train.attention == "flash"
     old = setup["attention"] == "sdpa" and not varlen and gpu is not None and gpu.compute_capability < (8, 0)
     setup = {**setup, **({"attention": "efficient"} if old else {})}

@@ -80,7 +80,8 @@ def test_images_of_a_sample_take_their_tokens_each() -> None:
         ("llava-hf/llava-1.5-7b-hf", {"train.images": None}, "train.images"),
         ("llava-hf/llava-1.5-7b-hf", {"train.frozen": ["layers.3"]}, "layers.3 is no part"),
         ("llava-hf/llava-1.5-7b-hf", {"train.precision": None}, "train.precision"),
-        ("Qwen/Qwen2-VL-7B-Instruct", {}, "train.image_size"),
+        ("llava-hf/llava-1.5-7b-hf", {"train.peft.method": "lora"}, "train.peft.targets is not known"),
+        ("Qwen/Qwen2-VL-7B-Instruct", {}, "train.image_size is not known"),
         ("llava-hf/llava-v1.6-mistral-7b-hf", {}, "train.image_size"),
     ],
 )
