@@ -1,7 +1,8 @@
 """Optimizer steps: what they keep per parameter, and what they hold for a moment, as torch and bitsandbytes do it.
 
 Sources: torch/optim/{adam,adamw,sgd,adafactor}.py of 2.13, transformers/optimization.py (Adafactor), bitsandbytes
-optim/optimizer.py (states of tensors under 4,096 elements stay fp32, min_8bit_size; one fp32 absmax per 256 elements),
+optim/{optimizer,ademamix}.py (states of tensors under 4,096 elements stay fp32, min_8bit_size; one fp32 absmax per 256
+elements), torchao optim/{adam,subclass_8bit,subclass_4bit}.py, prodigyopt/prodigy.py,
 schedulefree/{adamw,radam,sgd}_schedulefree.py of facebookresearch/schedule_free, lomo_optim/lomo.py of OpenLMLab/LOMO.
 """
 
@@ -55,14 +56,37 @@ _PLAIN: dict[str, tuple[int, int, int, int]] = {
     "schedule-free-adamw": (2, 1, 1, 1),  # z beside the squares; the root alone is made, gradients are divided in place
     "schedule-free-radam": (2, 1, 1, 1),
     "schedule-free-sgd": (1, 0, 0, 0),  # z
+    "prodigy": (4, 1, 1, 1),  # s, p0 and Adam's two; a difference or a root at a time, the latter bound as denom
 }
-# Bytes of state per element where it is quantised.
-_QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-4bit": 1, "adamw-fp8": 2}
-# Paged states lie in unified memory, outside of PyTorch's allocator: bytes of state per element of the tensors that are
-# too small for it, which stay on the GPU.
-_PAGED = {"paged-adamw": 8, "paged-adamw-32bit": 8, "paged-adamw-8bit": 8, "paged-lion": 4, "paged-lion-8bit": 4}
+# Implementations that go over parameters one by one whatever is asked for.
+_LOOPS = ("prodigy",)
+# Moments of each element that are kept in 8 bits, with a float32 for 256 of them. AdEMAMix has a slow and a fast mean.
+_QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-fp8": 2, "rmsprop-8bit": 1, "ademamix-8bit": 3}
+# The same in float32 whatever the parameter's dtype, by bitsandbytes' kernels, which hold nothing beside them.
+_WHOLE = {"adamw-32bit": 2, "lion-32bit": 1, "rmsprop-32bit": 1, "ademamix": 3}
+# Moments of paged optimizers, which lie in unified memory, outside of PyTorch's allocator. Those of tensors that are
+# too small for it stay on the GPU, and so do the scales of 8-bit ones (init_state: absmax1, absmax2).
+_PAGED = {"paged-adamw": 2, "paged-adamw-32bit": 2, "paged-adamw-8bit": 2, "paged-lion": 1, "paged-lion-8bit": 1,
+          "paged-ademamix": 3, "paged-ademamix-8bit": 3}  # fmt: skip
 MIN_PAGED_ELEMENTS = 100_000
 """bitsandbytes, optim/optimizer.py, get_state_buffer: smaller tensors are not paged."""
+BLOCK_4BIT = 128
+"""Elements that share a scale in torchao's 4-bit moments (optim/adam.py, AdamW4bit)."""
+
+_LOW_RANK = ("it keeps moments of a low rank for the layers that optim_target_modules names: neither rank nor layers "
+             "are fields of a Job")  # fmt: skip
+_SHAPES = "what it keeps hangs on the shapes of the matrices, and its parameters are split by hand"
+UNKNOWN: dict[str, str] = {
+    "galore-adamw": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
+    "galore-adamw-8bit": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
+    "galore-adafactor": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
+    "apollo-adamw": _LOW_RANK,
+    "muon": _SHAPES,
+    "shampoo": _SHAPES,
+    "soap": _SHAPES,
+    "adam-mini": "it keeps a moment for each block of a partition that it reads from the layers' names",
+}
+"""Why optimizers that are met have no law."""
 
 
 def step(name: str, implementation: str, params: Params) -> Step | None:
@@ -76,6 +100,8 @@ def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -
     if name in _PLAIN:
         copies, foreach, loop, bound = _PLAIN[name]
         states = tuple(n * size for n, size in params for _ in range(copies))
+        if name in _LOOPS:
+            implementation = "for-loop"
         if implementation == "fused":
             return Step(states, ())
         if implementation == "foreach":
@@ -84,10 +110,11 @@ def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -
         waves = zip(sizes, [0, *sizes], strict=False)
         return Step(states, tuple((size,) * loop + (before,) * bound for size, before in waves) if loop else ())
     if name in _PAGED:
-        small = [n for n, _ in params if n < MIN_PAGED_ELEMENTS]
-        if "8bit" in name:
-            return Step(tuple(s for n in small for s in _quantised(n, _PAGED[name] // 4)), ())
-        return Step(tuple(4 * n for n in small for _ in range(_PAGED[name] // 4)), ())
+        return Step(tuple(s for n, _ in params for s in _paged(n, _PAGED[name], "8bit" in name)), ())
+    if name in _WHOLE:
+        return Step(tuple(4 * n for n, _ in params for _ in range(_WHOLE[name])), ())
+    if name == "adamw-4bit":
+        return Step(tuple(s for n, size in params for s in _four_bits(n, size)), ())
     if name == "adafactor":
         return _adafactor(params)
     if name == "lomo":
@@ -97,10 +124,25 @@ def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -
     return None
 
 
-def _quantised(elements: int, bytes_per_element: int) -> tuple[int, ...]:
+def _quantised(elements: int, moments: int) -> tuple[int, ...]:
     if elements < MIN_8BIT_ELEMENTS:
-        return (4 * elements,) * max(1, bytes_per_element)
-    return (elements * bytes_per_element, 4 * max(1, bytes_per_element) * math.ceil(elements / BLOCK_8BIT))
+        return (4 * elements,) * moments
+    return (elements * moments, 4 * moments * math.ceil(elements / BLOCK_8BIT))
+
+
+def _paged(elements: int, moments: int, eight: bool) -> tuple[int, ...]:
+    """What stays on the GPU."""
+    if elements < MIN_PAGED_ELEMENTS:
+        return _quantised(elements, moments) if eight else (4 * elements,) * moments
+    return (4 * moments * math.ceil(elements / BLOCK_8BIT),) if eight else ()
+
+
+def _four_bits(elements: int, size: int) -> tuple[int, ...]:
+    """torchao's AdamW4bit: two moments of half a byte; those of small tensors, and of such as no whole number of blocks
+    make, have the parameter's dtype (optim/adam.py, _new_buffer)."""
+    if elements < MIN_8BIT_ELEMENTS or elements % BLOCK_4BIT:
+        return (size * elements,) * 2
+    return (elements // 2, 4 * (elements // BLOCK_4BIT)) * 2
 
 
 def _adafactor(params: Params) -> Step:
@@ -112,4 +154,11 @@ def _adafactor(params: Params) -> Step:
 
 def known() -> tuple[str, ...]:
     """Names of the optimizers that have a law."""
-    return (*_PLAIN, "adafactor", "lomo", *_QUANTISED, *_PAGED)
+    return (*_PLAIN, "adafactor", "lomo", *_WHOLE, *_QUANTISED, "adamw-4bit", *_PAGED)
+
+
+def unknown(name: str) -> str:
+    """Why an optimizer has no law, for a message."""
+    if name in UNKNOWN:
+        return f"train.optimizer {name} has no law: {UNKNOWN[name]}"
+    return f"train.optimizer {name} has no law (known: {', '.join(known())})"

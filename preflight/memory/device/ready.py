@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import frameworks, fused, own, quantization
+from preflight.memory.device import frameworks, fused, gathered, own, quantization
 from preflight.memory.device.denoisers import CONTROLNET
 from preflight.memory.device.images import decayed
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import scales
-from preflight.memory.device.optimizers import Step, known
+from preflight.memory.device.optimizers import Step, unknown
 from preflight.memory.device.others import with_possible
 from preflight.memory.device.parallel import Layout, Rank, layouts, rank_of, view
 from preflight.memory.device.resolve import Resolved, resolve
@@ -121,7 +121,7 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Read
     if isinstance(resolved, Unknown):
         return resolved
     graphs = fused.laws_of(job, resolved) if compiled and layout.scheme in ("none", "ddp") else None
-    laws = graphs or laws_for(resolved, "train")
+    laws = graphs or gathered.in_half(job, layout, resolved, gpu) or laws_for(resolved, "train")
     if isinstance(laws, Unknown):
         return laws
     dims = resolved.all_dims
@@ -137,7 +137,7 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Read
         return rank
     optimizer = rank.stepped(name, "for-loop" if job.train.optimizer_in_backward and how == "foreach" else how)
     if optimizer is None:
-        return Unknown(f"train.optimizer {name} has no law (known: {', '.join(known())})")
+        return Unknown(unknown(name))
     optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])
     return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer,
                  rank, fused=graphs is not None)  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.optimizers import step
+from preflight.memory.device.optimizers import UNKNOWN, known, step, unknown
 
 torch = pytest.importorskip("torch")
 SHAPES = [(64, 48), (48,), (128, 64), (64,), (16, 16)]
@@ -108,3 +108,73 @@ def test_lomo_keeps_nothing_and_widens_one_parameter_at_a_time() -> None:
     assert found is not None
     assert found.states == ()
     assert found.temporary == 2 * 4 * 1000
+
+
+def test_prodigy_is_its_own() -> None:
+    prodigy = pytest.importorskip("prodigyopt")
+    written = step("prodigy", "foreach", [(int(torch.Size(s).numel()), 4) for s in SHAPES])
+    assert written is not None
+    kept, _ = measured(lambda p: prodigy.Prodigy(p), False)
+    assert sum(written.states) == kept
+    assert measured(lambda p: prodigy.Prodigy(p), True) == (0, written.temporary)
+
+
+BNB = {
+    "ademamix": ("AdEMAMix", {}), "ademamix-8bit": ("AdEMAMix8bit", {}), "lion-32bit": ("Lion", {"optim_bits": 32}),
+    "lion-8bit": ("Lion8bit", {}), "rmsprop-32bit": ("RMSprop", {"optim_bits": 32}),
+    "rmsprop-8bit": ("RMSprop8bit", {}), "adamw-32bit": ("AdamW", {"optim_bits": 32}), "adamw-8bit": ("AdamW8bit", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BNB)
+def test_states_are_bitsandbytes_own(name: str) -> None:
+    optim = pytest.importorskip("bitsandbytes.optim")
+    cls, options = BNB[name]
+    params = [torch.nn.Parameter(torch.zeros(n, dtype=torch.bfloat16)) for n in (4000, 5000, 2**16)]
+    optimizer = getattr(optim, cls)(params, lr=0.1, **options)
+    optimizer.check_overrides()
+    for index, one in enumerate(params):
+        optimizer.init_state(optimizer.param_groups[0], one, 0, index)
+    kept = sum(
+        value.nbytes for state in optimizer.state.values() for key, value in state.items()
+        if isinstance(value, torch.Tensor) and not key.startswith("qmap")
+    )  # fmt: skip
+    written = step(name, "foreach", [(p.numel(), 2) for p in params])
+    assert written is not None
+    assert sum(written.states) == kept
+
+
+def test_four_bits_are_torchaos_own() -> None:
+    ao = pytest.importorskip("torchao.optim")
+    sizes = (4000, 5000, 2**16)
+    params = [torch.nn.Parameter(torch.zeros(n, dtype=torch.bfloat16)) for n in sizes]
+    optimizer = ao.AdamW4bit(params)
+    states = [optimizer._new_buffer(p, signed) for p in params for signed in (True, False)]
+    kept = sum(one.codes.nbytes + one.scale.nbytes if hasattr(one, "codes") else one.nbytes for one in states)
+    written = step("adamw-4bit", "foreach", [(n, 2) for n in sizes])
+    assert written is not None
+    assert sum(written.states) == kept
+
+
+def test_scales_of_paged_moments_stay_on_the_gpu() -> None:
+    """bitsandbytes, init_state: absmax1 and absmax2 are made on the parameter's device."""
+    found = step("paged-adamw-8bit", "foreach", [(2**20, 2), (5000, 2)])
+    assert found is not None
+    small = 2 * 5000 + 2 * 4 * 20
+    assert sum(found.states) == 2 * 4 * 2**12 + small
+    whole = step("paged-adamw", "foreach", [(2**20, 2), (5000, 2)])
+    assert whole is not None
+    assert sum(whole.states) == 8 * 5000
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_has_no_law_says_why(name: str) -> None:
+    assert step(name, "foreach", [(10, 4)]) is None
+    assert UNKNOWN[name] in unknown(name)
+    assert name not in known()
+
+
+@pytest.mark.parametrize("name", known())
+def test_every_name_that_is_known_has_a_step(name: str) -> None:
+    for how in ("foreach", "fused", "for-loop"):
+        assert step(name, how, [(2**20, 2), (64, 2)]) is not None
