@@ -180,6 +180,8 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
         if record.method == "get_model" and record.args:
             return _target("torchvision", record.args[0], record)
         return _target("torchvision", Const(record.method, record.origin), record)
+    if record.name.startswith("segmentation_models_pytorch.") and record.method[:1].isupper():
+        return _segmenter(record)
     looked_up = _looked_up(record, parameters)
     if looked_up is not None:
         return _target("torchvision", looked_up, record)
@@ -194,6 +196,17 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
     if record.name == "torch.hub.load" and len(record.args) > 1 and "pytorch/vision" in str(constant(record.args[0])):
         return _target("torchvision", record.args[1], record)
     return []
+
+
+def _segmenter(record: CallRecord) -> list[Binding]:
+    """`smp.Unet("resnet34", classes=11)`: what is told by name or stands first."""
+    if record.method.endswith(("Loss", "Dataset", "Metric")):
+        return []
+    found = [bind("model.target", Const(f"segmentation_models_pytorch:{record.method}", record.origin)),
+             bind("task", Const("other"), DEFAULT_RANK)]  # fmt: skip
+    given = {"encoder_name": record.argument("encoder_name", 0), **record.kwargs}
+    kept = {k: v for k, v in given.items() if v is not None and k in ("encoder_name", "classes", "in_channels")}
+    return [*found, *(bind(f"model.kwargs.{name}", value) for name, value in kept.items())]
 
 
 def _looked_up(record: CallRecord, parameters: Collection[str]) -> Expr | None:

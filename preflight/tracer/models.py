@@ -19,7 +19,7 @@ AUTO_CLASSES = {
     "contrastive": "AutoModel",
     "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
 }
-OTHERS = ("denoisers", "speech", "detectors", "litgpt", "pictures", "yolo", "perception", "embeddings")
+OTHERS = ("denoisers", "speech", "detectors", "litgpt", "pictures", "yolo", "perception", "embeddings", "dense")
 """Modules of this package that build and feed what is no transformer with a task of its own (`model["kind"]`)."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

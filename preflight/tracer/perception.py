@@ -1,7 +1,7 @@
 """Models of transformers that see or hear, by their class: segmentation, detection, video, captions, sound.
 
 Each is traced with the library's own loss. What a batch holds is the class's recipe (`perception_batches`); what its
-loss asks of the data is answered by `answers`.
+loss asks of the data is answered by `stated`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from . import adapters
-from .answers import Answers, install_first, install_matcher
 from .denoisers import Output
 from .perception_batches import LOSSES, RECIPES
+from .stated import Answers, install_first, install_matcher
 
 NONE_LEFT_OUT = {"layerdrop": 0.0, "apply_spec_augment": False, "mask_time_prob": 0.0, "mask_feature_prob": 0.0}
 """No layer is dropped and nothing is masked: that is the most that a step needs."""

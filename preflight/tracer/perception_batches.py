@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .answers import Together, picks
 from .denoisers import Output
+from .stated import Together, picks
 
 Zeros = Callable[..., torch.Tensor]
 Point = Mapping[str, int]

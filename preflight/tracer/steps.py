@@ -96,7 +96,9 @@ def _loss_of(out: Any) -> torch.Tensor:
     if loss is None:
         logits = out.logits if hasattr(out, "logits") else out
         logits = logits[0] if isinstance(logits, (tuple, list)) else logits
-        labels = torch.zeros(logits.shape[0], dtype=torch.int64, device="meta")
+        logits = logits["out"] if isinstance(logits, dict) and "out" in logits else logits
+        shape = (logits.shape[0], *logits.shape[2:])  # a class for each image, or for each of its pixels
+        labels = torch.zeros(shape, dtype=torch.int64, device="meta")
         loss = torch.nn.functional.cross_entropy(logits, labels)
     return loss
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from preflight.memory.device import denoisers, detectors, embeddings, perception, pictures, speech, yolo
+from preflight.memory.device import denoisers, dense, detectors, embeddings, perception, pictures, speech, yolo
 from preflight.memory.device.sparse import Depth
 from preflight.values import Unknown
 
@@ -31,6 +31,8 @@ def resolver(architecture: str, task: str = "") -> Resolver | None:
         return denoisers.resolve
     if pictures.knows(architecture):
         return pictures.resolve
+    if dense.knows(architecture):
+        return dense.resolve
     if embeddings.knows(architecture, task):
         return embeddings.resolve
     if perception.knows(architecture, task):
@@ -47,7 +49,7 @@ def is_convolutional(resolved: Resolved) -> bool:
     """Whether convolutions, whose workspaces vary, are much of the model."""
     if resolved.model.get("kind") == perception.KIND:
         return perception.is_convolutional(resolved.model)
-    kinds = (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES, detectors.KIND, yolo.KIND)
+    kinds = (*denoisers.CONVOLUTIONAL, *speech.ARCHITECTURES, detectors.KIND, yolo.KIND, dense.KIND)
     return resolved.model.get("architecture") in kinds
 
 
