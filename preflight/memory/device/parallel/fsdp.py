@@ -292,11 +292,14 @@ def _root_ends(script: Script, sizes: Sizes, units: Units) -> None:
 
 def _own(script: Script, made: Made, layout: Layout, cast: bool) -> None:
     """The tape's own tokens: unsharded gradients are added nowhere; casts that autocast would make are not made where
-    the weights are gathered in that type, and gradients are born in it."""
-    copies = weight_sizes(made, layout.param_bytes) if cast and layout.param_bytes else frozenset()
+    the weights are gathered in that type, and gradients are born in it. A tape of weights in that type has no casts."""
     stored = weight_sizes(made, 4)
     nothing = script.size(NOTHING)
     sizes = made.tape.sizes
+    tokens = (token for item in made.tape.items for block in item.blocks for token in block)
+    gradients = {sizes[token.at] for token in tokens if token.kind == "b" and "g" in token.mark}
+    casts = cast and (not gradients or bool(gradients & stored))
+    copies = weight_sizes(made, layout.param_bytes) if casts and layout.param_bytes else frozenset()
 
     def rewrite(token: Token, _: int) -> Sequence[Token]:
         if token.kind == "b":

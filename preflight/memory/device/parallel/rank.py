@@ -220,8 +220,8 @@ def _tape(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
 def _gathered(made: Made, layout: Layout) -> Size:
     if layout.tensor == 1 or not layout.sequence_parallel:
         return ()
-    width = max((int(size) for _, size, _ in made.parameters.outside), default=4)
-    return tensor.gathered_input(width)
+    stored = max((int(size) for _, size, _ in made.parameters.outside), default=4)
+    return tensor.gathered_input(layout.param_bytes or stored)
 
 
 def _times(counts: Counter[Size], factor: int) -> Size:

@@ -5,6 +5,10 @@ linear layers carry one of them, norms and the residual stream carry none (Shoey
 core/tensor_parallel/layers.py, ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding). With sequence
 parallelism what carries none is divided by length instead (Korthikanti et al., 2022, section 4.2.2), but for the input
 of a column-parallel layer, which is gathered whole.
+
+torch's loss over a divided vocabulary (torch/distributed/tensor/parallel/loss.py) is written out: its backward returns
+`(grad_input + exp(x)) * grad_output` out of place, so four tensors of the rank's logits in fp32 are there at once,
+where the kernels of an undivided loss have three.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from dataclasses import replace
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.make import Made
+from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.sizes import Size
 from preflight.memory.device.tape import Tape
@@ -21,6 +26,7 @@ from preflight.values import Unknown
 
 DIVIDED = ("a", "k", "f", "V")
 """Heads, key-value heads, feed-forward width, vocabulary."""
+LOSS = "parallel loss"
 
 
 def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> dict[str, int] | Unknown:
@@ -40,11 +46,35 @@ def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> d
 
 
 def rank_tape(made: Made, layout: Layout) -> Tape:
-    """With sequence parallelism: terms of a length that carry no divided dimension, divided."""
+    """One more tensor of fp32 logits in torch's parallel loss; with sequence parallelism, terms of a length that carry
+    no divided dimension are divided."""
     tape = made.tape
-    if layout.tensor == 1 or not layout.sequence_parallel:
+    if layout.tensor == 1:
+        return tape
+    if layout.scheme.startswith("fsdp") and layout.options.flag("loss_parallel"):
+        tape = _written_out(tape)
+    if not layout.sequence_parallel:
         return tape
     return replace(tape, sizes=tuple(_by_length(size, layout.tensor) for size in tape.sizes))
+
+
+def _written_out(tape: Tape) -> Tape:
+    """The loss's backward with one more tensor of the logits in fp32, until the block of the loss is over."""
+    script = Script(tape)
+    for edit in script.edits:
+        if edit.item.phase != "backward" or edit.item.stack is not None:
+            continue
+        births = (tape.sizes[token.at] for token in edit.item.blocks[0] if token.kind == "b")
+        logits = next((size for size in births if _fp32_logits(size)), None)
+        if logits is not None:
+            edit.heads[0].append(Born(logits, "", LOSS))
+            edit.tails[0].append(Gone(0))
+            return script.done()
+    return tape
+
+
+def _fp32_logits(size: Size) -> bool:
+    return any(coefficient == 4 and {"s", "V"} <= {name for name, _ in monomial} for coefficient, monomial in size)
 
 
 def _by_length(size: Size, ways: int) -> Size:
