@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from preflight.dialects.arguments_document import Arguments
 from preflight.dialects.arguments_found import Found, attention, deepspeed_link, lora, lora_kind, shrinking
+from preflight.dialects.arguments_pictures import LLAMAFACTORY, LLAMAFACTORY_PIXELS, pictures
 from preflight.dialects.reading import Binding
 from preflight.libraries.common import DEFAULT_RANK, bind, first_origin, fold, when
 from preflight.libraries.trainer import Use, training_arguments
@@ -37,6 +38,7 @@ def llamafactory(args: Arguments) -> Found:
     packing = args.get("neat_packing") if args.value("neat_packing") is True else packing
     found.add("train.sequences", when(packing, Const("packed"), Const("bound")))
     _tuned(args, found)
+    pictures(args, found, "model_name_or_path", LLAMAFACTORY, ("image_max_pixels", LLAMAFACTORY_PIXELS))
     _quantized(args, found)
     attention(args, found, "flash_attn", _ATTENTION)
     for name in ("use_unsloth", "use_unsloth_gc"):

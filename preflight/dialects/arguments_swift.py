@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from preflight.dialects.arguments_document import Arguments
 from preflight.dialects.arguments_found import Found, attention, deepspeed_link, lora, lora_kind, shrinking
+from preflight.dialects.arguments_pictures import SWIFT, pictures
 from preflight.libraries.common import DEFAULT_RANK, constant, first_origin
 from preflight.libraries.spellings import DTYPES, spelled
 from preflight.libraries.trainer import Use, training_arguments
@@ -46,6 +47,7 @@ def swift(args: Arguments) -> Found:
                               if doubled else binding)  # fmt: skip
     for name in ("model_id_or_path", "model"):
         found.add("model.name", args.get(name))
+        pictures(args, found, name, SWIFT, ("max_pixels", None))
     found.default("task", "causal-lm")
     length: Expr = args.get("max_length")
     if "max_length" not in args:
