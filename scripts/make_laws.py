@@ -55,7 +55,7 @@ ADAPTED_VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "llama": ({}, {"tie_word_embeddings": True}, {GROUPED: False}, {GROUPED: False, "tie_word_embeddings": True}),
     "qwen2": ({}, {"tie_word_embeddings": False}),
 }
-NO_GENERATION = ("gemma2",)  # its two kinds of cache alternate with the layers
+GENERATE = ("causal-lm", "seq2seq-lm", "speech-seq2seq")
 
 
 def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
@@ -71,8 +71,8 @@ def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, 
                     yield task, "train", setup, structure
                     yield task, "train", {**setup, "checkpointing": True}, structure
                     yield task, "eval", setup, structure
-                    if task == "causal-lm" and family.name not in NO_GENERATION and (attention == "eager" or not mask):
-                        yield task, "generate", setup, structure
+                    if task in GENERATE and (attention == "eager" or not mask):
+                        yield task, "generate", {**setup, "mask": False}, structure
                 if first and task in ("causal-lm", "seq2seq-lm", "sequence-classification") and family.name != "gpt2":
                     peft = {"method": "lora", "targets": list(family.lora_targets), "dropout": False}
                     for weights, autocast in _precisions(LORA_PRECISIONS, attention):
@@ -111,6 +111,8 @@ def _lean_setups(family: Family, task: str, everything: bool) -> Iterator[tuple[
             yield "train", {**precision, **checkpointing, **peft}
     for precision in (*main, plain):
         yield "eval", precision
+        if task in GENERATE:
+            yield "generate", {**precision, "mask": False}
 
 
 # Families whose models are fine-tuned with adapters and quantised weights, and the layers that adapters stand beside.
@@ -155,7 +157,10 @@ def adapted_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], di
                     yield "causal-lm", "train", setup, structure
 
 
-TUNED = {"llama": ({}, {"tie_word_embeddings": True}), "qwen2": ({}, {"tie_word_embeddings": False})}
+TUNED: dict[str, tuple[dict[str, Any], ...]] = {
+    "llama": ({}, {"tie_word_embeddings": True}),
+    "qwen2": ({}, {"tie_word_embeddings": False}),
+}
 """Families, and variants of them, that fine-tuning frameworks run with a fused loss and offloaded activations."""
 
 

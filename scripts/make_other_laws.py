@@ -62,7 +62,12 @@ DENOISERS: Mapping[str, Sequence[str]] = {
     "stabilityai/stable-diffusion-3-medium-diffusers": ("lora-checkpointed", "mixed-checkpointed"),
     "stabilityai/stable-diffusion-2-1": ("lora-checkpointed", "mixed-checkpointed", "lora", "mixed"),
 }
-SPEECH = ("facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-large-960h")
+SPEECH = (
+    "facebook/wav2vec2-base",
+    "facebook/wav2vec2-xls-r-300m",
+    "facebook/wav2vec2-large-960h",
+    "facebook/hubert-large-ll60k",
+)
 SPEECH_SETUPS = ("mixed", "mixed-checkpointed", "fp32", "fp32-checkpointed")
 DETECTORS = """
     detectron2:faster_rcnn_R50-FPN mmdet:faster_rcnn_r50_fpn_1x detectron2:mask_rcnn_R50-FPN mmdet:mask_rcnn_r50_fpn_1x

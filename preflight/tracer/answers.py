@@ -1,182 +1,73 @@
-"""Stated answers to what a loss asks of its data: a step on meta has shapes and no values.
+"""Generation by an encoder with a decoder: the encoder once, then single tokens after a cache of keys and values.
 
-Losses of detectors and segmenters match predictions with objects on the CPU, pick elements by masks, and look for
-values that are not finite. Here every object is matched, a mask picks what it was made to pick (`picks`; every element
-where nothing was said), all values are finite and all boxes in order.
-
-Objects of a whole batch stand in one list, as if they were of one image: losses join what they gather of each image, so
-that what they make has the same size, and a step has as many events at every batch.
+`transformers` decodes such a model from its first token on, so there is no pass over many. Two tokens are traced: one
+that computes what the decoder sees of the encoder, with the cache of `t - 1` tokens that has come to be by then, and
+the next one, which finds all of it there.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
 
-NOISY = "get_contrastive_denoising_training_group"
-MATCHERS = "linear_sum_assignment"
-"""scipy's name of the Hungarian algorithm; modules of transformers import it by that name."""
-_BEYOND = ("__ge__", "__gt__", "ge", "gt")
-_CERTAIN = {"isfinite": True, "isinf": False, "isnan": False, "__ge__": True, "ge": True}
-"""What all (or any) of the values of a comparison are: finite, and corners of boxes in order."""
-_VIEWS = (torch.Tensor.flatten, torch.Tensor.reshape, torch.Tensor.view, torch.Tensor.contiguous, torch.Tensor.bool)
+from . import models
+from .cuda import Cuda
+from .tape import Observer, Tape
+
+TASKS = ("seq2seq-lm", "speech-seq2seq")
 
 
-def picks(mask: torch.Tensor, count: int) -> torch.Tensor:
-    """The mask, which picks `count` of its elements."""
-    mask._preflight_picks = count
-    return mask
+def generate(model: Any, tape: Tape, request: dict[str, Any], dtype: torch.dtype | None) -> None:
+    """Phases "encoding", "generation" (a token, and what its layers keep of the encoder), "decoding" (the next one)."""
+    from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+    setup, point = request["setup"], request["point"]
+    model.eval()
+    model.config.use_cache = True
+    mode = Cuda(dtype, setup.get("attention", "sdpa"), Observer(tape))
+    batch = models.inputs(request["model"], point, False, models.DTYPES[setup.get("weights", "fp32")])
+    token = torch.zeros(point["b"], 1, dtype=torch.int64, device="meta")
+    before = DynamicCache()
+    config = model.config
+    layers = config.num_decoder_layers if hasattr(config, "num_decoder_layers") else config.decoder_layers
+    before.layers = [_grown(point["t"] - 1)() for _ in range(layers)]
+    cache = EncoderDecoderCache(before, DynamicCache())
+    with tape, torch.no_grad(), mode:
+        seen = {key: value for key, value in batch.items() if key != "labels"}
+        for tensor in (*seen.values(), token):
+            tape.known(tensor)
+        tape.recording, tape.phase = True, "encoding"
+        encoded = model.get_encoder()(**seen)
+        del seen, batch
+        for tape.phase in ("generation", "decoding"):
+            out = model(encoder_outputs=encoded, decoder_input_ids=token, past_key_values=cache, use_cache=True)
+            if tape.phase == "generation":
+                del out
+        tape.recording = False  # the caches live on
+    del out, encoded, cache
 
 
-class Answers(TorchFunctionMode):
-    """Answers what cannot be asked of tensors without values; all else is done as it is. `halves`: of what is not
-    zero there are half as many as elements (queries that are denoised: as many good ones as bad)."""
+def whole_cache(model: Any) -> dict[str, Any]:
+    """The cache to give to a decoder in some of whose layers a window would cut what is kept: one that keeps all, as
+    theirs does up to the window's length."""
+    from transformers.cache_utils import DynamicCache
 
-    def __init__(self, halves: bool = False) -> None:
-        super().__init__()
-        self.halves = halves
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name == "cpu" and _is_meta(args[0]):
-            return args[0]  # what lies in host memory is of no tape
-        if name == "tolist" and _is_meta(args[0]):
-            return _ones(args[0].shape)
-        if name == "__setitem__" and _is_meta(args[0]) and _is_plain(args[1]) and isinstance(args[2], (int, float)):
-            args[0][args[1]].fill_(args[2])  # a number is no tensor
-            return None
-        if func in (F.ctc_loss, torch.ctc_loss):
-            return _ctc(*args, **kwargs)
-        if name in ("__getitem__", "masked_select") and len(args) > 1:
-            index = args[1]
-            if isinstance(index, torch.Tensor) and index.dtype is torch.bool and _is_meta(index) and index.dim():
-                return _Picked.apply(args[0], index.dim(), _count(index))
-        if name == "nonzero" and _is_meta(args[0]):
-            found = _count(args[0]) // (2 if self.halves else 1)
-            return torch.empty(found, args[0].dim(), dtype=torch.int64, device="meta")
-        if name in _BEYOND and _is_meta(args[0]) and not args[0].dim() and not args[0].is_floating_point():
-            return False  # no label is above what there is
-        if func is torch.rand and args and not args[0]:
-            return 1.0  # no layer is left out by chance
-        if name in ("all", "any") and hasattr(args[0], "_preflight_certain"):
-            return args[0]._preflight_certain
-        out = func(*args, **kwargs)
-        certain = _CERTAIN.get(name)
-        if certain is not None and isinstance(out, torch.Tensor) and args[0].is_floating_point():
-            out._preflight_certain = certain
-            return out
-        if func is torch.Tensor.__invert__ and args[0].dtype is torch.bool:
-            return picks(out, args[0].numel() - _count(args[0])) if hasattr(args[0], "_preflight_picks") else out
-        if func in _VIEWS and hasattr(args[0], "_preflight_picks"):
-            return picks(out, args[0]._preflight_picks)
-        return out
+    kinds = set(getattr(model.config, "layer_types", None) or ())
+    return {"past_key_values": DynamicCache()} if len(kinds) > 1 else {}
 
 
-def _is_meta(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.device.type == "meta"
+def _grown(tokens: int) -> Any:
+    """A layer of a cache that is born with the keys and values of tokens before."""
+    from transformers.cache_utils import DynamicLayer
 
+    class Grown(DynamicLayer):
+        def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+            super().lazy_initialization(key_states, value_states)
+            shape = (*key_states.shape[:-2], tokens, key_states.shape[-1])
+            self.keys, self.values = key_states.new_empty(shape), value_states.new_empty(shape)
 
-def _is_plain(index: Any) -> bool:
-    return all(isinstance(one, (int, slice)) for one in (index if isinstance(index, tuple) else (index,)))
+        def get_seq_length(self) -> int:
+            return super().get_seq_length() if self.is_initialized else tokens
 
-
-def _count(mask: torch.Tensor) -> int:
-    return int(getattr(mask, "_preflight_picks", mask.numel()))
-
-
-def _ones(shape: Any) -> Any:
-    return [_ones(shape[1:]) for _ in range(shape[0])] if shape else 1
-
-
-def match(cost: Any, maximize: bool = False) -> tuple[Any, Any]:
-    """What scipy's Hungarian algorithm returns for predictions (rows) and the objects of a batch (columns): a pair for
-    each object."""
-    import numpy as np
-
-    pairs = np.arange(cost.shape[1])
-    return pairs, pairs
-
-
-def install_matcher() -> None:
-    """Every module of transformers that imported the algorithm has the answer in its place; what makes noisy copies of
-    boxes gets them by image, and gives the places of good ones in one list."""
-    for name, module in list(sys.modules.items()):
-        if not name.startswith("transformers."):
-            continue
-        if MATCHERS in vars(module):
-            setattr(module, MATCHERS, match)
-        real = vars(module).get(NOISY)
-        if real is not None and not hasattr(real, "_preflight"):
-            setattr(module, NOISY, _by_image(real))
-
-
-def install_first(matcher: torch.nn.Module) -> None:
-    """A matcher that goes through its images one by one goes through the first alone, with the objects of all."""
-    real = matcher.forward
-    matcher.forward = lambda masks, logits, *labels: real(masks[:1], logits[:1], *labels)
-
-
-class Together(list[Any]):
-    """The labels of a batch: one entry, which holds those of `images` images."""
-
-    images = 1
-
-
-def _by_image(real: Any) -> Any:
-    def made(targets: Any, *args: Any, **kwargs: Any) -> Any:
-        images = getattr(targets, "images", 1)
-        one = {name: values[: len(values) // images] for name, values in targets[0].items()}
-        one["class_labels"] = one["class_labels"].int()  # what they are copied into
-        found = real([one] * images, *args, **kwargs)
-        meta = found[-1]
-        if meta is not None:
-            meta["dn_positive_idx"] = (torch.cat(list(meta["dn_positive_idx"])),)
-        return found
-
-    made._preflight = True  # type: ignore[attr-defined]
-    return made
-
-
-class _Picked(torch.autograd.Function):
-    """`x[mask]`: a copy of the elements picked; backward puts them into zeros (index_put)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, dims: int, count: int) -> torch.Tensor:
-        ctx.like = x.new_empty(0), x.shape
-        return x.new_empty(count, *x.shape[dims:])
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        empty, shape = ctx.like
-        return empty.new_zeros(shape), None, None
-
-
-class Ctc(torch.autograd.Function):
-    """ATen/native/cuda/LossCTC.cu: log_alpha in forward, log_beta and the gradient in backward, in fp32."""
-
-    @staticmethod
-    def forward(ctx: Any, log_probs: torch.Tensor, longest: int) -> torch.Tensor:
-        frames, batch, _ = log_probs.shape
-        alpha = log_probs.new_empty(batch, frames, 2 * longest + 1)
-        ctx.save_for_backward(log_probs, alpha)
-        return log_probs.new_empty(batch)
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        log_probs, alpha = ctx.saved_tensors
-        beta = torch.empty_like(alpha)
-        gradient = torch.full_like(log_probs, float("-inf"))
-        del beta
-        return gradient, None
-
-
-def _ctc(log_probs: torch.Tensor, targets: torch.Tensor, *_: Any, **options: Any) -> torch.Tensor:
-    """The sum of all recordings' losses; `targets` holds all labels, as many of each recording."""
-    longest = targets.numel() // log_probs.shape[1]
-    losses: torch.Tensor = Ctc.apply(log_probs, longest)
-    return losses.sum()
+    return Grown

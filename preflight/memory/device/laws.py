@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device import perception_make, store
+from preflight.memory.device import perception_make, speech, store
 from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
@@ -128,6 +128,9 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     key = store.key_of(resolved, kind)
     channels_last = bool(resolved.setup.get("channels_last"))
     found = _prepared(key, channels_last) if resolved.law is None else _own(Path(resolved.law), key)
+    nearly = speech.nearly(key.family)
+    if found is None and nearly is not None:
+        found = _prepared(replace(key, family=nearly), channels_last)
     if found is not None:
         return found
     setup = "/".join(str(resolved.setup[k]) for k in ("weights", "autocast", "attention"))

@@ -24,10 +24,11 @@ FEWEST_PROBES, MOST_PROBES = 2, 4
 """With two, a sum of two terms can agree by accident; the check then fails, and another probe is added."""
 
 # Lengths are taken from here: no two of them round to the same multiple of 32, and none to the same multiple of 8 as of
-# 32, or a rounding would hide. Eighths of head sizes as well: above 256 other attention kernels are chosen.
+# 32, or a rounding would hide; neither they nor the next number (a token after a cache of so many) are multiples of 8.
+# Eighths of head sizes as well: above 256 other attention kernels are chosen.
 _GIVEN = {
     "s": (67, 101, 131, 163, 197),
-    "t": (37, 73, 103, 139, 167),
+    "t": (37, 73, 107, 139, 173),
     "e": (11, 13, 17, 19, 23),
     "E": (29, 31, 23, 11, 13),
     "R": (29, 41, 47, 43, 59),  # twice these are less than any head at the same probe

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from preflight.memory.device import answering
 from preflight.memory.device.denoisers import KIND, Companion, encoder
 from preflight.memory.device.law import Peak
 from preflight.memory.device.laws import laws_for
@@ -104,6 +105,10 @@ def _generation(ready: Ready, smooth: bool) -> Phase | None:
     batch = (validation.batch_size or 1) * (validation.beams or 1)
     # The tape is a prefill and one more token; the last token of the answer has everything before it in the cache.
     dims = {**ready.dims, "b": batch, "s": prompt + (validation.max_new_tokens or 1) - 1}
+    if ready.resolved.task in answering.TASKS:
+        given = {**ready.dims, "s": prompt if ready.resolved.task == "seq2seq-lm" else ready.dims["s"]}
+        peak, larger = answering.largest(laws.plain, given, validation, smooth)
+        return Phase("generation", Peak(peak.bytes, peak.parts, "generation", peak.where), laws.made.tape, larger)
     longest = ready.dims.get("P")
     if longest is not None:
         dims["s"] = min(dims["s"], longest)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from preflight.job import build
-from preflight.memory.device import laws, speech
+from preflight.memory.device import laws, speech, store
 from preflight.memory.device.estimate import estimate as estimated
+from preflight.memory.device.law import Law
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
@@ -77,7 +78,7 @@ def test_dropout_counts_as_on_or_off_in_the_name_of_a_law() -> None:
     config = {"vocab_size": 32}
     assert speech.filed("wav2vec2", config) == speech.filed("wav2vec2", {**config, "hidden_dropout": 0.3})
     assert speech.filed("wav2vec2", config) != speech.filed("wav2vec2", {**config, "hidden_dropout": 0.0})
-    assert speech.filed("wav2vec2", config) == speech.filed("hubert", {"vocab_size": 40})
+    assert speech.filed("wav2vec2", config) == speech.nearly(speech.filed("hubert", {"vocab_size": 40}))
 
 
 def _peak(reply: dict[str, Any]) -> int:
@@ -92,10 +93,12 @@ CASES = [
     ("facebook/wav2vec2-base", {}),
     pytest.param("facebook/hubert-base-ls960", {"train.gradient_checkpointing": True}, marks=pytest.mark.slow),
     pytest.param("facebook/wav2vec2-xls-r-300m", {"train.vocab_size": 71}, marks=pytest.mark.slow),
+    pytest.param("facebook/hubert-large-ll60k", {"task": "sequence-classification"}, marks=pytest.mark.slow),
+    pytest.param("facebook/wav2vec2-large-960h", {"task": "sequence-classification"}, marks=pytest.mark.slow),
     pytest.param("facebook/wav2vec2-base", {"train.frozen": [], "train.precision": "fp32"}, marks=pytest.mark.slow),
 ]
 ABOVE = 0.005
-"""How far the law of a large model's classification may lie above its trace. Here it is 0.2 %, and why is not known."""
+"""How far wav2vec 2.0's law may lie above the trace of a HuBERT that no law ships for."""
 
 
 @pytest.mark.parametrize(("name", "changes"), CASES)
@@ -115,18 +118,20 @@ def test_a_law_is_the_trace(name: str, changes: dict[str, object]) -> None:
 
 
 @pytest.mark.slow
-def test_classification_of_a_large_model_is_not_below_its_trace() -> None:
+def test_wav2vec_stands_in_for_a_hubert_from_above() -> None:
     pytest.importorskip("transformers")
     from preflight.tracer import steps
 
     changes = {"model.name": "facebook/hubert-large-ll60k", "task": "sequence-classification", "train.batch_size": 3}
     asked = resolve(build({**BASE, **changes, "train.seq_len": 320 * 224 + 80}))
     assert isinstance(asked, Resolved)
-    law, dims = laws.laws_for(asked, "train"), asked.all_dims
-    assert not isinstance(law, Unknown), law
+    own = store.key_of(asked, "train")
+    other = speech.nearly(own.family)
+    assert other is not None
+    made, dims = store.load(store.LawKey(other, own.text)), asked.all_dims
+    assert made is not None
     reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "train", "warm_up": False})
-    assert _peak(reply) <= law.plain.peak(dims).bytes <= (1 + ABOVE) * _peak(reply)
-    _same_parameters(law, dims, reply)
+    assert _peak(reply) <= Law(made.tape).peak(dims).bytes <= (1 + ABOVE) * _peak(reply)
 
 
 def _same_parameters(law: laws.Laws, dims: dict[str, int], reply: dict[str, Any]) -> None:
