@@ -41,13 +41,16 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
 
 
 def _make(library: Any, model: dict[str, Any]) -> nn.Module:
+    classes = model["config"]["vocab_size"]
     if model["home"] == "torchvision":
-        kwargs = {"weights": None, "weights_backbone": None, **model["kwargs"]}
+        kwargs = {"weights": None, "weights_backbone": None, "num_classes": classes, **model["kwargs"]}
         if "frames" in model["counts"]:
             kwargs.pop("weights_backbone")
         made: nn.Module = library.get_model(model["name"], **kwargs)
         return made
-    found: nn.Module = getattr(library, model["name"])(**{"encoder_weights": None, **model["kwargs"]})
+    found: nn.Module = getattr(library, model["name"])(
+        **{"encoder_weights": None, "classes": classes, **model["kwargs"]}
+    )
     return found
 
 

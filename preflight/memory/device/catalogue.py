@@ -10,7 +10,7 @@ from typing import Any
 
 from preflight.records import dataclass, replace
 
-_DATA = Path(__file__).with_name("models.json")
+_DATA = (Path(__file__).with_name("models.json"), Path(__file__).with_name("perception.json"))
 _MIRRORS = {
     "unsloth", "nousresearch", "ai-modelscope", "llm-research", "modelscope", "zhipuai", "shanghai_ai_laboratory",
     "thebloke", "redhatai", "neuralmagic", "hugging-quants", "casperhansen", "techxgenus", "mlx-community",
@@ -47,7 +47,9 @@ class CatalogueModel:
 
 @lru_cache(maxsize=1)
 def _rows() -> dict[str, dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = json.loads(_DATA.read_text(encoding="utf-8"))["models"]
+    rows: dict[str, dict[str, Any]] = {}
+    for path in _DATA:
+        rows |= json.loads(path.read_text(encoding="utf-8"))["models"]
     return rows
 
 

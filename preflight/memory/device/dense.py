@@ -22,6 +22,8 @@ UNIT = 64
 IMAGE = 520
 """Pixels of a side that torchvision's weights for segmentation were made at (references/segmentation, base_size)."""
 CROP = 512
+CLASSES, CLIP_CLASSES = 21, 400
+"""Defaults of torchvision's constructors: VOC's classes with the background, Kinetics-400's."""
 FRAMES = {"swin3d": 32}
 """Frames of a clip that torchvision's weights were made with, where not 16 (references/video_classification)."""
 SMALL_CLIPS = ("r3d", "mc3", "r2plus1d")
@@ -64,13 +66,17 @@ def resolve(job: Job, name: str, target: str, config: Mapping[str, Any], gpu: Gp
         counts["frames"] = int((job.model.kwargs or {}).get("frames", usual))
     image = train.image_size or (_clip_side(found[1]) if clip else CROP if smp else IMAGE)
     home = "segmentation_models_pytorch" if smp else "torchvision"
+    key, usual_classes = ("classes", 1) if smp else ("num_classes", CLIP_CLASSES if clip else CLASSES)
+    classes = int(kwargs.pop(key, usual_classes))
+    dims = {"V": classes} if classes > 1 else {}  # a single one has another loss
     lengths = {"b": train.batch_size}
     by_side = image % UNIT == 0 and not clip
     lengths["u" if by_side else "i"] = image // UNIT if by_side else image
     extra = " ".join([*(f"{k}={v}" for k, v in counts.items()), *([] if by_side else [f"image={image}"])]) or "-"
     model = {"kind": KIND, "architecture": KIND, "home": home, "name": found[1], "kwargs": kwargs, "counts": counts,
-             "config": {}, "task": "dense", "filed": filed(home, found[1], kwargs), "extra": extra}  # fmt: skip
-    return Resolved(None, "dense", {}, lengths, {}, setup, model, name)
+             "config": {"vocab_size": classes}, "task": "dense", "filed": filed(home, found[1], kwargs),
+             "extra": extra if dims else f"{extra} classes=1"}  # fmt: skip
+    return Resolved(None, "dense", dims, lengths, {}, setup, model, name)
 
 
 def filed(home: str, name: str, kwargs: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from preflight.memory.device.make import CHECK_LAYERS
+from preflight.memory.device.make import PROBE_LAYERS
 from preflight.memory.device.sparse import Depth
 from preflight.values import Unknown
 
@@ -51,8 +51,8 @@ def knows(architecture: str, task: str) -> bool:
 
 
 def depths_of(architecture: str, config: Mapping[str, Any]) -> tuple[Depth, ...]:
-    """The encoder's layers, where they are more than a trace has."""
-    deep = architecture in STACKED and int(config["num_hidden_layers"]) > CHECK_LAYERS
+    """The encoder's layers, where they are as many as a trace has."""
+    deep = architecture in STACKED and int(config["num_hidden_layers"]) >= PROBE_LAYERS
     return (Depth(STACK, "num_hidden_layers", "L"),) if deep else ()
 
 

@@ -84,7 +84,15 @@ _CLASSIFIERS = (
     "swiftformer vit-msn"
 )
 IMAGE_CLASSIFIERS = frozenset(_CLASSIFIERS.split())
+_SCAN = (
+    "its scan is a CUDA kernel of its own; what transformers runs without it keeps a state of every position, "
+    "which no run with that kernel does"
+)
 REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("mamba", "mamba2", "falcon-mamba", "bamba", "jamba", "zamba", "zamba2", "falcon-h1"), _SCAN),
+    "rwkv": "its attention is a CUDA kernel of its own, which goes over positions one by one here",
+    "xlstm": "its cells are kernels of their own (mlstm_kernels), which go over positions one by one here",
+    "recurrent-gemma": "its layers go over positions one by one: no law of every length is made of that",
     "owlvit": "transformers computes no loss for OWL-ViT's boxes, so training has a loop of its own",
     "owlv2": "transformers computes no loss for OWLv2's boxes, so training has a loop of its own",
     "vilt": "ViLT chooses patches of an image by the values of its mask",

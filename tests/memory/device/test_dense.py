@@ -40,9 +40,10 @@ def test_what_others_see_to_is_left_alone(target: str) -> None:
     assert not dense.knows(target)
 
 
-def test_weights_change_nothing_and_classes_do() -> None:
+def test_weights_change_nothing_and_classes_are_a_dimension() -> None:
     assert resolved(model__kwargs={"weights": "DEFAULT"}).model["filed"] == resolved().model["filed"]
-    assert resolved(model__kwargs={"num_classes": 3}).model["filed"] != resolved().model["filed"]
+    assert resolved(model__kwargs={"num_classes": 3}).dims["V"] == 3
+    assert resolved(model__kwargs={"aux_loss": True}).model["filed"] != resolved().model["filed"]
 
 
 def test_clips_have_the_frames_of_their_weights() -> None:
