@@ -109,6 +109,9 @@ def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
         return
     base = getattr(model, "base_model", model)
     base = getattr(base, "model", base) if hasattr(base, "peft_config") else base
+    if not hasattr(base, "gradient_checkpointing_enable"):
+        raise CannotBuild(f"{type(base).__name__} has no gradient checkpointing of its own: what a program checkpoints "
+                          "of it is not known")  # fmt: skip
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": context_fn})
     if hasattr(model, "peft_config") and hasattr(base, "enable_input_require_grads"):
         base.enable_input_require_grads()
@@ -135,7 +138,8 @@ def inputs(model: dict[str, Any], point: dict[str, int], mask: bool, dtype: torc
         mel = model.get("config", {}).get("num_mel_bins", 80)
         return {"input_features": torch.zeros(b, mel, 2 * s, device="meta", dtype=dtype), "labels": ids(t)}
     else:
-        pixels = torch.zeros(b, point.get("c", 3), image, image, device="meta", dtype=dtype)
+        channels = (model.get("kwargs") or {}).get("in_chans", point.get("c", 3))  # timm's word
+        pixels = torch.zeros(b, channels, image, image, device="meta", dtype=dtype)
         if task == "contrastive":
             batch = {"input_ids": ids(t), "pixel_values": pixels}
             return {**batch, "attention_mask": ids(t)} if mask else batch

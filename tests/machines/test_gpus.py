@@ -19,6 +19,7 @@ GIB = 2**30
         ("a100_80gb", "A100 80GB"),
         ("NVIDIA A100 80GB PCIe", "A100 80GB"),
         ("NVIDIA A100-PCIE-40GB", "A100 40GB"),
+        ("NVIDIA A800-SXM4-80GB", "A100 80GB"),
         ("Tesla V100-SXM2-32GB", "V100 32GB"),
         ("v100-32g", "V100 32GB"),
         ("l40s", "L40S"),

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 import torch.utils.checkpoint
 
-from preflight.tracer import libraries, steps
+from preflight.tracer import libraries, models, steps
 
 
 class Embedding(torch.nn.Module):
@@ -109,3 +109,13 @@ def test_checkpointing_keeps_less_and_computes_again(timm: list[dict[str, Any]])
     assert checkpointed[0] < stored[0]
     assert checkpointed[1] > stored[1]
     assert traced(False) == stored  # nothing of it stays
+
+
+def test_images_have_the_channels_that_the_model_is_made_for() -> None:
+    model = {"target": "timm:net", "kwargs": {"in_chans": 10}, "task": "image-classification"}
+    assert models.inputs(model, {"b": 2, "i": 32}, False, torch.float32)["pixel_values"].shape == (2, 10, 32, 32)
+
+
+def test_checkpointing_of_a_model_that_has_none_is_not_guessed() -> None:
+    with pytest.raises(models.CannotBuild, match="Linear has no gradient checkpointing of its own"):
+        models.enable_checkpointing(torch.nn.Linear(2, 2), None)
