@@ -182,6 +182,22 @@ def tuned_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict
             yield "causal-lm", "train", setup, {**family.usual, **changed}
 
 
+def dropped_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Adapters with dropout beside whole weights in fp32 under autocast: a model as it is loaded where nothing is said,
+    and `bf16=True`."""
+    if family.name not in DROPPED:
+        return
+    structure = {**family.usual, **VARIANTS.get(family.name, ({},))[0]}
+    peft = {"method": "lora", "targets": list(family.lora_targets), "dropout": True}
+    for mask, checkpointing in product((True, False), (False, True)):
+        yield family.tasks[0], "train", {"weights": "fp32", "autocast": "bf16", "attention": "sdpa", "mask": mask,
+                                         "checkpointing": checkpointing, "peft": peft}, structure  # fmt: skip
+
+
+DROPPED = ("llama", "qwen2", "bert", "roberta", "t5", "qwen3", "gemma", "phi3", "distilbert", "gemma2")
+"""Families that are fine-tuned like that the most."""
+
+
 def _precisions(pairs: Sequence[tuple[str, str | None]], attention: str) -> list[tuple[str, str | None]]:
     """fp16 beside bf16 where the softmax is written out (see resolve.setup_of)."""
     found = list(pairs)
@@ -220,7 +236,9 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
     laws: dict[str, Made] = {}
     run = runner(versions)
     wanted = plans(family) if family.name in FULL else lean_plans(family)
-    for task, kind, setup, structure in [*wanted, *adapted_plans(family), *tuned_plans(family)][:most]:
+    for task, kind, setup, structure in [*wanted, *adapted_plans(family), *tuned_plans(family), *dropped_plans(family)][
+        :most
+    ]:
         key = key_text(task, kind, setup, structure)
         if key in laws or (there is not None and key in there["laws"]):
             continue
