@@ -346,7 +346,10 @@ def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> R
     image = job.train.image_size or int(config.get("image_size", usual_size(target)))
     kwargs = {k: v for k, v in (job.model.kwargs or {}).items() if k not in VALUES_ONLY}
     model = {"target": target, "kwargs": kwargs, "task": "image-classification", "image_size": image}
-    setup = {**setup, "attention": "sdpa", "mask": False, "channels_last": bool(job.train.channels_last)}
+    # What the user says is believed where it can be traced; shipped laws are of scaled_dot_product_attention.
+    written_out = job.train.attention in ("eager", "math") and _can_trace()
+    setup = {**setup, "attention": "math" if written_out else "sdpa", "mask": False,
+             "channels_last": bool(job.train.channels_last)}  # fmt: skip
     return Resolved(None, "image-classification", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)
 
 

@@ -209,3 +209,11 @@ def test_shipped_laws_against_traces(family: str, batch: int) -> None:
         point = {"b": batch, "i": side}
         model = {"target": f"{library}:{name}", "kwargs": {}, "task": task}
         verify(law, trace({"model": model, "setup": setup, "point": point, "kind": kind}), point)
+
+
+def test_attention_that_is_written_out_is_traced_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"model__target": "timm:vit_base_patch16_224", "train__attention": "eager"}
+    assert resolved(**asked).setup["attention"] == "sdpa"  # shipped laws have no other
+    monkeypatch.setattr("preflight.memory.device.resolve._can_trace", lambda: True)
+    assert resolved(**asked).setup["attention"] == "math"
+    assert resolved(model__target="timm:vit_base_patch16_224").setup["attention"] == "sdpa"
