@@ -53,7 +53,7 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
 def _inner(model: dict[str, Any], setup: dict[str, Any]) -> nn.Module:
     import transformers
 
-    made = config_of(model["architecture"], model["config"])
+    made = config_of(model)
     auto = getattr(transformers, AUTOS.get(model["class"], model["class"]), None)
     if auto is None:
         raise CannotBuild(f"transformers {transformers.__version__} has no {model['class']}")
@@ -73,16 +73,17 @@ def _inner(model: dict[str, Any], setup: dict[str, Any]) -> nn.Module:
     return found.to("meta")
 
 
-def config_of(architecture: str, config: dict[str, Any]) -> Any:
-    """A config of transformers. `vocab_size` is the number of classes of what has no vocabulary. Raises CannotBuild."""
+def config_of(model: dict[str, Any]) -> Any:
+    """A config of transformers. `vocab_size` is the number of classes of segmenters. Raises CannotBuild."""
     import transformers
 
+    architecture, config = model["architecture"], model["config"]
     known = transformers.models.auto.configuration_auto.CONFIG_MAPPING_NAMES
     spelled = next((s for s in (architecture, architecture.replace("-", "_")) if s in known), None)
     if spelled is None:
         raise CannotBuild(f"transformers {transformers.__version__} has no {architecture}")
     given = {k: v for k, v in config.items() if k not in ("architectures", "model_type", "transformers_version")}
-    classes = given.pop("classes", None)
+    classes = given.pop("vocab_size", None) if model["recipe"] == "segmentation" else None
     made = transformers.AutoConfig.for_model(spelled, **given)
     if classes is not None:
         made.num_labels = classes
@@ -119,7 +120,7 @@ class Perceiving(nn.Module):
 def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
     """A batch on meta. Point: b, and what the recipe has: i (pixels) or u (64 of them), s (tokens or samples), t
     (labels, objects, words), frames."""
-    config = config_of(model["architecture"], model["config"])
+    config = config_of(model)
 
     def zeros(*shape: int, of: torch.dtype = dtype) -> torch.Tensor:
         return torch.zeros(*shape, dtype=of, device="meta")

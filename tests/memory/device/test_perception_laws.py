@@ -1,0 +1,51 @@
+"""Shipped laws of segmenters and of embedded texts: they answer without torch, and hold for what they are a function
+of."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.job import build
+from preflight.memory.device import laws
+from preflight.memory.device.estimate import estimate as estimated
+from preflight.memory.estimate import DeviceEstimate
+
+TEXTS: dict[str, object] = {"task": "contrastive", "train.seq_len": 128, "model.kwargs": {"texts": 2}}
+
+
+@pytest.fixture(autouse=True)
+def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws.TRACING, "allowed", False)
+
+
+def device(**fields: object) -> DeviceEstimate:
+    stated = {name.replace("__", "."): value for name, value in fields.items()}
+    found = estimated(build({"train.batch_size": 16, **stated}), None)
+    assert isinstance(found, DeviceEstimate), found
+    assert not any("lower bound" in note for note in found.notes), found.notes
+    return found
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "BAAI/bge-base-en-v1.5", "intfloat/multilingual-e5-large"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16-mixed", "fp16-mixed"])
+@pytest.mark.parametrize("texts", [2, 3])
+def test_encoders_that_are_trained_most_have_laws(name: str, precision: str, texts: int) -> None:
+    changes: dict[str, object] = {**TEXTS, "model.kwargs": {"texts": texts}}
+    assert device(model__name=name, train__precision=precision, **changes).requested.expected > 0
+
+
+def test_a_third_text_takes_as_much_as_the_second() -> None:
+    one, two, three = (
+        device(model__name="microsoft/mpnet-base", **{**TEXTS, **more}).breakdown["activations"]
+        for more in ({"train.batch_size": 8}, {}, {"model.kwargs": {"texts": 3}})
+    )
+    assert three - two == pytest.approx(one, rel=0.1)  # half of the batch of two texts is one text of the whole
+
+
+def test_what_is_not_said_of_texts_is_in_the_interval() -> None:
+    said = device(model__name="microsoft/mpnet-base", **{**TEXTS, "model.kwargs": {"texts": 3}})
+    unsaid = device(model__name="microsoft/mpnet-base", **{**TEXTS, "model.kwargs": {}})
+    assert unsaid.requested.high >= said.requested.expected
+    assert any("model.kwargs.texts" in note for note in unsaid.notes)
+    single = device(model__name="microsoft/mpnet-base", task="sequence-classification", train__seq_len=128)
+    assert unsaid.requested.expected > single.requested.expected
