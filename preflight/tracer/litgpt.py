@@ -18,6 +18,9 @@ from . import quantized
 
 CHUNK = 128
 """Positions that the head takes at a time (litgpt/finetune/lora.py: lm_head_chunk_size), and rows of the loss."""
+PROMPT, PROMPTED_FROM = 10, 2
+"""Positions of LLaMA-Adapter's prompts, and the first layer that has one (litgpt/adapter.py: adapter_prompt_length,
+adapter_start_layer)."""
 
 
 class RMSNorm(nn.Module):
@@ -81,11 +84,15 @@ def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
 
 
 class Attention(nn.Module):
-    """One projection to queries, keys and values of all groups, and one back."""
+    """One projection to queries, keys and values of all groups, and one back; `prompted`: with a learnt prompt beside
+    its input (litgpt/adapter.py)."""
 
-    def __init__(self, c: dict[str, Any], lora: Any) -> None:
+    def __init__(self, c: dict[str, Any], lora: Any, prompted: bool) -> None:
         super().__init__()
-        self.c = c
+        self.c, self.prompted = c, prompted
+        if prompted:
+            self.adapter_wte = nn.Embedding(PROMPT, c["n_embd"])
+            self.gating_factor = nn.Parameter(torch.empty(1, 1, c["n_head"], 1))
         queries, shared = c["n_head"] * c["head_size"], c["n_query_groups"] * c["head_size"]
         chosen = [w for name, w in (("query", queries), ("key", shared), ("value", shared)) if name in c["adapted"]]
         self.attn = lora(c["n_embd"], queries + 2 * shared, bool(chosen), chosen or None)
@@ -105,7 +112,23 @@ class Attention(nn.Module):
         q = torch.cat((turned_q, q[..., rotated:]), dim=-1)
         k = torch.cat((turned_k, k[..., rotated:]), dim=-1)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        if self.prompted:
+            y = y + self.gating_factor * self._prompt(q)
         return self.proj(y.reshape(batch, length, c["n_head"] * size))
+
+    def _prompt(self, q: torch.Tensor) -> torch.Tensor:
+        """Attention to the prompt: its keys and values are made by the layer's own projection. Several samples share
+        them, which no fused kernel takes as they are; here they are spread."""
+        c = self.c
+        groups, size = c["n_query_groups"], c["head_size"]
+        each = c["n_head"] // groups
+        fused = self.attn(self.adapter_wte.weight.reshape(1, PROMPT, c["n_embd"]))
+        _, k, v = fused.view(1, PROMPT, groups, each + 2, size).permute(0, 2, 3, 1, 4).split((each, 1, 1), dim=2)
+        if groups != 1:
+            k, v = (one.repeat_interleave(each, dim=2) for one in (k, v))
+        k, v = (one.reshape(1, -1, PROMPT, size).expand(q.shape[0], c["n_head"], PROMPT, size) for one in (k, v))
+        mask = torch.ones(q.shape[2], PROMPT, dtype=torch.bool, device=q.device)
+        return F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
 
 
 class MLP(nn.Module):
@@ -130,11 +153,11 @@ class MLP(nn.Module):
 class Block(nn.Module):
     """Attention and MLP, one after the other or side by side."""
 
-    def __init__(self, c: dict[str, Any], lora: Any, norm: Any) -> None:
+    def __init__(self, c: dict[str, Any], lora: Any, norm: Any, prompted: bool) -> None:
         super().__init__()
         self.parallel = c["parallel_residual"]
         self.norm_1 = norm()
-        self.attn = Attention(c, lora)
+        self.attn = Attention(c, lora, prompted)
         self.shared = c["shared_attention_norm"]
         if not self.shared:
             self.norm_2 = norm()
@@ -176,7 +199,8 @@ class Output(dict[str, Any]):
 class GPT(nn.Module):
     """`config`: n_layer, n_embd, n_head, n_query_groups, head_size, rope_n_elem, intermediate_size, vocab, bias,
     head_bias, norm ("rms", "rms+1", "layer"), widens, mlp ("silu", "geglu", "gelu"), parallel_residual,
-    shared_attention_norm, scale_embeddings; `adapted`: the LoRA switches that are on; rank, dropout."""
+    shared_attention_norm, scale_embeddings; `adapted`: the LoRA switches that are on; rank, dropout; `prompted`: with
+    LLaMA-Adapter's prompts."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
@@ -192,7 +216,7 @@ class GPT(nn.Module):
 
         self.lm_head = lora(c["n_embd"], c["vocab"], "head" in c["adapted"], None, c["head_bias"])
         self.wte = nn.Embedding(c["vocab"], c["n_embd"])
-        self.h = nn.ModuleList(Block(c, lora, norm) for _ in range(c["n_layer"]))
+        self.h = nn.ModuleList(Block(c, lora, norm, c["prompted"] and n >= PROMPTED_FROM) for n in range(c["n_layer"]))
         self.ln_f = norm()
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> Output:
@@ -204,7 +228,8 @@ class GPT(nn.Module):
         for block in self.h:
             x = block(x, cos, sin)
         x = self.ln_f(x)
-        pieces = x.split(CHUNK, dim=1) if self.c["rank"] and self.training else [x]
+        in_pieces = (self.c["rank"] or self.c["prompted"]) and self.training
+        pieces = x.split(CHUNK, dim=1) if in_pieces else [x]
         # Fabric hands a model's outputs out in the default dtype (lightning/fabric/plugins/precision: convert_output).
         logits = _widened([self.lm_head(piece) for piece in pieces])
         return Output(logits, input_ids if labels is None else labels)
@@ -217,16 +242,19 @@ def _widened(given: list[torch.Tensor]) -> list[torch.Tensor]:
 def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.dtype]) -> nn.Module:
     """The model of a description on meta, with LoRA layers, and quantised, where the setup has it."""
     peft = setup.get("peft") or {}
+    prompted = peft.get("method") == "llama-adapter"
     with torch.device("meta"):
-        made = GPT({**model["config"], "adapted": tuple(peft.get("targets") or ()), "rank": peft.get("r", 0),
+        made = GPT({**model["config"], "adapted": () if prompted else tuple(peft.get("targets") or ()),
+                    "rank": 0 if prompted else peft.get("r", 0), "prompted": prompted,
                     "dropout": 0.05 if peft.get("dropout") else 0.0})  # fmt: skip
     made = made.train().to(dtypes[setup.get("weights", "fp32")])
     if setup.get("quantization"):
         quantized.quantise(made, setup["quantization"], dtypes)
-    if peft:  # litgpt/lora.py, mark_only_lora_as_trainable
+    if peft:  # litgpt/lora.py, mark_only_lora_as_trainable; litgpt/adapter.py, mark_only_adapter_as_trainable
+        trained = ("adapter_wte", "gating_factor") if prompted else ("lora_",)
         for name, parameter in made.named_parameters():
             if parameter.is_floating_point():
-                parameter.requires_grad_("lora_" in name)
+                parameter.requires_grad_(any(part in name for part in trained))
     return made
 
 

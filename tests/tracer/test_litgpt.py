@@ -66,6 +66,16 @@ def test_without_adapters_everything_trains_and_the_head_is_whole() -> None:
     assert [found["events"][birth][0] for birth in found["outputs"]] == [B * S * V * 4]
 
 
+def test_learnt_prompts_stand_beside_every_layer_but_the_first_two() -> None:
+    """litgpt/adapter.py: ten positions of the model's width and a gate for each head, from the third layer on."""
+    found = trace(peft={"method": "llama-adapter"})
+    trained = {name: count for name, _, count, trains in found["parameters"] if trains}
+    assert trained == {"h.2.attn.adapter_wte.weight": 10 * H, "h.2.attn.gating_factor": CONFIG["n_head"]}
+    assert len(found["gradients"]) == 2
+    pieces = [found["events"][birth][0] for birth in found["outputs"]]
+    assert pieces == [B * 128 * V * 4] * (S // 128)
+
+
 def test_what_old_bitsandbytes_keeps_lives_as_long_as_the_loss() -> None:
     options = {"type": "4bit", "compute": "bf16", "upcast_rest": False, "head": True, "loaded": "fp16"}
     old, new = (trace(peft=LORA, quantization={**options, "keeps_input": keeps}) for keeps in (True, False))

@@ -40,14 +40,15 @@ quantised weights -23 to -9 %."""
 
 def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The description of litgpt's model for a checkpoint; None: the job does not run litgpt, or its form is not known
-    (models, adapters but LoRA), or it is sharded or checkpointed, where transformers' layers stand for litgpt's.
+    (models, adapters but LoRA and LLaMA-Adapter), or it is sharded or checkpointed, where transformers' layers stand
+    for litgpt's.
 
     `config`: transformers' keys. A grouped projection of both queries and values under one name of transformers
     (query_key_value, qkv_proj) stands for litgpt's default of those two.
     """
     architecture = architecture.replace("_", "-")
     alone = job.parallel.strategy in ("none", "ddp") and not job.train.gradient_checkpointing
-    known = architecture in _MLP and job.train.peft.method in (None, "none", "lora")
+    known = architecture in _MLP and job.train.peft.method in (None, "none", "lora", "llama-adapter")
     if "litgpt" not in job.software or not known or not alone:
         return None
     width, heads = config.get("hidden_size"), config.get("num_attention_heads")
