@@ -1,0 +1,149 @@
+"""How a job's weights are quantised: stated, by the config of its model, or by its name; and what cannot train."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from preflight.job import Job, build
+from preflight.memory.device import adapters, quantization
+from preflight.memory.device.loading import load
+from preflight.memory.device.lower import lower_bound
+from preflight.memory.device.replay import CachingAllocator, Replay
+from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.store import key_of
+from preflight.memory.estimate import DeviceEstimate, Interval
+from preflight.values import Unknown
+
+LORA: dict[str, Any] = {
+    "task": "causal-lm", "train.batch_size": 2, "train.seq_len": 256, "train.precision": "fp16-mixed",
+    "train.peft.method": "lora", "train.peft.targets": ["q_proj", "v_proj"],
+}  # fmt: skip
+LLAMA = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 10, "num_attention_heads": 4,
+         "vocab_size": 1000}  # fmt: skip
+
+
+def job(**more: Any) -> Job:
+    return build({**LORA, **{key.replace("__", "."): value for key, value in more.items()}})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "bits"),
+    [
+        ("TheBloke/Llama-2-7B-GPTQ", "gptq", 4),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "gptq", 4),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "gptq", 8),
+        ("TheBloke/Llama-2-7B-AWQ", "awq", 4),
+        ("meta-llama/Llama-2-7b-hf", "none", None),
+        ("unsloth/llama-3-8b-bnb-4bit", "none", None),  # bitsandbytes' other settings are not in a name
+    ],
+)
+def test_a_name_decides_where_the_job_says_nothing(name: str, kind: str, bits: int | None) -> None:
+    found = quantization.stated(job(model__name=name)).train.quantization
+    assert (found.type, found.bits) == (kind, bits)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"quant_method": "gptq", "bits": 8, "group_size": 32}, ("gptq", 8, 32)),
+        ({"quant_method": "awq", "w_bit": 4, "q_group_size": 64}, ("awq", 4, 64)),
+        (
+            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 3, "group_size": 64}}},
+            ("hqq", 3, 64),
+        ),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, ("fp8", None, None)),
+        ({"quant_method": "compressed-tensors"}, ("none", None, None)),
+    ],
+)
+def test_a_config_decides_where_the_job_says_nothing(given: Any, expected: Any) -> None:
+    asked = job(model__architecture="llama", model__config={**LLAMA, "quantization_config": given})
+    found = quantization.stated(asked).train.quantization
+    assert (found.type, found.bits, found.group_size) == expected
+
+
+def test_what_the_job_says_stands() -> None:
+    said = job(model__name="TheBloke/Llama-2-7B-GPTQ", train__quantization__type="awq", train__quantization__bits=4)
+    assert quantization.stated(said) is said
+    bits = job(model__name="TheBloke/Llama-2-7B-GPTQ", train__quantization__bits=3)
+    assert quantization.stated(bits).train.quantization.bits == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({"train__peft__method": None}, "adapters alone"),
+        ({"train__peft__method": "dora"}, "dora"),
+        ({"train__quantization__backend": "marlin"}, "no backward"),
+        ({"train__quantization__backend": "gptq_exllamav2"}, "no backward"),
+        ({"train__quantization__backend": "mystery"}, "mystery"),
+        ({"train__quantization__bits": 5}, "5 bits"),
+    ],
+)
+def test_what_cannot_train_says_why(more: dict[str, Any], word: str) -> None:
+    found = resolve(job(model__name="TheBloke/Llama-2-7B-GPTQ", **more))
+    assert isinstance(found, Unknown)
+    assert word in found.reason
+
+
+def test_laws_tell_them_apart() -> None:
+    keys = set()
+    kinds: list[dict[str, Any]] = [{}, {"bits": 8}, {"group_size": 32}, {"backend": "cuda-old"}, {"type": "awq"}]
+    for more in kinds:
+        asked = {f"train__quantization__{key}": value for key, value in {"type": "gptq", **more}.items()}
+        found = resolve(job(model__name="meta-llama/Llama-2-7b-hf", **asked))
+        assert isinstance(found, Resolved)
+        keys.add(key_of(found, "train").text)
+    assert len(keys) == len(kinds)
+
+
+def test_k_bit_preparation_leaves_the_rest_as_it_is_but_for_awq() -> None:
+    """peft, utils/other.py, prepare_model_for_kbit_training."""
+    for kind, cast in (("gptq", False), ("hqq", False), ("eetq", False), ("torchao-int8", False), ("awq", True)):
+        said = job(train__quantization__type=kind, train__quantization__upcast_rest=True).train.quantization
+        assert quantization.upcasts(said) == cast
+
+
+def test_a_checkpoint_arrives_as_it_is_and_other_weights_pass_in_16_bits() -> None:
+    rows = [(2**20, 0.5, False)]
+    peaks = []
+    for kind in ("gptq", "hqq"):
+        replay = Replay(CachingAllocator(None))
+        load(replay, rows, {"type": kind, "bits": 4, "upcast_rest": False})
+        peaks.append(replay.result().reserved)
+    assert peaks[0] < peaks[1]
+
+
+def test_a_bound_counts_the_bits_that_a_name_says() -> None:
+    asked = job(model__name="TheBloke/Llama-2-7B-GPTQ", model__parameters=8 * 10**9)
+    context = Interval(0, 0, 0)
+    found = lower_bound(asked, (None, context), Unknown("no law"))
+    assert isinstance(found, DeviceEstimate)
+    assert found.breakdown["weights"] == 4 * 10**9
+
+
+def test_a_method_has_its_own_rank_where_the_job_says_none() -> None:
+    assert adapters.traced(job(train__peft__method="vera").train.peft)["r"] is None
+    assert adapters.traced(job(train__peft__method="vera", train__peft__r=8).train.peft)["r"] == 8
+    assert adapters.traced(job(train__peft__method="loha").train.peft)["r"] == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "alone"),
+    [
+        ({}, True),
+        ({"use_rslora": True, "init_lora_weights": "pissa"}, True),
+        ({"bias": "none", "modules_to_save": None}, True),
+        ({"modules_to_save": ["lm_head"]}, False),
+        ({"bias": "all"}, False),
+        ({"layers_to_transform": [0, 1]}, False),
+    ],
+)
+def test_options_that_shape_lora_leave_the_familys_law(options: dict[str, Any], alone: bool) -> None:
+    asked = job(model__architecture="llama", model__config=LLAMA, train__peft__options=options)
+    assert adapters.is_lora_alone(asked.train.peft) == alone
+    found = resolve(asked)
+    assert isinstance(found, Resolved)
+    assert (found.family is not None) == alone
+    assert bool(found.model.get("whole")) == ("layers_to_transform" in options)
