@@ -49,3 +49,11 @@ def test_what_is_not_said_of_texts_is_in_the_interval() -> None:
     assert any("model.kwargs.texts" in note for note in unsaid.notes)
     single = device(model__name="microsoft/mpnet-base", task="sequence-classification", train__seq_len=128)
     assert unsaid.requested.expected > single.requested.expected
+
+
+@pytest.mark.parametrize("name", ["nvidia/mit-b0", "nvidia/segformer-b1-finetuned-ade-512-512"])
+def test_a_segformer_has_a_law_at_every_side(name: str) -> None:
+    small, large = (device(model__name=name, train__image_size=side) for side in (512, 1024))
+    assert large.breakdown["activations"] > 3 * small.breakdown["activations"]
+    few = device(model__name=name, train__image_size=512, model__config={"num_labels": 2})
+    assert few.requested.expected < small.requested.expected
