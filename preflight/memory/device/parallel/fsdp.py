@@ -298,7 +298,10 @@ def _own(script: Script, made: Made, layout: Layout, cast: bool) -> None:
     sizes = made.tape.sizes
     tokens = (token for item in made.tape.items for block in item.blocks for token in block)
     gradients = {sizes[token.at] for token in tokens if token.kind == "b" and "g" in token.mark}
-    casts = cast and (not gradients or bool(gradients & stored))
+    p = made.parameters
+    rows = [*p.outside, *(row for each in (p.layer, p.first) for rows in each.values() for row in rows)]
+    frozen = any(nbytes == 4 and not trains for _, nbytes, trains in rows)
+    casts = cast and (frozen or not gradients or bool(gradients & stored))
     copies = weight_sizes(made, layout.param_bytes) if casts and layout.param_bytes else frozenset()
 
     def rewrite(token: Token, _: int) -> Sequence[Token]:
