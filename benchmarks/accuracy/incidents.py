@@ -155,12 +155,10 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
     },
     "llava655-7b-z2-a100-40": {
         # The thread's command: train_mem.py (flash attention; the tower is frozen), bf16, checkpoints, 2,048 tokens;
-        # transformers 4.31 by pyproject.toml. `srun` starts DeepSpeed's launcher on each of two nodes, without a
-        # hostfile, and it then trains on the node's own 4 GPUs (deepspeed/launcher/runner.py, fetch_hostfile).
+        # transformers 4.31 by pyproject.toml.
         "model.name": "liuhaotian/llava-v1.5-7b",
         "train.precision": "bf16-mixed",
         "train.attention": "flash",
-        "parallel.nodes": 1,
         "software": {"transformers": "4.31"},
     },
     "axolotl708-mistral-qlora-mb4": _AXOLOTL,

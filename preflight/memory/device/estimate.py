@@ -101,11 +101,20 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
             *generated.notes(ready),
         ),
     )
-    if capacity is None:
-        return found
-    return replace(
-        found, largest_batch_size=_replayed(ready, beside, gpu, _largest_batch(ready, beside, gpu, capacity))
-    )
+    return found if capacity is None else replace(found, largest_batch_size=_most(ready, beside, gpu, found))
+
+
+def _most(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, found: DeviceEstimate) -> int | None:
+    """The largest batch that fits. A compiled step has a law at its own batch alone: there the plain step stands in,
+    which mostly takes more, and the job's own batch counts if it fits."""
+    capacity = found.capacity or 0
+    if not ready.fused:
+        return _replayed(ready, beside, gpu, _largest_batch(ready, beside, gpu, capacity))
+    plain = prepare(ready.job, gpu)
+    if isinstance(plain, Unknown):
+        return None
+    own = ready.dims["b"] if found.verdict == "fits" else 0
+    return max(own, _replayed(plain, beside, gpu, _largest_batch(plain, beside, gpu, capacity)))
 
 
 def _extra(ready: Ready) -> tuple[float, float]:

@@ -146,7 +146,8 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
         return Unknown(f"{what}; tracing is off")
     if not has_torch(TRACING.interpreter):
         return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
-    fixed = {name: value for name, value in resolved.lengths.items() if name not in FREE}
+    free = _free(resolved)
+    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
     name = repr((resolved.model, resolved.setup, kind, fixed))
     if resolved.family is not None:  # one law for all models of a family
         name = f"{key.family} {key.text}"
@@ -216,5 +217,9 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
 
         fixed = {name: value for name, value in resolved.all_dims.items() if name not in ("b", "L", "M")}
         return make_sparse(others.request(resolved, kind), ("b",), run, fixed, others.depths(resolved)), versions
-    free = [name for name in FREE if name not in resolved.model.get("steps_with", ())]
-    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run, free), versions
+    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run, _free(resolved)), versions
+
+
+def _free(resolved: Resolved) -> list[str]:
+    """Lengths that a traced law is a function of: not those in which the model's own step moves by steps."""
+    return [name for name in FREE if name not in resolved.model.get("steps_with", ())]
