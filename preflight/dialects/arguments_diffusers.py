@@ -19,7 +19,9 @@ _UNREAD = "--train_text_encoder trains the text encoders, which no law covers"
 def diffusers(args: Arguments) -> Found:
     """A script's flags and its defaults; `method` is the script."""
     found = Found()
-    script = scripts()[str(args.value("method"))]
+    script = scripts().get(str(args.value("method")))
+    if script is None:
+        return found
     found.default("task", "diffusion")
     found.add("model.name", args.get("pretrained_model_name_or_path"))
     batch: Expr = args.get("train_batch_size", script["batch"])

@@ -39,12 +39,8 @@ Params = Sequence[tuple[int, int]]
 # of one parameter (for-loop), and how many of those are still bound while the next parameter's are made. Fused kernels
 # hold nothing.
 _PLAIN: dict[str, tuple[int, int, int, int]] = {
-    "adamw": (
-        2,
-        1,
-        2,
-        1,
-    ),  # foreach: the list exp_avg_sq_sqrt; for-loop: the root, the quotient beside it, bound as denom
+    # foreach: the list exp_avg_sq_sqrt; for-loop: the root, the quotient beside it, bound as denom
+    "adamw": (2, 1, 2, 1),
     "adam": (2, 1, 2, 1),
     "nadam": (2, 1, 2, 1),
     "radam": (2, 1, 2, 0),
@@ -89,6 +85,20 @@ UNKNOWN: dict[str, str] = {
 """Why optimizers that are met have no law."""
 
 
+FOREACH_BEFORE_2_1 = "foreach-2.0"
+_SUMMED = ("adam", "adamw", "nadam")
+"""Whose lists of roots and eps were added out of place until torch 2.1: a second copy of every parameter
+(torch/optim/adamw.py of 2.0, _multi_tensor_adamw: `denom`)."""
+
+
+def as_released(implementation: str, torch: tuple[int, ...] | None) -> str:
+    """How a release of torch steps where `foreach` is asked for or left to it: parameter by parameter before 2.0, whose
+    default was that; None: a release that nobody states."""
+    if implementation != "foreach" or torch is None or torch >= (2, 1):
+        return implementation
+    return "for-loop" if torch < (2, 0) else FOREACH_BEFORE_2_1
+
+
 def step(name: str, implementation: str, params: Params) -> Step | None:
     """One optimizer's step over the trainable parameters; None for an optimizer that is not known."""
     return _step(name, implementation, tuple(params))
@@ -104,6 +114,8 @@ def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -
             implementation = "for-loop"
         if implementation == "fused":
             return Step(states, ())
+        if implementation == FOREACH_BEFORE_2_1:
+            foreach, implementation = foreach + (name in _SUMMED), "foreach"
         if implementation == "foreach":
             return Step(states, (tuple(n * size for n, size in params for _ in range(foreach)),) if foreach else ())
         sizes = [n * size for n, size in params]

@@ -12,10 +12,10 @@ from preflight.memory.device.denoisers import CONTROLNET
 from preflight.memory.device.images import decayed
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import scales
-from preflight.memory.device.optimizers import Step, unknown
+from preflight.memory.device.optimizers import Step, as_released, unknown
 from preflight.memory.device.others import with_possible
 from preflight.memory.device.parallel import Layout, Rank, layouts, rank_of, view
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import Resolved, release, resolve
 from preflight.memory.device.sizes import evaluate
 from preflight.values import Unknown
 
@@ -129,13 +129,14 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Read
     rows = made.parameters.sizes(made.tape.depths, dims)
     if job.train.quantization.type in ("nf4", "fp4"):
         rows = scales(rows, bool(job.train.quantization.double_quant))
-    name, how = job.train.optimizer, job.train.optimizer_impl or "foreach"
+    name = job.train.optimizer
+    how = as_released(job.train.optimizer_impl or "foreach", release(job.software.get("torch")))
     if name is None:
         return Unknown("train.optimizer is not known")
     rank = rank_of(layout, resolved, laws, rows)
     if isinstance(rank, Unknown):
         return rank
-    optimizer = rank.stepped(name, "for-loop" if job.train.optimizer_in_backward and how == "foreach" else how)
+    optimizer = rank.stepped(name, "for-loop" if job.train.optimizer_in_backward and how != "fused" else how)
     if optimizer is None:
         return Unknown(unknown(name))
     optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])

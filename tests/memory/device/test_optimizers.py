@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.optimizers import UNKNOWN, known, step, unknown
+from preflight.memory.device.optimizers import UNKNOWN, as_released, known, step, unknown
 
 torch = pytest.importorskip("torch")
 SHAPES = [(64, 48), (48,), (128, 64), (64,), (16, 16)]
@@ -178,3 +178,14 @@ def test_what_has_no_law_says_why(name: str) -> None:
 def test_every_name_that_is_known_has_a_step(name: str) -> None:
     for how in ("foreach", "fused", "for-loop"):
         assert step(name, how, [(2**20, 2), (64, 2)]) is not None
+
+
+@pytest.mark.parametrize(("torch_release", "copies"), [((2, 1), 1), (None, 1), ((2, 0, 1), 2), ((1, 13), 0)])
+def test_lists_of_parameters_by_release(torch_release: tuple[int, ...] | None, copies: int) -> None:
+    found = step("adamw", as_released("foreach", torch_release), [(1000, 4), (500, 4)])
+    assert found is not None
+    if copies:
+        assert found.temporary == copies * 1500 * 4
+    else:  # one parameter after the other
+        assert found == step("adamw", "for-loop", [(1000, 4), (500, 4)])
+    assert as_released("fused", torch_release) == "fused"
