@@ -53,6 +53,7 @@ def test_a_compiled_loss_keeps_sixteen_bit_logits() -> None:
     assert compiled_loss.count(B * S * V * 2) == 1
 
 
+@pytest.mark.slow
 def test_every_parameter_still_gets_its_gradient_and_checkpoints_keep_inputs_only() -> None:
     for setup in ({}, {"checkpointing": True}, {"loss": "chunked"}):
         found = trace(compile="all", **setup)
@@ -60,6 +61,7 @@ def test_every_parameter_still_gets_its_gradient_and_checkpoints_keep_inputs_onl
     assert at_the_end_of_forward(trace(compile="all", checkpointing=True)).count(B * S * F * 2) == 0
 
 
+@pytest.mark.slow
 def test_the_same_step_comes_out_the_same() -> None:
     first, second = trace(compile="all"), trace(compile="all")
     assert first["events"] == second["events"]

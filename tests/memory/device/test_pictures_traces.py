@@ -71,6 +71,7 @@ def law_is_the_trace(asked: Resolved, free: Sequence[str] = pictures.FREE) -> No
     assert sum(n for n, _, trains in sizes if trains) == sum(row[2] for row in reply["parameters"] if row[3])
 
 
+@pytest.mark.slow
 def test_a_law_is_the_trace_of_the_whole_model() -> None:
     law_is_the_trace(resolved("llava", **SETUPS["lora"]), ("b",))
 
