@@ -105,7 +105,7 @@ class Train(Part):
     empty_cache_every: Count | None = None
     resumes: Literal["no", "host", "device", "kept", "trainer"] | None = "no"  # by way of; kept: it stays on the device
     saves: Literal["streamed", "gathered"] | None = "streamed"  # storage by storage, or all weights whole on each GPU
-    saved_as: Literal["fp32"] | None = None  # what 16-bit weights are cast to in place before the last save; absent: not
+    saved_as: Literal["fp32"] | None = None  # what 16-bit weights are cast to, in place, before the last save
     channels_last: bool | None = False
     cudnn_benchmark: bool | None = False
     allocator: Allocator = Allocator.model_construct()
