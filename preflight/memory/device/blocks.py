@@ -21,14 +21,15 @@ SHORTEST = 6
 """Words below which a block is written as it is."""
 
 
-def shorten(texts: Sequence[str], start: int = 0) -> list[str]:
-    """Block texts from `start` on as they are filed, in the same order (those before it are filed already)."""
+def shorten(texts: Sequence[str], start: int = 0, compared: bool = True) -> list[str]:
+    """Block texts from `start` on as they are filed, in the same order (those before it are filed already). `compared`:
+    with earlier ones, which takes longer than in proportion to their words."""
     words = [_recounted(text.replace("|", " | ").split()) for text in texts]
     bags = [Counter(block) for block in words]
     filed = []
     for number, block in enumerate(words[start:], start):
         best = " ".join(block)
-        if len(block) > SHORTEST:
+        if compared and len(block) > SHORTEST:
             earlier = range(max(0, number - LOOK_BACK), number)
             alike = sorted(earlier, key=lambda n: -_likeness(bags[n], bags[number]))[:CANDIDATES]
             best = min([best, *(f"={n} {_changes(words[n], block)}" for n in alike)], key=len)

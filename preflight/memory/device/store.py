@@ -199,7 +199,7 @@ def load(key: LawKey, home: Path = LAWS) -> Made | None:
 
 def law_file(key: LawKey, made: Made, versions: Mapping[str, str]) -> dict[str, Any]:
     """A packed file with one law, as `load_file` reads it."""
-    return {"format": FORMAT, "family": key.family, "made_by": dict(versions), **pack({key.text: made})}
+    return {"format": FORMAT, "family": key.family, "made_by": dict(versions), **pack({key.text: made}, short=False)}
 
 
 def load_file(path: Path, key: LawKey) -> Made | None:
@@ -228,10 +228,11 @@ def keys(family: str) -> tuple[str, ...]:
     return tuple(data["laws"]) if data is not None else ()
 
 
-def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None, short: bool = True) -> dict[str, Any]:
     """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share.
 
-    `onto`: packed laws of the same family, which stay as they are beside them.
+    `onto`: packed laws of the same family, which stay as they are beside them. `short`: blocks are written by what they
+    differ in, which takes minutes where they have tens of thousands of words.
     """
     pools = _pools(onto or {})
     before = len(pools["blocks"])
@@ -255,7 +256,7 @@ def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None) -> dic
     return {
         "sizes": [encode(size) for size in pools["sizes"]],
         "modules": list(pools["modules"]),
-        "blocks": [*(onto["blocks"] if onto else ()), *filed.shorten(list(pools["blocks"]), before)],
+        "blocks": [*(onto["blocks"] if onto else ()), *filed.shorten(list(pools["blocks"]), before, short)],
         "parameters": [json.loads(text) for text in pools["parameters"]],
         "forms": [json.loads(text) for text in pools["forms"]],
         "laws": packed,
