@@ -63,6 +63,10 @@ def peak(reply: dict[str, Any]) -> int:
     return most
 
 
+CHECKED = {("llava", setup) for setup in SETUPS} | {("qwen2_vl", "full"), ("qwen2_5_vl", "lora"), ("paligemma", "lora")}
+"""What every run of all checks traces; the others take half an hour."""
+
+
 def law_is_the_trace(asked: Resolved, free: Sequence[str] = pictures.FREE) -> None:
     law, reply, dims = Laws.of(pictures.make(asked, "train", run, free), False), direct(asked), asked.all_dims
     assert law.plain.peak(dims).bytes == peak(reply)
@@ -76,9 +80,16 @@ def test_a_law_is_the_trace_of_the_whole_model() -> None:
     law_is_the_trace(resolved("llava", **SETUPS["lora"]), ("b",))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setup", SETUPS)
-@pytest.mark.parametrize("architecture", CONFIGS)
+@pytest.mark.parametrize(
+    ("architecture", "setup"),
+    [
+        pytest.param(
+            architecture, setup, marks=pytest.mark.slow if CHECKED & {(architecture, setup)} else pytest.mark.exhaustive
+        )
+        for architecture in CONFIGS
+        for setup in SETUPS
+    ],
+)
 def test_every_architecture(architecture: str, setup: str) -> None:
     law_is_the_trace(resolved(architecture, **SETUPS[setup]))
 
