@@ -16,7 +16,7 @@ CONFIG = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "n
 OPTIONS: dict[str, dict[str, Any]] = {
     "c3a": {"block_size": 16}, "vblora": {"vector_length": 16}, "fourierft": {"n_frequency": 50},
     "trainable-tokens": {"token_indices": [1, 2, 3]}, "ia3": {"feedforward_modules": []},
-    "llama-adapter": {"adapter_layers": 2},
+    "llama-adapter": {"adapter_layers": 2}, "road": {"group_size": 16},
 }  # fmt: skip
 WHOLE = ("ln-tuning", "trainable-tokens", "llama-adapter", "prompt-tuning", "prefix-tuning", "p-tuning")
 MET = ("loha", "lokr", "boft", "oft", "vera", "dora")

@@ -95,7 +95,8 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
 
     other = others.resolver(target or architecture, task)
     if other is not None:
-        return other(job, name, target or architecture, config, gpu)
+        known = job if job.task or not task else job.model_copy(update={"task": task})
+        return other(known, name, target or architecture, config, gpu)
     if target is not None:
         return _of_target(job, name, target, config)
     like = likeness(architecture, config)
