@@ -40,8 +40,8 @@ def page(tracing: bool) -> tuple[str, list[str]]:
     chosen = list(heldout.held())
     found = measure([each.run for each in chosen], [], tool)
     verdicts = reports.verdicts(list(reports.rows()), tool)
-    parts = [INTRO, *(() if tracing else (SHIPPED,)), "## Figures\n", heldout.text(found.scores, {each.run.id: each.stated for each in chosen}),
-             REPORTS, reports.text(verdicts)]  # fmt: skip
+    figures = heldout.text(found.scores, {each.run.id: each.stated for each in chosen})
+    parts = [INTRO, *(() if tracing else (SHIPPED,)), "## Figures\n", figures, REPORTS, reports.text(verdicts)]
     return "\n".join(parts), [*found.crashes, *tool.crashes]
 
 
