@@ -29,7 +29,8 @@ def test_pages_count_once_and_files_without_a_mapping_count(made: object, monkey
     monkeypatch.setattr(meter, "gauge", made)
     found = meter.measure([[sys.executable, "-c", TAKES, str(48 * MIB), str(32 * MIB)]], os.environ, 2**30, limit=20)
     assert not found.killed
-    assert 80 * MIB <= found.phases["held"] < 80 * MIB + 24 * MIB
+    # An interpreter's own pages are 10 to 30 MiB, by how many others share them; the file twice would be 32 more.
+    assert 80 * MIB <= found.phases["held"] < 80 * MIB + 36 * MIB
     assert found.told == {"told": 7}
 
 
