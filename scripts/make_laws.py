@@ -7,14 +7,14 @@ a family does not have (an architecture without SDPA, say) is left out; everythi
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
+
+from law_files import write
 
 from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
@@ -252,17 +252,6 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
     return {"format": FORMAT, "family": family.name, "made_by": dict(sorted(versions.items())), **pack(laws, there)}
 
 
-def write(data: dict[str, Any]) -> int:
-    """The family's file, compressed, and the same bytes for the same laws. Returns their number."""
-    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
-    path = law_path(data["family"])
-    path.parent.mkdir(exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_bytes(packed)
-    os.replace(unfinished, path)
-    return len(packed)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*")
@@ -272,7 +261,7 @@ def main() -> int:
     for name in options.families or [f for f in FAMILIES if f not in SAME_CODE]:
         start = time.perf_counter()
         data = run_family(FAMILIES[name], options.missing, options.most)
-        size = write(data)
+        size = write(law_path(data["family"]), data)
         print(f"{name}: {len(data['laws'])} laws, {size} bytes, {time.perf_counter() - start:.0f} s", flush=True)
     return 0
 

@@ -8,26 +8,19 @@ choose those whose name they occur in.
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
-import os
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+
+from law_files import make_all, run
 
 from preflight.job import build
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device import denoisers, others, speech
-from preflight.memory.device.make import CannotMake, Made
+from preflight.memory.device.make import Made
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.sparse import make_sparse
-from preflight.memory.device.store import FORMAT, LawKey, key_of, load, other_path, pack
-from preflight.memory.device.tape import NotRegular
-from preflight.memory.device.tracing import TraceError
 from preflight.values import Unknown
 
+LIBRARIES = ("torch", "transformers", "diffusers", "peft")
 MIXED = {"train.precision": "bf16-mixed"}
 LORA = {**MIXED, "train.peft.method": "lora"}
 CONTROLNET = {**MIXED, "train.peft.method": denoisers.CONTROLNET}
@@ -147,17 +140,6 @@ def _yolo() -> Iterator[tuple[str, Resolved, str]]:
                 yield f"{name} {precision} {kind} {classes or ''}", resolved, kind
 
 
-def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Traces in this process."""
-    from preflight.tracer.main import serve
-
-    replies = serve({"traces": list(traces)})["traces"]
-    for reply in replies:
-        if "error" in reply:
-            raise TraceError(reply["error"])
-    return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
-
-
 def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
     free = [name for name in others.FREE if name in resolved.all_dims]
@@ -165,62 +147,5 @@ def make_one(resolved: Resolved, kind: str) -> Made:
     return make_sparse(others.request(resolved, kind), free, run, fixed, others.depths(resolved))
 
 
-def filed(family: str) -> dict[str, Made]:
-    """The laws that a file has already."""
-    path = other_path(family)
-    if not path.is_file():
-        return {}
-    keys = json.loads(gzip.decompress(path.read_bytes()))["laws"]
-    found = {key: load(LawKey(family, key)) for key in keys}
-    return {key: made for key, made in found.items() if made is not None}
-
-
-def versions() -> dict[str, str]:
-    """What makes the laws."""
-    from importlib.metadata import version
-
-    from preflight.tracer import TRACER_VERSION
-
-    libraries = {name: version(name) for name in ("torch", "transformers", "diffusers", "peft")}
-    return {**libraries, "tracer": TRACER_VERSION}
-
-
-def write(family: str, laws: Mapping[str, Made]) -> int:
-    """The file, whole or not at all, the same bytes for the same laws. Returns bytes."""
-    data = {"format": FORMAT, "family": family, "made_by": versions(), **pack(dict(sorted(laws.items())))}
-    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0)
-    path = other_path(family)
-    path.parent.mkdir(exist_ok=True)
-    new = path.with_suffix(f".{os.getpid()}")
-    new.write_bytes(packed)
-    new.replace(path)
-    return len(packed)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("--again", action="store_true", help="make what is there as well")
-    options = parser.parse_args()
-    there: dict[str, dict[str, Made]] = {}  # read once: the store remembers files as it first saw them
-    for name, resolved, kind in asked():
-        if not all(word.lower() in name.lower() for word in options.words):
-            continue
-        key = key_of(resolved, kind)
-        laws = there.setdefault(key.family, filed(key.family))
-        if key.text in laws and not options.again:
-            continue
-        start = time.perf_counter()
-        try:
-            made = make_one(resolved, kind)
-        except (CannotMake, TraceError, NotRegular) as error:
-            print(f"{name}: not made: {str(error)[:200]}", file=sys.stderr, flush=True)
-            continue
-        laws[key.text] = made
-        size = write(key.family, laws)
-        print(f"{name}: {size} bytes in {key.family}, {time.perf_counter() - start:.0f} s", flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(make_all(str(__doc__), asked(), make_one, LIBRARIES))

@@ -10,15 +10,14 @@ by event, points to it.
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
-import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
+
+from law_files import run, versions, write
 
 from preflight.memory.device.images import usual_size
 from preflight.memory.device.make import CannotMake, Made, verify
@@ -28,6 +27,7 @@ from preflight.memory.device.store import FORMAT, LAWS, LawKey, image_path, key_
 from preflight.memory.device.tape import NotRegular, expand
 from preflight.memory.device.tracing import TraceError
 
+LIBRARIES = ("timm", "torch", "torchvision")
 PRECISIONS = {"fp32": ("fp32", None), "mixed": ("fp32", "bf16")}
 KINDS = ("train", "eval")
 TWIN_BATCH = 5
@@ -112,17 +112,6 @@ def names() -> list[str]:
     return [*(f"{home}-{name}" for home, text in TARGETS.items() for name in text.split()), *trained]
 
 
-def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Traces in this process."""
-    from preflight.tracer.main import serve
-
-    replies = serve({"traces": list(traces)})["traces"]
-    for reply in replies:
-        if "error" in reply:
-            raise TraceError(reply["error"])
-    return json.loads(json.dumps(replies))  # type: ignore[no-any-return]
-
-
 def laws_of(family: str) -> dict[str, Made | str]:
     """Every law of a model by its key, or the file and key of the law that it is as well; those that are there are
     kept. Raises CannotMake, TraceError, NotRegular."""
@@ -201,16 +190,6 @@ def twin_of(family: str, key: str, model: Mapping[str, Any], kind: str, setup: M
     return f"{name}|{key}"
 
 
-def versions() -> dict[str, str]:
-    """What makes the laws."""
-    from importlib.metadata import version
-
-    from preflight.tracer import TRACER_VERSION
-
-    return {"timm": version("timm"), "torch": version("torch"), "torchvision": version("torchvision"),
-            "tracer": TRACER_VERSION}  # fmt: skip
-
-
 def make_one(family: str, again: bool = False) -> str:
     """Make and write the laws of one model; what came of it, in words."""
     start = time.perf_counter()
@@ -222,20 +201,8 @@ def make_one(family: str, again: bool = False) -> str:
         return f"{family}: not made: {str(error)[:200]}"
     body = pack({key: law for key, law in made.items() if isinstance(law, Made)})
     body["laws"] |= {key: law for key, law in made.items() if isinstance(law, str)}
-    size = write({"format": FORMAT, "family": family, "made_by": versions(), **body})
+    size = write(image_path(family), {"format": FORMAT, "family": family, "made_by": versions(LIBRARIES), **body})
     return f"{family}: {len(made)} laws, {size} bytes, {time.perf_counter() - start:.0f} s"
-
-
-def write(data: Mapping[str, Any]) -> int:
-    """The file, whole or not at all, the same bytes for the same laws. Returns bytes."""
-    path = image_path(str(data["family"]))
-    path.parent.mkdir(exist_ok=True)
-    text = json.dumps(data, separators=(",", ":")).encode()
-    packed = gzip.compress(text, 9, mtime=0)
-    new = path.with_suffix(f".{os.getpid()}")
-    new.write_bytes(packed)
-    new.replace(path)
-    return len(packed)
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 from . import adapters
+from .automatic import from_config
 from .cuda import Cuda
 from .denoisers import Output
 
@@ -28,14 +29,8 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
     if spelled is None:
         raise ValueError(f"transformers {transformers.__version__} has no {model['architecture']}")
     config = transformers.AutoConfig.for_model(spelled, **model["config"])
-    asked = "eager" if setup.get("attention") == "eager" else "sdpa"
     with torch.device("meta"):
-        try:
-            inner = transformers.AutoModel.from_config(config, attn_implementation=asked)
-        except ValueError as error:
-            if "does not support" not in str(error):
-                raise
-            inner = transformers.AutoModel.from_config(config, attn_implementation="eager")
+        inner = from_config(transformers.AutoModel, config, setup)
     inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
     for name, parameter in inner.named_parameters():
         if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):

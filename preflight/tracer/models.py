@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import adapters, compiled, libraries, losses, quantized
+from .automatic import from_config
 
 AUTO_CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
@@ -71,15 +72,11 @@ def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Modul
     for part in (config, *(getattr(config, n, None) for n in ("text_config", "vision_config"))):
         if part is not None and hasattr(part, "use_cache"):
             part.use_cache = False
-    attention = setup.get("attention", "sdpa")
-    implementation = "eager" if attention == "eager" else "sdpa"
-    auto = getattr(transformers, AUTO_CLASSES[model["task"]])
     try:
-        return auto.from_config(config, attn_implementation=implementation)
+        made: torch.nn.Module = from_config(getattr(transformers, AUTO_CLASSES[model["task"]]), config, setup)
     except ValueError as error:
-        if implementation == "sdpa" and "does not support" in str(error):
-            return auto.from_config(config, attn_implementation="eager")
         raise CannotBuild(str(error)) from error
+    return made
 
 
 def _from_target(model: dict[str, Any]) -> torch.nn.Module:

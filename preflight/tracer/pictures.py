@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from . import adapters, losses, quantized
+from .automatic import from_config
 from .true_values import Scalars, Values
 
 PARTS = {
@@ -46,15 +47,8 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
         if one is not None and hasattr(one, "use_cache"):
             one.use_cache = False
     config.image_token_id = PLACEHOLDER
-    implementation = "eager" if setup.get("attention") == "eager" else "sdpa"
     with torch.device("meta"):
-        auto = transformers.AutoModelForImageTextToText
-        try:
-            inner = auto.from_config(config, attn_implementation=implementation)
-        except ValueError as error:
-            if "does not support" not in str(error):
-                raise
-            inner = auto.from_config(config, attn_implementation="eager")
+        inner = from_config(transformers.AutoModelForImageTextToText, config, setup)
     inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
     if setup.get("quantization"):
         quantized.quantise(inner, setup["quantization"], dtypes)

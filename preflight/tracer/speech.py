@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import adapters
+from .automatic import from_config
 from .denoisers import Output
+from .stated import Ctc
 
 HEADS = {"ctc": "AutoModelForCTC", "classification": "AutoModelForAudioClassification"}
 STRIDE, SPARE = 320, 80
@@ -31,15 +33,8 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
     import transformers
 
     config = transformers.AutoConfig.for_model(model["architecture"], **{**model["config"], **NONE_LEFT_OUT})
-    implementation = "eager" if setup.get("attention") == "eager" else "sdpa"
-    auto = getattr(transformers, HEADS[model["head"]])
     with torch.device("meta"):
-        try:
-            inner = auto.from_config(config, attn_implementation=implementation)
-        except ValueError as error:
-            if "does not support" not in str(error):
-                raise
-            inner = auto.from_config(config, attn_implementation="eager")
+        inner = from_config(getattr(transformers, HEADS[model["head"]]), config, setup)
     inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
     if setup.get("frozen"):
         inner.freeze_feature_encoder()
@@ -60,31 +55,12 @@ class Listening(nn.Module):
         if self.head != "ctc":
             return Output(F.cross_entropy(logits, labels), logits=logits)
         log_probs = F.log_softmax(logits, dim=-1, dtype=torch.float32).transpose(0, 1)
-        losses: torch.Tensor = _Ctc.apply(log_probs, labels.shape[1])
+        losses: torch.Tensor = Ctc.apply(log_probs, labels.shape[1])
         return Output(losses.sum(), logits=logits)
 
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any]) -> None:
         """As transformers' models have it."""
         self.inner.gradient_checkpointing_enable(gradient_checkpointing_kwargs=gradient_checkpointing_kwargs)
-
-
-class _Ctc(torch.autograd.Function):
-    """ATen/native/cuda/LossCTC.cu: log_alpha in forward, log_beta and the gradient in backward, in fp32."""
-
-    @staticmethod
-    def forward(ctx: Any, log_probs: torch.Tensor, longest: int) -> torch.Tensor:
-        frames, batch, _ = log_probs.shape
-        alpha = log_probs.new_empty(batch, frames, 2 * longest + 1)
-        ctx.save_for_backward(log_probs, alpha)
-        return log_probs.new_empty(batch)
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        log_probs, alpha = ctx.saved_tensors
-        beta = torch.empty_like(alpha)
-        gradient = torch.full_like(log_probs, float("-inf"))
-        del beta
-        return gradient, None
 
 
 def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:

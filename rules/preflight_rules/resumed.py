@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from pydantic import Field
+
 from preflight.documents.base import Edit
 from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
-from preflight.rule import Case, Example, Rule
+from preflight.rule import Case, Example, Options, Rule
 from preflight.values import Origin, Span
 from preflight_rules.common import changed, gib, gpu_name, related_of
 from preflight_rules.gpu_examples import LOOP
 
 FIELD = "train.resumes"
-SMALLEST = 1 << 30
-"""Bytes that are reported though they fit: a GiB."""
+GIB = 1 << 30
 TAKEN = (
     'checkpoint = torch.load("last.pt"{where})\nmodel.load_state_dict(checkpoint["model"])\noptimizer.load_state_dict'
 )
@@ -49,6 +50,10 @@ EXAMPLES = (
 )
 
 
+class CheckpointOptions(Options):
+    smallest: int = Field(GIB, ge=0, description="No finding where it takes less, unless the job fits without (bytes).")
+
+
 class CheckpointOnGpu(Rule):
     """A checkpoint that training begins from lies on the GPU, beside the model that it was copied into.
 
@@ -65,6 +70,7 @@ class CheckpointOnGpu(Rule):
 
     name = "checkpoint-on-gpu"
     summary = "The checkpoint that training begins from stays on the GPU"
+    options = CheckpointOptions
     examples = EXAMPLES
 
     def check(self, case: Case) -> Iterator[Finding]:
@@ -77,7 +83,8 @@ class CheckpointOnGpu(Rule):
             return
         extra = device.process.expected - after.process.expected
         alone = device.verdict != "fits" and after.verdict == "fits"
-        if extra <= 0 or (extra < SMALLEST and not alone):
+        options = case.options if isinstance(case.options, CheckpointOptions) else CheckpointOptions()  # type: ignore[call-arg]
+        if extra <= 0 or (extra < options.smallest and not alone):
             return
         stays = "stays on the GPU while training" if how == "kept" else "passes through the GPU before training"
         room = f"; without it the job fits {gpu_name(case)}" if alone else ""

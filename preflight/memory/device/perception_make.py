@@ -13,11 +13,11 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from preflight.memory.device import embeddings
-from preflight.memory.device.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
+from preflight.memory.device.make import Made, Runner, fold, verify
 from preflight.memory.device.perception_kinds import WITH_OBJECTS
 from preflight.memory.device.polynomial import solved_rows
 from preflight.memory.device.sizes import Monomial, Size, evaluate, number
-from preflight.memory.device.sparse import SparseReader, request
+from preflight.memory.device.sparse import SparseReader, fitted
 
 if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved
@@ -65,8 +65,8 @@ def make(resolved: Resolved, kind: str, run: Runner) -> Made:
             [{"model": resolved.model, "setup": resolved.setup, "point": {**fixed, "b": batch}, "kind": kind,
               "warm_up": warm_up}]
         )  # fmt: skip
-    *fitted, last = traces
-    made = fold({}, BatchReader(), fitted)
+    *known, last = traces
+    made = fold({}, BatchReader(), known)
     verify(made, last, {**fixed, "b": CHECKED})
     return made
 
@@ -98,17 +98,4 @@ def make_texts(resolved: Resolved, kind: str, run: Runner) -> Made:
         at = [{**point, "b": mini * (point["b"] + 1)} for point in at]
     depths = embeddings.depths_of(str(resolved.model["architecture"]), resolved.model["config"])
     ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
-    shallow = [request(ask, point, depths, PROBE_LAYERS) for point in at]
-    traces = run(shallow[:2])
-    for known in range(2, len(at)):
-        (check,) = run([request(ask, at[known], depths, CHECK_LAYERS)])
-        try:
-            made = fold({one.stack: one.name for one in depths}, TextReader(lengths, at[:known]), traces)
-            verify(made, check, {**at[known], **{one.name: CHECK_LAYERS for one in depths}})
-        except CannotMake:
-            if known == len(at) - 1:
-                raise
-            traces += run([shallow[known]]) if depths else [check]
-        else:
-            return made
-    raise AssertionError
+    return fitted(ask, at, run, lambda known: TextReader(lengths, known), depths)

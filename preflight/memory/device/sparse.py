@@ -7,7 +7,7 @@ text tokens side by side) take a third point where two leave a doubt. A law is p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
@@ -112,12 +112,24 @@ def make_sparse(ask: Mapping[str, Any], lengths: Sequence[str], run: Runner, fix
     point and, for adapters, without their rank; `fixed`: what else its points hold. Raises CannotMake, or what `run`
     raises."""
     at = [{**fixed, **{name: point[name] for name in lengths}} for point in POINTS]
+    return fitted(ask, at, run, lambda known: SparseReader(lengths, known), depths)
+
+
+def fitted(
+    ask: Mapping[str, Any],
+    at: Sequence[Mapping[str, int]],
+    run: Runner,
+    reader: Callable[[Sequence[Mapping[str, int]]], SparseReader],
+    depths: Sequence[Depth] = (),
+) -> Made:
+    """The tape from as few of these points as do, each proved by the next one. `reader`: what reads sizes at points.
+    Raises CannotMake, or what `run` raises."""
     shallow = [request(ask, point, depths, PROBE_LAYERS) for point in at]
     traces = run(shallow[:FEWEST])
     for known in range(FEWEST, len(at)):
         (check,) = run([request(ask, at[known], depths, CHECK_LAYERS)])
         try:
-            made = fold({one.stack: one.name for one in depths}, SparseReader(lengths, at[:known]), traces)
+            made = fold({one.stack: one.name for one in depths}, reader(at[:known]), traces)
             verify(made, check, {**at[known], **{one.name: CHECK_LAYERS for one in depths}})
         except CannotMake:
             if known == len(at) - 1:
