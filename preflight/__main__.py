@@ -1,5 +1,20 @@
-"""`python -m preflight`."""
+"""`python -m preflight`, and the console script: the checked tree is taken off the import path before anything else.
 
-from preflight.cli import main
+Nothing may be imported above that line but `sys` and `preflight.import_path`; `__future__` would be a module, too.
+"""
 
-main()
+import sys
+
+from preflight import import_path
+
+
+def main(as_module: bool = False) -> None:
+    """The console script. `as_module`: Python has put the current directory on the path, for `python -m`."""
+    import_path.leave_checked_trees_out(sys.argv[1:], as_module)
+    from preflight.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main(as_module=not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)))

@@ -80,7 +80,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
-    except Exception as error:
+    except BaseException as error:  # SystemExit, too: code that is trusted may exit, and that is no clean check
         if debugging():
             raise
         first = str(error).splitlines()[0] if str(error) else ""

@@ -19,6 +19,7 @@ from preflight.rule import Case, Rule
 from preflight.settings import Settings
 from preflight.study.model import Skipped, Study
 from preflight.target import Wanted, choose, placed, wanted
+from preflight.trust import laws_of, named_by_user, trust_in
 from preflight.values import Origin, Span, Value
 
 
@@ -70,13 +71,15 @@ class Analysis:
 
 def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
     """The project and what to ask of it; without `rules` its studies only. Raises PreflightError for unknown names."""
+    options = replace(options, trust=named_by_user(options.trust))
     known = registry.rules(options.trust) if rules else {}
     enabled = registry.enabled(batch.settings, options.select, options.ignore, known) if rules else frozenset()
     gpu = options.gpu or (str(options.set["machine.gpu"]) if "machine.gpu" in options.set else None)
-    said = wanted(options.machine, gpu, batch.settings, batch.root, cwd)
+    trust = trust_in(batch.root, [*options.trust, *laws_of(options.set)])
+    said = wanted(options.machine, gpu, batch.settings, batch.root, cwd, trust)
     for rule in known.values():
         registry.options_of(rule, batch.settings)
-    tracing, notes = tracing_of(batch.settings, batch.root, options.trust)
+    tracing, notes = tracing_of(batch.settings, batch.root, trust)
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
     return Project(batch.root, batch.settings), Setup(
@@ -168,9 +171,9 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
         options = registry.options_of(rule, case.settings)
         try:
             found = list(rule().check(replace(case, options=options)))
-        except PreflightError:
+        except (PreflightError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # a rule that exits (SystemExit) must not end the check as if all were well
             yield leftovers.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
             continue
         yield from (replace(finding, study=case.index) for finding in found)

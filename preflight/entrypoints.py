@@ -2,6 +2,7 @@
 
 The files are those of https://packaging.python.org/specifications/entry-points/: `entry_points.txt` in the metadata
 directory of every distribution on `sys.path`. Anything but plain directories there is left to the standard library.
+Distributions in a checked tree do not count: metadata there can be written by whoever wrote the tree.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from preflight.import_path import checked_trees, foreign
+
 
 def values_of(group: str) -> list[str]:
     """The values of a group's entry points, sorted, each once."""
@@ -17,7 +20,7 @@ def values_of(group: str) -> list[str]:
         return _by_library(group)
     found: set[str] = set()
     seen: set[str] = set()
-    for folder in dict.fromkeys(path or "." for path in sys.path):
+    for folder in _folders():
         if os.path.isfile(folder):  # an archive
             return _by_library(group)
         for name, text in _listed(folder):
@@ -27,15 +30,28 @@ def values_of(group: str) -> list[str]:
     return sorted(found)
 
 
+def _folders() -> list[str]:
+    """The entries of sys.path that are searched."""
+    trees = checked_trees(sys.argv[1:])
+    return [entry for entry in dict.fromkeys(sys.path) if not foreign(entry, trees)]
+
+
 def _usual(finder: object) -> bool:
     """The interpreter's own search along sys.path."""
     return getattr(finder, "__module__", "") == "_frozen_importlib_external"
 
 
 def _by_library(group: str) -> list[str]:
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
-    return sorted({point.value for point in entry_points(group=group)})
+    seen: set[str] = set()
+    found: set[str] = set()
+    for one in distributions(path=_folders()):
+        name = _normal(str(one.name))
+        if name not in seen:
+            seen.add(name)
+            found.update(point.value for point in one.entry_points if point.group == group)
+    return sorted(found)
 
 
 def _listed(folder: str) -> Iterator[tuple[str, str]]:
@@ -52,7 +68,12 @@ def _listed(folder: str) -> Iterator[tuple[str, str]]:
                     text = file.read()
             except OSError:
                 text = ""
-            yield stem.partition("-")[0].lower().replace("_", "-").replace(".", "-"), text
+            yield _normal(stem.partition("-")[0]), text
+
+
+def _normal(name: str) -> str:
+    """A distribution's name as all its spellings mean it."""
+    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def _in_section(text: str, group: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from preflight.job import Job, identity
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
+from preflight.processes import found_program
 from preflight.records import dataclass, field
 from preflight.settings import Settings
+from preflight.trust import Trust, place_of
+from preflight.user_settings import user_settings
 from preflight.values import Unknown
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ class Tracing:
 
     allowed: bool = True
     interpreter: str | None = None
+    trust: Trust | None = None
+    """What the project may name; None: whatever a caller's own Job names."""
 
 
 @dataclass
@@ -59,9 +64,10 @@ class Estimator:
     def _device(self) -> ModuleType:
         """The device side, told what it may trace."""
         from preflight.memory import device
-        from preflight.memory.device.laws import TRACING
+        from preflight.memory.device.laws import TRACING, anything
 
         TRACING.allowed, TRACING.interpreter = self.tracing.allowed, self.tracing.interpreter
+        TRACING.may_read = self.tracing.trust.reads if self.tracing.trust is not None else anything
         return device
 
     def device_bound(self, job: Job) -> tuple[int, int] | None:
@@ -126,18 +132,32 @@ def _missing_device(job: Job) -> list[str]:
     return missing + [name for name, value in needs.items() if value is None]
 
 
-def tracing_of(settings: Settings, root: Path, trusted: Collection[str]) -> tuple[Tracing, tuple[str, ...]]:
+def tracing_of(settings: Settings, root: Path, trust: Trust) -> tuple[Tracing, tuple[str, ...]]:
     """Whether and with which interpreter models may be traced, and what the user should know of it.
 
-    An interpreter that lies in the project came with it, and starting it is running the project's code: it has to be
-    trusted by name. Tracing itself imports torch and transformers, nothing of the project.
+    `root` is the directory of the settings. Starting a program that they name is running what came with the project, so
+    the user has to trust it by name; the user's own settings may name another. Tracing itself imports torch and
+    transformers, nothing of the project.
     """
-    interpreter = settings.interpreter
-    if interpreter is None:
-        return Tracing(settings.trace), ()
-    path = Path(os.path.abspath(root / interpreter))
-    if path.is_relative_to(root) and path not in {Path(os.path.abspath(one)) for one in trusted}:
-        return Tracing(False), (
-            f"the interpreter {interpreter} is part of the project: it is not started without --trust",
+    own = user_settings().interpreter
+    mine = os.path.expanduser(own) if own is not None else None
+    if settings.interpreter is None:
+        return Tracing(settings.trace, mine, trust), ()
+    path = _program(settings.interpreter, root)
+    if path is not None and trust.starts(path):
+        return Tracing(settings.trace, str(path), trust), ()
+    if path is None:
+        note = f"there is no interpreter {settings.interpreter}"
+    else:
+        note = (
+            f"the interpreter {settings.interpreter} is named by the project: it is not started without --trust {path}"
         )
-    return Tracing(settings.trace, str(path) if path.is_file() else interpreter), ()
+    return Tracing(settings.trace and mine is not None, mine, trust), (note,)
+
+
+def _program(name: str, root: Path) -> Path | None:
+    """The place of a program that settings name: a path from their directory, or a name in PATH."""
+    if os.sep not in name and not (root / name).is_file():
+        found = found_program(name)
+        return place_of(Path(found)) if found is not None else None
+    return place_of(root / name)

@@ -16,7 +16,7 @@ _NAMED = 3
 """Files that a note names; more are counted."""
 
 
-def crash(what: str, error: Exception, origin: Origin | None) -> Finding:
+def crash(what: str, error: BaseException, origin: Origin | None) -> Finding:
     """A bug of ours as a finding; the traceback is for those who ask for it."""
     return Finding(
         rule="internal-error",

@@ -95,8 +95,11 @@ def _from_file(path: Path) -> ModuleType:
 def _rules_of(value: str) -> Iterable[type[Rule]]:
     try:
         module = _from_file(Path(value)) if value.endswith(".py") else import_module(value)
-    except ImportError as error:
-        raise RuleError(f"the rules of {value} cannot be imported: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also a module that exits as it is imported
+        text = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise RuleError(f"the rules of {value} cannot be imported: {text}") from error
     listed = getattr(module, "RULES", None)
     if not isinstance(listed, tuple) or not all(isinstance(one, type) and issubclass(one, Rule) for one in listed):
         raise RuleError(f"{value} has no tuple RULES of Rule classes")

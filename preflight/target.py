@@ -15,6 +15,7 @@ from preflight.values import Const, Value
 
 if TYPE_CHECKING:
     from preflight.study.request import Allocation
+    from preflight.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -43,26 +44,31 @@ class Target:
         return self.allocation.notes if self.allocation is not None and self.gpu == self.allocation.gpu else ()
 
 
-def wanted(machine: str | None, gpu: str | None, settings: Settings, root: Path, cwd: Path) -> Wanted:
-    """The machines and GPUs that are named. Raises UsageError or SettingsError for one that is not known."""
+def wanted(
+    machine: str | None, gpu: str | None, settings: Settings, root: Path, cwd: Path, trust: Trust | None = None
+) -> Wanted:
+    """The machines and GPUs that are named; those of the settings as far as `trust` goes.
+
+    Raises UsageError or SettingsError for one that is not known.
+    """
     notes: list[str] = []
     stated_gpu = settings.set.get("machine.gpu", settings.gpu)
     return Wanted(
         _machine(machine, cwd, "--machine"),
         _gpu(gpu, "--gpu", notes),
-        _machine(settings.machine, root, "tool.preflight.machine"),
+        _machine(settings.machine, root, "tool.preflight.machine", trust),
         _gpu(str(stated_gpu) if stated_gpu is not None else None, "tool.preflight.gpu", notes),
         tuple(notes),
     )
 
 
-def _machine(name: str | None, folder: Path, where: str) -> Cluster | None:
+def _machine(name: str | None, folder: Path, where: str, trust: Trust | None = None) -> Cluster | None:
     if name is None:
         return None
     from preflight.machines.clusters import MachineError, find_machine
 
     try:
-        return find_machine(name, folder)
+        return find_machine(name, folder, trust.reads if trust is not None else None)
     except MachineError as error:
         raise (UsageError if where.startswith("--") else SettingsError)(f"{where}: {error}") from error
 

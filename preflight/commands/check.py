@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from preflight.baseline import Baseline, record, replace_file
-from preflight.commands.options import parse_set, set_option
+from preflight.commands.options import parse_set, set_option, trust_option
 from preflight.engine import Options, check, setup
 from preflight.errors import UsageError
 from preflight.files import Batch, batches, checkout
@@ -40,12 +40,7 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings listed in FILE.")
 @click.option("--write-baseline", type=click.Path(), metavar="FILE", help="List today's findings in FILE.")
 @click.option("--from-hook", is_flag=True, help="Say nothing about files that are not recognised.")
-@click.option(
-    "--trust",
-    multiple=True,
-    metavar="PATH",
-    help="Run this: a Python file of rules, or the interpreter of the settings.",
-)
+@trust_option
 def command(
     paths: tuple[str, ...],
     fix: bool,

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands.model import unknown_model
-from preflight.commands.options import parse_bytes, parse_set, set_option
+from preflight.commands.options import parse_bytes, parse_set, set_option, trust_option
 from preflight.errors import UsageError, suggestion
 from preflight.estimating import Estimator, tracing_of
 from preflight.job import Job, build
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import Estimates
 from preflight.records import dataclass
+from preflight.trust import laws_of, named_by_user, trust_in
 from preflight.values import Value
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ class Subject:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says about the job."""
+
+    overrides: dict[str, Value]
+    gpu: str | None
+    trust: tuple[str, ...]
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("target")
 @set_option
@@ -43,10 +53,11 @@ class Subject:
 @click.option("--measured", metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw memory through a step: an .svg or .png.")
 @click.option("--map", "with_map", is_flag=True, help="What fits by batch and length (or image size).")
+@trust_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     target: str, assignments: tuple[str, ...], gpu: str | None, measured: str | None, plot: str | None,
-    with_map: bool, output_format: str,
+    with_map: bool, trust: tuple[str, ...], output_format: str,
 ) -> None:  # fmt: skip
     """The memory of one job: phases, parts, the largest batch that fits.
 
@@ -54,7 +65,7 @@ def command(
     """
     overrides = parse_set(assignments)
     size = parse_bytes(measured) if measured is not None else None
-    subject = _subject(target, overrides, gpu)
+    subject = _subject(target, Asked(overrides, gpu, trust))
     found = subject.estimator.full(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
@@ -130,19 +141,19 @@ def _smallest(found: Estimates) -> str:
     return gpu.name if gpu is not None else ""
 
 
-def _subject(target: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
+def _subject(target: str, asked: Asked) -> Subject:
     """What TARGET means. Raises UsageError."""
     path = Path(target)
     if path.is_dir():
         if (path / "config.json").is_file():  # a model as transformers saves it
-            return _of_values({"model.path": target, **overrides}, gpu, Path.cwd())
+            return _of_values({"model.path": target, **asked.overrides}, asked, path)
         raise UsageError(f"{target} is a directory; name one configuration, or use preflight check")
     if not path.exists():
-        return _model(target, overrides, gpu)
+        return _model(target, asked)
     job = _as_job(path)
     if job is not None:
-        return _of_values({**job, **overrides}, gpu, Path.cwd())
-    return _configuration(path, overrides, gpu)
+        return _of_values({**job, **asked.overrides}, asked, path)
+    return _configuration(path, asked)
 
 
 def _as_job(path: Path) -> dict[str, object] | None:
@@ -179,35 +190,41 @@ def _as_job(path: Path) -> dict[str, object] | None:
     return None
 
 
-def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
+def _model(name: str, asked: Asked) -> Subject:
     from preflight.memory.device import catalogue, others
 
     target = others.target_of(name)
     if target is not None:
-        return _of_values({"model.target": target, "task": "other", **overrides}, gpu, Path.cwd())
+        return _of_values({"model.target": target, "task": "other", **asked.overrides}, asked, Path.cwd())
     model = catalogue.find(name)
     if model is None and "/" not in name:
         raise UsageError(f"{name}: there is no such file, and {unknown_model(name)}")
     task = {"task": model.task} if model is not None else {}
-    return _of_values({"model.name": name, **task, **overrides}, gpu, Path.cwd())
+    return _of_values({"model.name": name, **task, **asked.overrides}, asked, Path.cwd())
 
 
-def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subject:
-    """A subject of plain Job fields. Raises UsageError for a value that does not suit its field."""
+def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject:
+    """A subject of plain Job fields, which `source` states, under the current directory's settings.
+
+    Raises UsageError for a value that does not suit its field.
+    """
     from pydantic import ValidationError
 
     from preflight.settings import load
     from preflight.study.by_hand import completed
 
-    settings, _ = load(folder)
+    settings, file = load(Path.cwd())
     try:
         job = build(completed({**settings.set, **values}))
     except ValidationError as error:
         raise UsageError(_words(error)) from error
-    found = _gpu(gpu, job, settings.gpu)
+    found = _gpu(asked.gpu, job, settings.gpu)
     if found is not None and job.machine.gpu is None:
         job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
-    return Subject(job, found, Estimator(found, tracing_of(settings, folder, ())[0]))
+    named = [*named_by_user(asked.trust), *laws_of(asked.overrides)]
+    trust = trust_in(source if source.is_dir() else source.parent, named)
+    tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)
+    return Subject(job, found, Estimator(found, tracing), "; ".join(notes))
 
 
 def _words(error: ValidationError) -> str:
@@ -240,14 +257,15 @@ def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
     return gpu_named(default, "tool.preflight.gpu") if default is not None else None
 
 
-def _configuration(path: Path, overrides: dict[str, Value], gpu: str | None) -> Subject:
+def _configuration(path: Path, asked: Asked) -> Subject:
     """The worst combination of the study that a configuration starts."""
     from preflight.engine import Options, analyse, setup
     from preflight.files import batches
 
     batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
-    project, asked = setup(batch, Options(gpu=gpu, set=overrides), Path.cwd(), rules=False)
-    found = analyse(project, asked)
+    options = Options(gpu=asked.gpu, set=asked.overrides, trust=asked.trust)
+    project, question = setup(batch, options, Path.cwd(), rules=False)
+    found = analyse(project, question)
     if not found.studies:
         problems = [finding.message for finding in found.findings] or [one.reason for one in found.skipped]
         raise UsageError(f"{path}: nothing to estimate: {'; '.join(problems) or 'nothing in it trains a model'}")
@@ -258,4 +276,4 @@ def _configuration(path: Path, overrides: dict[str, Value], gpu: str | None) -> 
     elif result.study.is_search:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
-    return Subject(result.space.worst.job, result.gpu, asked.estimators[result.gpu], note)
+    return Subject(result.space.worst.job, result.gpu, question.estimators[result.gpu], note)

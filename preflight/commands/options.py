@@ -22,6 +22,12 @@ def set_option(function: F) -> F:
     return click.option("--set", "-s", "assignments", multiple=True, metavar="FIELD=VALUE", help=help)(function)
 
 
+def trust_option(function: F) -> F:
+    """`--trust PATH`."""
+    help = "Run or read this: a file of rules, the interpreter of the settings, a law, a machine file. Repeatable."
+    return click.option("--trust", multiple=True, metavar="PATH", help=help)(function)
+
+
 def parse_set(assignments: Iterable[str]) -> dict[str, Value]:
     """Job fields and values from FIELD=VALUE texts; values are read as YAML. Raises UsageError."""
     from preflight.job import fields

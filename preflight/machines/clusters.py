@@ -15,12 +15,15 @@ Sizes are powers of 1024 and a bare number is MiB, as in slurm.conf.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
 from preflight.machines.errors import MachineError
 from preflight.machines.model import Cluster
+from preflight.user_settings import user_directory
 
 __all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "machines_dir", "parse_machine", "plain",
            "save_machine"]  # fmt: skip
@@ -37,7 +40,6 @@ def load_machine(path: Path) -> Cluster:
 
 def save_machine(cluster: Cluster, path: Path) -> None:
     """Write the cluster as a machine file, whole or not at all."""
-    import os
     import tempfile
 
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
@@ -54,17 +56,25 @@ def save_machine(cluster: Cluster, path: Path) -> None:
 
 def machines_dir() -> Path:
     """Where machines known by name are kept: one TOML file each."""
-    from platformdirs import user_config_path
+    folder = user_directory("config")
+    if folder is None:
+        raise MachineError("the user's directory is named by a relative path: XDG_CONFIG_HOME has to be absolute")
+    return folder / "machines"
 
-    return user_config_path("preflight") / "machines"
 
+def find_machine(name: str, root: Path, may_read: Callable[[Path], bool] | None = None) -> Cluster:
+    """The machine of that name, or the file: relative to `root`, then `machines_dir()/NAME.toml`.
 
-def find_machine(name: str, root: Path) -> Cluster:
-    """The machine of that name, or the file: relative to `root`, then as given, then `machines_dir()/NAME.toml`."""
-    tried = [root / name, Path(name), machines_dir() / f"{name}.toml"]
-    for path in tried:
-        if path.is_file():
-            return load_machine(path)
+    `may_read`: which files a name out of a checked tree may lead to; None: every one, the user named it.
+    """
+    path, plainly = root / name, os.path.basename(name) == name
+    if path.is_file():
+        if may_read is not None and not may_read(path):
+            raise MachineError(f"{name} lies outside the project: it is not read without --trust {path}")
+        return load_machine(path)
+    kept = machines_dir() / f"{name}.toml"
+    if (plainly or may_read is None) and kept.is_file():
+        return load_machine(kept)
     known = ", ".join(sorted(path.stem for path in machines_dir().glob("*.toml"))) or "none"
     raise MachineError(f"no machine {name!r}: no such file, and no machine of that name (known: {known})")
 

@@ -13,6 +13,7 @@ from itertools import chain
 from preflight.machines.errors import MachineError
 from preflight.machines.slurm_json import lines_of
 from preflight.machines.slurm_lines import Line, read_lines
+from preflight.processes import ask_program
 
 SECONDS = 30
 """How long a command may take: it asks the controller and nothing else."""
@@ -57,7 +58,7 @@ class _Silent(MachineError):
 def _said(command: tuple[str, ...]) -> str:
     shown = " ".join(command)
     try:
-        found = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
+        found = ask_program(command, SECONDS)
     except FileNotFoundError:
         raise MachineError(
             f"{command[0]} is not here: run this on a login node, or give slurm.conf with --conf"

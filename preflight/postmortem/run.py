@@ -14,6 +14,7 @@ from preflight.postmortem.compare import Compared, compare
 from preflight.postmortem.conclude import conclude, of_job
 from preflight.postmortem.configuration import Candidate, judge, meant, named
 from preflight.postmortem.report import Postmortem
+from preflight.processes import ask_program
 from preflight.reports.model import Outcome, Report
 
 MOST_STUDIES = 3
@@ -79,7 +80,7 @@ def ask_sacct(job: str) -> str:
         raise UsageError(f"--job-id {job}: not the number of a SLURM job")
     command = ["sacct", "-j", job, "-P", f"--format={FIELDS}"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=SACCT_SECONDS, check=False)
+        found = ask_program(command, SACCT_SECONDS)
     except FileNotFoundError:
         raise UsageError(
             "no logs are named, and sacct is not here: run this where SLURM is, or give its output as a file"

@@ -17,6 +17,7 @@ from preflight.findings import Confidence, Finding, Safety, Severity
 from preflight.fixing import Fixed, diff, fixed
 from preflight.job import Job
 from preflight.memory.estimate import Estimates
+from preflight.processes import ask_program
 from preflight.project import Project
 from preflight.records import dataclass, replace
 from preflight.reports.model import Report, StudyResult
@@ -237,9 +238,7 @@ def confined(scontrol: str) -> bool:
     (slurm.conf(5), cgroup.conf(5)). No answer: not known, so no.
     """
     try:
-        answer = subprocess.run(
-            [scontrol, "show", "config"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
-        )
+        answer = ask_program([scontrol, "show", "config"], ANSWER_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return False
     pairs = (line.partition("=") for line in answer.stdout.splitlines())

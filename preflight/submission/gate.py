@@ -98,11 +98,13 @@ def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> Comma
         return line
     import subprocess
 
+    from preflight.processes import ask_program
+
     try:
-        told = subprocess.run([sbatch, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=5, check=False)
+        told = ask_program([os.path.abspath(sbatch), "--help"], 5)
     except (OSError, subprocess.TimeoutExpired):
         return line
-    known = plugin_options(told.stdout.decode(errors="replace"))
+    known = plugin_options(told.stdout)
     return parse(words, {name: known[name] for name in line.strange if name in known})
 
 

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from preflight.errors import UsageError
+from preflight.processes import folders
 
 VARIABLE = "PREFLIGHT_REAL_SBATCH"
 
-_OURS = re.compile(rb"preflight[\"']?\s+sbatch\b|\bpreflight\.(submission|cli)\b|preflight:sbatch")
+_OURS = re.compile(rb"preflight[\"']?\s+sbatch\b|\bpreflight\.(submission|cli|__main__)\b|preflight:sbatch")
 """What a script says that starts preflight: `exec preflight sbatch "$@"`, the console script, our own wrapper."""
 
 _LOOKED_AT = 2**16
@@ -67,8 +68,8 @@ def _link(path: str) -> str:
 
 
 def _in_path(environment: Mapping[str, str]) -> Iterator[str]:
-    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder or ".", "sbatch")
+    for folder in folders(environment):
+        path = os.path.join(folder, "sbatch")
         if _runs(path):
             yield path
 

@@ -21,6 +21,11 @@ from preflight.memory.device.tracing import TraceError, has_torch, request_trace
 from preflight.values import Unknown
 
 
+def anything(path: Path) -> bool:
+    """Every file may be read: the Job is the caller's own."""
+    return True
+
+
 @dataclass
 class Tracing:
     """Whether and with what unknown models are traced; set once by the command line from the settings."""
@@ -29,6 +34,9 @@ class Tracing:
     interpreter: str | None = None
     trusted: bool = False
     """Whether import targets of the user's own may be imported (`--trust`)."""
+
+    may_read: Callable[[Path], bool] = anything
+    """Whether a file that a Job names may be read."""
 
 
 TRACING = Tracing()
@@ -110,6 +118,14 @@ def _ordered(made: Made, channels_last: bool) -> Made:
     return replace(made, tape=without_workspaces(made.tape)) if channels_last else made
 
 
+def _stated(path: Path, key: store.LawKey) -> Laws | Unknown:
+    if not TRACING.may_read(path):
+        return Unknown(f"model.law {path} lies outside the project: it is not read without --trust {path}")
+    if not path.is_file():
+        return Unknown(f"model.law {path} cannot be read: there is no such file")
+    return _own(path, key)
+
+
 @lru_cache(maxsize=16)
 def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     """A law from a file of the user's (`preflight model trace -o`, `model.law`)."""
@@ -127,7 +143,7 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     """The law of a job's step ("train", "eval", "generate"), or why there is none and how to get it."""
     key = store.key_of(resolved, kind)
     channels_last = bool(resolved.setup.get("channels_last"))
-    found = _prepared(key, channels_last) if resolved.law is None else _own(Path(resolved.law), key)
+    found = _prepared(key, channels_last) if resolved.law is None else _stated(Path(resolved.law), key)
     nearly = speech.nearly(key.family)
     if found is None and nearly is not None:
         found = _prepared(replace(key, family=nearly), channels_last)

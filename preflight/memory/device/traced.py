@@ -11,8 +11,6 @@ import gzip
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import zlib
 from collections.abc import Mapping
@@ -21,20 +19,9 @@ from pathlib import Path
 
 from preflight.memory.device import store
 from preflight.memory.device.make import Made
+from preflight.memory.device.tracing import installed
+from preflight.user_settings import user_directory
 
-LIBRARIES = ("torch", "transformers", "peft", "timm", "torchvision", "diffusers")
-"""What makes the models that are traced."""
-_ASK = """
-import json, sys
-from importlib import metadata
-def version(name):
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-print(json.dumps([sys.version, {name: version(name) for name in sys.argv[1:]}]))
-"""
-TIME_LIMIT_S = 30
 _MAKERS = "batch_one blocks layers make perception_make polynomial primes single sizes sparse store tape"
 """Modules of this package that make a law of traces, or file it."""
 
@@ -71,29 +58,17 @@ def directory() -> Path | None:
     """Where the files are; None where none are wanted."""
     if os.environ.get("PREFLIGHT_NO_CACHE", "") not in ("", "0"):
         return None
-    from platformdirs import user_cache_path
-
-    return user_cache_path("preflight") / "laws"
+    home = user_directory("cache")
+    return home / "laws" if home is not None else None
 
 
 def _path(asked: str, interpreter: str | None) -> Path | None:
     home = directory()
-    found = _versions(interpreter) if home is not None else None
-    if home is None or found is None:
+    found = installed(interpreter).versions if home is not None else ""
+    if home is None or not found:
         return None
     text = json.dumps([asked, found, _code(), store.FORMAT])
     return home / f"{hashlib.sha256(text.encode()).hexdigest()}.json.gz"
-
-
-@lru_cache(maxsize=4)
-def _versions(interpreter: str | None) -> str | None:
-    """Versions of an interpreter and its libraries; None where it does not say."""
-    try:
-        command = [interpreter or sys.executable, "-c", _ASK, *LIBRARIES]
-        reply = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIME_LIMIT_S)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return reply.stdout
 
 
 @lru_cache(maxsize=1)

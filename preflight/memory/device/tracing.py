@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight import processes
+
 TIME_LIMIT_S = 120.0
+LIBRARIES = ("torch", "transformers", "peft", "timm", "torchvision", "diffusers")
+"""What makes the models that are traced."""
+
+_ASK_LIMIT_S = 30
+_ASK = """
+import json, sys
+from importlib import metadata, util
+def version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+print(json.dumps({"torch": util.find_spec("torch") is not None,
+                  "versions": [sys.version, {name: version(name) for name in sys.argv[1:]}]}))
+"""
 _HOME = Path(__file__).resolve().parents[2] / "tracer"
 # The tracer is loaded by path under a name of its own, so that nothing of preflight is importable there and no module
 # of it can shadow one of the user's.
@@ -36,14 +53,12 @@ class TraceError(Exception):
 class _Process:
     """A tracer at work: started once for an interpreter, since importing torch takes longer than most traces do."""
 
-    def __init__(self, interpreter: str) -> None:
+    def __init__(self, interpreter: str | None) -> None:
         self.complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        command = [interpreter, "-c", _BOOT.format(home=str(_HOME))]
+        boot = _BOOT.format(home=str(_HOME))
         try:
             # The partitioner of compiled graphs breaks ties by hash: every process should break them alike.
-            alike = {**os.environ, "PYTHONHASHSEED": "0"}
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=self.complaints, env=alike)  # fmt: skip
+            self.process = processes.start_python(interpreter, boot, self.complaints, seed=0)
         except OSError as error:
             raise TraceError(f"there is no interpreter {interpreter}") from error
         atexit.register(self.stop)
@@ -64,8 +79,7 @@ class _Process:
         timer.cancel()
         if late:
             raise TraceError(f"the trace took more than {time_limit_s:.0f} s")
-        found: dict[str, Any] | None = json.loads(line) if line else None
-        return found
+        return _reply(line) if line else None
 
     def last_words(self) -> str:
         self.process.wait()
@@ -80,7 +94,18 @@ class _Process:
         atexit.unregister(self.stop)
 
 
-_PROCESSES: dict[str, _Process] = {}
+def _reply(line: bytes) -> dict[str, Any]:
+    """What the tracer answers. Raises TraceError for what no tracer writes: the interpreter may be another program."""
+    try:
+        found = json.loads(line)
+        if isinstance(found["traces"], list) and isinstance(found["versions"], dict):
+            return dict(found)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise TraceError("the interpreter's answer is none of a tracer's")
+
+
+_PROCESSES: dict[str | None, _Process] = {}
 
 
 def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None = None,
@@ -89,8 +114,7 @@ def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None 
 
     Raises TraceError when the interpreter lacks torch, runs out of time, or one of the traces fails.
     """
-    name = interpreter or sys.executable
-    tracer = _PROCESSES.get(name) or _PROCESSES.setdefault(name, _Process(name))
+    tracer = _PROCESSES.get(interpreter) or _PROCESSES.setdefault(interpreter, _Process(interpreter))
     try:
         reply = tracer.ask({"traces": list(traces)}, time_limit_s)
         if reply is None:
@@ -99,7 +123,7 @@ def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None 
                 raise TraceError("tracing needs torch: pip install 'preflight-lint[trace]', or set `interpreter`")
             raise TraceError(f"the tracer stopped: {words}")
     except TraceError:
-        del _PROCESSES[name]
+        del _PROCESSES[interpreter]
         tracer.stop()
         raise
     for trace in reply["traces"]:
@@ -110,12 +134,23 @@ def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None 
 
 def has_torch(interpreter: str | None = None) -> bool:
     """Whether torch can be imported there, without importing it."""
-    if interpreter is None:
-        from importlib.util import find_spec
+    return installed(interpreter).torch
 
-        return find_spec("torch") is not None
-    probe = "import importlib.util as u; raise SystemExit(u.find_spec('torch') is None)"
+
+@dataclass(frozen=True)
+class Installed:
+    """What an interpreter says of itself."""
+
+    torch: bool
+    versions: str
+    """Its own version and those of LIBRARIES, as text; "" where it does not say."""
+
+
+@lru_cache(maxsize=4)
+def installed(interpreter: str | None) -> Installed:
+    """Asked of a process of its own, this Python too: the path of this process may have been changed by anyone."""
     try:
-        return subprocess.run([interpreter, "-c", probe], check=False, timeout=30).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+        found = json.loads(processes.ask_python(interpreter, _ASK, LIBRARIES, _ASK_LIMIT_S))
+        return Installed(found["torch"] is True, json.dumps(found["versions"]))
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return Installed(False, "")

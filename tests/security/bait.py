@@ -1,0 +1,115 @@
+"""A checked tree that a stranger wrote: whatever of it is imported or started leaves a marker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+DEPENDENCIES = [
+    "accelerate", "annotated_types", "antlr4", "attr", "click", "colorama", "deepspeed", "diffusers",
+    "exceptiongroup", "huggingface_hub", "hydra", "hydra_plugins", "importlib_metadata", "markdown_it",
+    "matplotlib", "mdurl", "networkx", "numpy", "omegaconf", "packaging", "peft", "pip", "pkg_resources",
+    "platformdirs", "preflight_rules", "preflight_tracer", "pydantic", "pydantic_core", "pygments", "regex",
+    "rich", "ruamel", "safetensors", "scipy", "setuptools", "sitecustomize", "sympy", "timm", "tokenizers",
+    "tomli", "torch", "torchvision", "tqdm", "transformers", "tree_sitter", "tree_sitter_bash", "triton",
+    "typing_extensions", "typing_inspection", "usercustomize", "wheel", "yaml",
+]  # fmt: skip
+"""What preflight, the tracer or a Python at its start may import, beside the standard library."""
+
+NAMES = sorted({*sys.stdlib_module_names, *DEPENDENCIES} - {*sys.builtin_module_names, "__main__"})
+
+# The module marks itself, then puts the true one of its name in its place, so that what runs goes on to the next bait.
+# It imports nothing: only what the interpreter has built in is at hand when it is imported first.
+_MODULE = """\
+import posix as _posix, sys as _sys
+_posix.close(_posix.open({marker!r}, _posix.O_CREAT | _posix.O_WRONLY))
+_external, _frozen = _sys.modules["_frozen_importlib_external"], _sys.modules["_frozen_importlib"]
+_spec = _external.PathFinder.find_spec(__name__, [_p for _p in _sys.path if _p not in ("", ".", {home!r})])
+if _spec is not None and _spec.loader is not None:
+    _sys.modules[__name__] = _frozen.module_from_spec(_spec)
+    _spec.loader.exec_module(_sys.modules[__name__])
+"""
+PROGRAM = """\
+import argparse
+from transformers import AutoModelForMaskedLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name", default={model!r})
+parser.add_argument("--batch_size", type=int, default=16)
+args = parser.parse_args()
+model = AutoModelForMaskedLM.from_pretrained(args.model_name)
+Trainer(model, TrainingArguments("out", per_device_train_batch_size=args.batch_size, bf16=True)).train()
+"""
+SWEEP = """\
+program: program.py
+method: grid
+parameters:
+  batch_size: {values: [8, 16]}
+  max_length: {value: 128}
+"""
+SETTINGS = """\
+{more}
+[set]
+model.name = {model!r}
+train.seq_len = 64
+train.precision = "fp32"
+"""
+
+
+class Bait:
+    """A tree of baits in `home`, their markers beside it, and `outside`, which is the user's own."""
+
+    def __init__(self, folder: Path, model: str = "bert-base-uncased", names: Iterable[str] = NAMES) -> None:
+        self.home, self.markers, self.outside = folder / "checkout", folder / "markers", folder / "outside"
+        for one in (self.home, self.markers, self.outside):
+            one.mkdir()
+        for name in (*names, "preflight_bait"):
+            (self.home / f"{name}.py").write_text(self.module(name))
+        self.write("bare/__main__.py", "")
+        self.write("program.py", PROGRAM.format(model=model))
+        self.write("sweep.yaml", SWEEP)
+        self.model = model
+        self.settings("")
+        self.write("evil_rules.py", self.module("evil_rules") + "RULES = ()\n")
+        self.write("evil-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+        self.write("evil-1.0.dist-info/entry_points.txt", "[preflight.rules]\nevil = evil_rules\n")
+        (self.home / ".git").mkdir()
+
+    def module(self, name: str) -> str:
+        """The text of a module that marks its import."""
+        return _MODULE.format(marker=str(self.markers / name), home=str(self.home))
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def settings(self, text: str, folder: str = ".") -> Path:
+        """Settings with these lines; they state the model, since the program's own imports are baits."""
+        return self.write(f"{folder}/preflight.toml", SETTINGS.format(more=text, model=self.model))
+
+    def program(self, path: Path) -> Path:
+        """A program that marks that it was started."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n: > {self.markers / 'started'}\necho '[]'\n")
+        path.chmod(0o755)
+        return path
+
+    def run(self, *command: str, **environment: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+        """How a command ended in the tree, and the markers that it left."""
+        for marker in self.markers.iterdir():
+            marker.unlink()
+        done = subprocess.run(
+            command, cwd=self.home, env=clean(self.outside, environment), capture_output=True, text=True, timeout=300
+        )
+        return done, {marker.name for marker in self.markers.iterdir()}
+
+
+def clean(home: Path, more: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what the tests were started with; the user's own directories are under `home`."""
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "TMPDIR")}
+    return {**kept, "HOME": str(home), "PREFLIGHT_NO_CACHE": "1", "OMP_NUM_THREADS": "1", **more}
