@@ -47,6 +47,7 @@ def figure(title: str, names: Sequence[str], points: Sequence[Point], context: i
         import matplotlib
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install 'preflight-lint[plot]'") from error
+    matplotlib.rcdefaults()  # it has read a matplotlibrc of the current directory, which can have it start LaTeX
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "preflight"  # the same figure is the same file
     from matplotlib import pyplot

@@ -23,14 +23,17 @@ NAMES = sorted({*sys.stdlib_module_names, *DEPENDENCIES} - {*sys.builtin_module_
 
 # The module marks itself, then puts the true one of its name in its place, so that what runs goes on to the next bait.
 # It imports nothing: only what the interpreter has built in is at hand when it is imported first.
-_MODULE = """\
+_MARK = """\
 import posix as _posix, sys as _sys
 _posix.close(_posix.open({marker!r}, _posix.O_CREAT | _posix.O_WRONLY))
+"""
+_TRUE_MODULE = """\
 _external, _frozen = _sys.modules["_frozen_importlib_external"], _sys.modules["_frozen_importlib"]
-_spec = _external.PathFinder.find_spec(__name__, [_p for _p in _sys.path if _p not in ("", ".", {home!r})])
-if _spec is not None and _spec.loader is not None:
-    _sys.modules[__name__] = _frozen.module_from_spec(_spec)
-    _spec.loader.exec_module(_sys.modules[__name__])
+_spec = _external.PathFinder.find_spec(__name__, [_p for _p in _sys.path if _p not in {homes!r}])
+if _spec is None or _spec.loader is None:
+    raise ModuleNotFoundError("no module named " + __name__, name=__name__)
+_sys.modules[__name__] = _frozen.module_from_spec(_spec)
+_spec.loader.exec_module(_sys.modules[__name__])
 """
 PROGRAM = """\
 import argparse
@@ -66,6 +69,9 @@ class Bait:
         self.home, self.markers, self.outside = folder / "checkout", folder / "markers", folder / "outside"
         for one in (self.home, self.markers, self.outside):
             one.mkdir()
+        home, link = str(self.home), str(self.outside / "link")
+        self.spellings = ["", ".", home, link, "/proc/self/cwd", f"{home}/../checkout/.", f"{home}/sub/.."]
+        """The tree on a path: a bait looks elsewhere for the true module of its name."""
         for name in (*names, "preflight_bait"):
             (self.home / f"{name}.py").write_text(self.module(name))
         self.write("bare/__main__.py", "")
@@ -73,14 +79,18 @@ class Bait:
         self.write("sweep.yaml", SWEEP)
         self.model = model
         self.settings("")
-        self.write("evil_rules.py", self.module("evil_rules") + "RULES = ()\n")
+        self.write("evil_rules.py", self.mark("evil_rules") + "RULES = ()\n")
         self.write("evil-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
         self.write("evil-1.0.dist-info/entry_points.txt", "[preflight.rules]\nevil = evil_rules\n")
         (self.home / ".git").mkdir()
 
     def module(self, name: str) -> str:
         """The text of a module that marks its import."""
-        return _MODULE.format(marker=str(self.markers / name), home=str(self.home))
+        return self.mark(name) + _TRUE_MODULE.format(homes=self.spellings)
+
+    def mark(self, name: str) -> str:
+        """The text of a module that marks its import, and is none but this."""
+        return _MARK.format(marker=str(self.markers / name))
 
     def write(self, name: str, text: str) -> Path:
         path = self.home / name
@@ -99,13 +109,16 @@ class Bait:
         path.chmod(0o755)
         return path
 
-    def run(self, *command: str, **environment: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    def run(
+        self, *command: str, cwd: Path | None = None, **environment: str
+    ) -> tuple[subprocess.CompletedProcess[str], set[str]]:
         """How a command ended in the tree, and the markers that it left."""
         for marker in self.markers.iterdir():
             marker.unlink()
         done = subprocess.run(
-            command, cwd=self.home, env=clean(self.outside, environment), capture_output=True, text=True, timeout=300
-        )
+            command, cwd=cwd or self.home, env=clean(self.outside, environment), capture_output=True, text=True,
+            timeout=300,
+        )  # fmt: skip
         return done, {marker.name for marker in self.markers.iterdir()}
 
 

@@ -1,0 +1,144 @@
+"""How processes are started: few variables, no checked tree, and no program out of one."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from preflight import import_path, processes
+
+PACKAGE = Path(processes.__file__).parent
+SHOW = """
+import json, os, sys
+print(json.dumps([os.getcwd(), sorted(os.environ), sys.path, sys.flags.no_user_site, hash("a")]))
+"""
+
+
+def test_nothing_else_starts_a_process() -> None:
+    """`processes` alone; the gate becomes the user's own sbatch (handover)."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                name = f"{node.value.id}.{node.attr}"
+                if name in ("subprocess.run", "subprocess.Popen", "subprocess.check_output", "subprocess.call",
+                            "os.system", "os.popen") or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):  # fmt: skip
+                    found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == {"processes.py", "submission/handover.py"}
+
+
+def test_what_runs_before_the_path_is_clean_imports_nothing() -> None:
+    allowed = {
+        "__main__.py": {"sys", "preflight", "preflight.cli"},
+        "import_path.py": {"os", "sys"},
+        "__init__.py": set(),
+    }
+    for name, modules in allowed.items():
+        nodes = list(ast.walk(ast.parse((PACKAGE / name).read_text(encoding="utf-8"))))
+        found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        found |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+        assert found <= modules
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout that is the current directory, with variables that lead into it."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "lib").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["preflight"])
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/lib:/usr/lib:lib:")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    for name in ("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONINSPECT", "HF_HOME", "TOKEN"):
+        monkeypatch.setenv(name, str(tmp_path / "lib"))
+    return tmp_path
+
+
+def test_an_isolated_python(tree: Path) -> None:
+    cwd, names, path, _, _ = json.loads(processes.ask_python(None, SHOW, (), 60))
+    assert cwd == processes.NEUTRAL
+    assert not [name for name in names if name.startswith("PYTHON") or name in ("LD_PRELOAD", "HF_HOME", "TOKEN")]
+    assert not [entry for entry in path if not entry or entry.startswith(str(tree))]
+    assert processes.environment()["LD_LIBRARY_PATH"] == "/usr/lib"
+
+
+def test_a_python_with_a_seed(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As isolated as -I, but strings hash alike in every process."""
+    found = []
+    for _ in range(2):
+        with (tmp_path_factory.mktemp("log") / "complaints").open("wb") as complaints:
+            started = processes.start_python(None, SHOW, complaints, seed=0)
+            found.append(json.loads(started.communicate(timeout=60)[0]))
+    cwd, names, path, no_user_site, _ = found[0]
+    assert found[0] == found[1]
+    assert (cwd, no_user_site) == (processes.NEUTRAL, 1)
+    assert [name for name in names if name.startswith("PYTHON")] == ["PYTHONHASHSEED", "PYTHONSAFEPATH"]
+    assert not [entry for entry in path if not entry or entry.startswith(str(tree))]
+
+
+@pytest.mark.parametrize("path", ["", ".", "lib", ":", "./lib:../lib", "/proc/self/cwd/lib"])
+def test_no_program_is_found_in_the_tree(tree: Path, path: str) -> None:
+    for name in ("scontrol", "lib/scontrol"):
+        (tree / name).write_text("#!/bin/sh\n")
+        (tree / name).chmod(0o755)
+    assert processes.found_program("scontrol", {"PATH": path}) is None
+    assert processes.found_program("sh", {"PATH": f"{path}:/bin"}) == "/bin/sh"
+
+
+def test_no_sbatch_is_found_in_the_tree(tree: Path) -> None:
+    from preflight.errors import UsageError
+    from preflight.submission.real import find_real
+
+    (tree / "sbatch").write_text("#!/bin/sh\n")
+    (tree / "sbatch").chmod(0o755)
+    for path in ("", ".", ":", "/proc/self/cwd"):
+        with pytest.raises(UsageError, match="no sbatch in PATH"):
+            find_real(None, {"PATH": path})
+
+
+def test_commands_of_the_cluster_have_the_users_environment(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    done = processes.ask_program(["sh", "-c", "echo $SLURM_CONF $PWD"], 10)
+    assert done.stdout.split() == ["/etc/slurm/slurm.conf", processes.NEUTRAL]
+    with pytest.raises(FileNotFoundError):
+        processes.ask_program(["no-such-program-anywhere"], 10)
+
+
+# --- which entries lead into a tree -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "entry", ["", ".", "lib", "{tree}", "{tree}/lib", "{tree}/lib/..", "/proc/self/cwd", "{tree}/link"]
+)
+def test_foreign(tree: Path, entry: str) -> None:
+    (tree / "link").symlink_to("lib")
+    assert import_path.foreign(entry.format(tree=tree), import_path.checked_trees([]))
+
+
+@pytest.mark.parametrize("entry", ["/usr/lib/python3", "{tree}-other", "{tree}/..", "{tree}/venv/lib", "{tree}/out"])
+def test_not_foreign(tree: Path, entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the tree, above it, an environment in it, and a link out of it."""
+    (tree / "out").symlink_to("/usr")
+    (tree / "venv/lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tree / "venv"))
+    assert not import_path.foreign(entry.format(tree=tree), import_path.checked_trees([]))
+
+
+def test_a_home_under_version_control_is_no_tree(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tree))
+    (tree / "project").mkdir()
+    os.chdir(tree / "project")
+    assert import_path.checked_trees([]) == [str((tree / "project").resolve())]
+
+
+def test_trees_of_the_words(tree: Path) -> None:
+    (tree / "lib/a.yaml").write_text("")
+    (tree.parent / "elsewhere").mkdir(exist_ok=True)
+    words = ["check", "lib/a.yaml", str(tree.parent / "elsewhere"), "no such", "a\0b", "--trust"]
+    found = import_path.checked_trees(words)
+    assert set(found) == {str(tree.resolve()), str((tree.parent / "elsewhere").resolve())}
