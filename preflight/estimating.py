@@ -14,7 +14,7 @@ from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
 from preflight.processes import found_program
 from preflight.records import dataclass, field
 from preflight.settings import Settings
-from preflight.trust import Trust, place_of
+from preflight.trust import Trust, place_of, refuse_outside
 from preflight.user_settings import user_settings
 from preflight.values import Unknown
 
@@ -137,8 +137,9 @@ def tracing_of(settings: Settings, root: Path, trust: Trust) -> tuple[Tracing, t
 
     `root` is the directory of the settings. Starting a program that they name is running what came with the project, so
     the user has to trust it by name; the user's own settings may name another. Tracing itself imports torch and
-    transformers, nothing of the project.
+    transformers, nothing of the project. Raises SettingsError.
     """
+    refuse_outside(settings, trust)
     own = user_settings().interpreter
     mine = os.path.expanduser(own) if own is not None else None
     if settings.interpreter is None:

@@ -45,7 +45,7 @@ class Settings(BaseModel):
         default={}, description="Per rule: severity, fix, and the rule's own options."
     )
     interpreter: str | None = Field(
-        default=None, description="A Python with torch, to trace models that no shipped law knows."
+        default=None, description="A Python with torch, to trace models that no shipped law knows; started if trusted."
     )
     trace: bool = Field(default=True, description="Trace unknown models when torch is there.")
 

@@ -10,8 +10,10 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from preflight.errors import SettingsError
 from preflight.files import checkout
 from preflight.records import dataclass
+from preflight.settings import Settings
 from preflight.user_settings import user_settings
 from preflight.values import Value
 
@@ -61,3 +63,14 @@ def laws_of(stated: Mapping[str, Value]) -> tuple[str, ...]:
     """The law that the command line names with `--set`: a user who names a file means it."""
     law = stated.get("model.law")
     return (law,) if isinstance(law, str) else ()
+
+
+def refuse_outside(settings: Settings, trust: Trust) -> None:
+    """Raises SettingsError where a project's settings state a model that lies outside of it on this machine.
+
+    What a job or a program names is what it loads, wherever that is, and its config.json is read; settings have no such
+    reason.
+    """
+    path = settings.set.get("model.path")
+    if isinstance(path, str) and os.path.exists(path) and not trust.reads(Path(path)):
+        raise SettingsError(f"set.model.path: {path} lies outside the project: it is not read without --trust {path}")

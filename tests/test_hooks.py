@@ -57,6 +57,24 @@ def test_action_runs_no_text_of_a_workflow_as_a_command() -> None:
     assert not any("${{" in script for script in scripts)
 
 
+def test_action_names_others_by_the_hash_of_their_commit() -> None:
+    """A tag can be moved; and the release is beside it, for those who read it."""
+    lines = [line for line in (ROOT / "action.yml").read_text().splitlines() if "uses:" in line]
+    assert lines
+    assert all(re.search(r"uses: [\w/.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line) for line in lines)
+
+
+def test_nothing_of_ours_imports_from_the_checkout() -> None:
+    """Python looks in the current directory first for `python -m`, unless it is isolated."""
+    steps = [step for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"] if "run" in step]
+    scripts = [*(step["run"] for step in steps), *(hook["entry"] for hook in HOOKS.values())]
+    started = [line for script in scripts for line in script.splitlines() if re.search(r"python\"? -", line)]
+    assert len(started) == 5
+    assert all(re.search(r"python\"? -I -m ", line) for line in started)
+    [install] = [step for step in steps if "pip install" in step["run"]]
+    assert install["working-directory"] == "${{ runner.temp }}"
+
+
 @pytest.mark.slow
 def test_try_repo_runs_both_hooks(tmp_path: Path) -> None:
     """pre-commit clones the repository, installs it and hands it files; two of them are none of ours."""

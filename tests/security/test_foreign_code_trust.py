@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from bait import Bait
 
+from preflight.user_settings import user_directory
+
 PYTHON = sys.executable
 CHECK = (PYTHON, "-I", "-m", "preflight", "check")
 ESTIMATE = (PYTHON, "-I", "-m", "preflight", "estimate")
@@ -147,9 +149,16 @@ def test_a_directory_that_others_write(bait: Bait) -> None:
 def test_a_users_directory_in_the_tree_is_none(bait: Bait) -> None:
     """XDG_CONFIG_HOME=.config would be a directory of whoever wrote the tree."""
     bait.write(".config/preflight/settings.toml", f'interpreter = "{bait.outside}/evil.sh"\n').chmod(0o600)
-    done, markers = bait.run(*CHECK, "sweep.yaml", XDG_CONFIG_HOME=".config", XDG_CACHE_HOME=".cache")
+    _, markers = bait.run(*CHECK, "sweep.yaml", XDG_CONFIG_HOME=".config")
     assert markers == set()
-    assert not (bait.home / ".cache").exists()
+
+
+def test_directories_by_relative_names_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases of platformdirs differ in what they make of a relative XDG_CONFIG_HOME."""
+    for kind in ("config", "cache"):
+        monkeypatch.setattr(f"platformdirs.user_{kind}_path", lambda name: Path(".config") / name)
+    assert user_directory("config") is None
+    assert user_directory("cache") is None
 
 
 # --- laws and machine files -------------------------------------------------------------------------------------------
@@ -202,6 +211,20 @@ def test_laws_that_may_be_read(bait: Bait, law: Path) -> None:
     ):
         done, _ = bait.run(*command)
         assert "cannot be read" in _words(done.stdout), (command, done.stdout, done.stderr)
+
+
+def test_no_model_outside_the_tree_is_stated_by_its_settings(bait: Bait) -> None:
+    (bait.outside / "model").mkdir()
+    (bait.outside / "model/config.json").write_text('{"model_type": "gpt2"}')
+    (bait.home / "link").symlink_to(bait.outside / "model")
+    for name in (str(bait.outside / "model"), "../outside/model", "link"):
+        bait.write("preflight.toml", f"[set]\nmodel.path = {name!r}\n")
+        for command in ((*CHECK, "sweep.yaml"), (*ESTIMATE, "gpt2")):
+            done, _ = bait.run(*command)
+            assert done.returncode == 2
+            assert "lies outside the project" in done.stderr
+    done, _ = bait.run(*CHECK, "sweep.yaml", "--trust", str(bait.outside))
+    assert done.returncode == 0, done.stderr
 
 
 MACHINE = '[node.l40s]\nmemory = "513GB"\ncpus = 64\ngpus = 4\ngpu = "L40S"\n'
