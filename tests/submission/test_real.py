@@ -24,6 +24,7 @@ def program(path: Path, text: str | bytes, mode: int = 0o755) -> Path:
         '#!/bin/sh\nexec "/opt/my tools/preflight" sbatch "$@"\n',
         '#!/bin/sh\nexec python -m preflight sbatch "$@"\n',
         "#!/opt/preflight/bin/python\nfrom preflight.cli import main\nmain()\n",
+        "#!/opt/preflight/bin/python\nfrom preflight.__main__ import main\nmain()\n",
         printed("wrapper", "/bin/true"),
     ],
 )
