@@ -18,6 +18,14 @@ class SettingsError(PreflightError):
     """`[tool.preflight]` or preflight.toml is malformed; the message starts with the file."""
 
 
+class OutputError(PreflightError):
+    """Standard output takes nothing: it is closed, or its disk is full."""
+
+
+class ReaderGone(Exception):
+    """Nobody reads standard output any more, as with `| head`."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """` (did you mean "x"?)` where a known name is close to `name`, else nothing."""
     import difflib

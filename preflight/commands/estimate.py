@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from preflight import streams
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option
 from preflight.errors import UsageError, suggestion
@@ -72,20 +73,20 @@ def command(
     if output_format == "json":
         sides = (plain.device(found.device), plain.host(found.host))
         data = texts.document(plain.job(subject.job), *sides, found.unknown, compared, _notes(subject, found))
-        click.echo(json.dumps(data, indent=2, allow_nan=False))
+        streams.show(json.dumps(data, indent=2, allow_nan=False) + "\n", "json")
         return
     rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
     smallest = _smallest(found)
     name = subject.gpu.name if subject.gpu is not None else ""
     look = look_for(sys.stdout)
     text = texts.render(subject.job, found, name, smallest, rows, compared, look, _moments(subject, found))
-    click.echo(text, nl=False, color=True)
+    streams.show(text)
     if with_map:
         from preflight.reports.map import drawn_map
 
-        click.echo("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)), color=True)
+        streams.show("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)) + "\n")
     if subject.note:
-        click.echo(f"note: {subject.note}")
+        streams.show(f"note: {streams.clean(subject.note)}\n")
 
 
 def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
