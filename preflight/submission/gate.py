@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
