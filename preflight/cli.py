@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -26,6 +27,10 @@ COMMANDS = {
     "model": "Models whose memory is known by name.",
     "machine": "GPUs and clusters.",
 }
+
+
+_ELSEWHERE = {errno.ENOENT: "the current directory is gone", errno.ENOSPC: "standard output cannot be written"}
+"""Errors of the system that name no file: os.getcwd's, and those of text that click itself writes (--help)."""
 
 
 class LazyGroup(click.Group):
@@ -59,7 +64,7 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status of one command line. Every error ends here, as one line on stderr."""
-    from preflight.errors import PreflightError, ReaderGone, debugging
+    from preflight.errors import PreflightError, ReaderGone, debugging, too_much
     from preflight.streams import complain
 
     try:
@@ -85,6 +90,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debugging():
             raise
+        if why := too_much(error):
+            complain(f"preflight: error: the input {why}")
+            return 2
+        if isinstance(error, OSError) and error.filename is None and error.errno in _ELSEWHERE:
+            complain(f"preflight: error: {_ELSEWHERE[error.errno]}: {error.strerror}")
+            return 2
         first = str(error).splitlines()[0] if str(error) else ""
         complain(
             f"preflight: internal error: {type(error).__name__}: {first} - please report it with the command and the "

@@ -34,6 +34,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 
+def too_much(error: BaseException) -> str:
+    """What Python itself refuses in an input, in words that complete "it"; "" for any other error, a bug of ours."""
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    if isinstance(error, ValueError) and "integer string conversion" in str(error):
+        return "holds a number of thousands of digits"
+    return ""
+
+
 def debugging() -> bool:
     """Whether the user asks for tracebacks, with PREFLIGHT_DEBUG=1."""
     return os.environ.get("PREFLIGHT_DEBUG", "") not in ("", "0")

@@ -112,9 +112,14 @@ def show(text: str, kind: Kind = "text", err: bool = False) -> None:
             raise OutputError(f"standard output cannot be written: {_reason(error)}") from error
 
 
+LONGEST = 2000
+"""Characters of a line on standard error."""
+
+
 def complain(text: str) -> None:
-    """One line on standard error, whatever the text holds."""
-    show(clean(text) + "\n", err=True)
+    """One line on standard error, whatever the text holds, and however much."""
+    line = clean(text)
+    show((line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}...") + "\n", err=True)
 
 
 def _reason(error: Exception) -> str:

@@ -19,7 +19,7 @@ from preflight.job import Job, build
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import Estimates
 from preflight.records import dataclass
-from preflight.values import Value
+from preflight.values import Value, brief
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -55,6 +55,8 @@ def command(
     """
     overrides = parse_set(assignments)
     size = parse_bytes(measured) if measured is not None else None
+    if size == 0:
+        raise UsageError("--measured: no process takes 0 bytes")
     subject = _subject(target, overrides, gpu)
     found = subject.estimator.full(subject.job)
     if plot is not None:
@@ -220,7 +222,7 @@ def _words(error: ValidationError) -> str:
     if details["type"] == "extra_forbidden":
         return f"{name} is not a Job field{suggestion(name, fields())}"
     message = details["msg"]
-    return f"{name} = {details['input']!r}: {message[:1].lower()}{message[1:]}"
+    return f"{name} = {brief(details['input'])}: {message[:1].lower()}{message[1:]}"
 
 
 def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:

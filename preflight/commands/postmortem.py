@@ -53,7 +53,7 @@ def command(
     from preflight.reports.style import look_for
 
     if not logs and job_id is None:
-        if sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.isatty():
             raise UsageError("name the logs of the job that died, or its SLURM number with --job-id")
         logs = ("-",)
     cwd = Path.cwd()

@@ -15,12 +15,14 @@ Sizes are powers of 1024 and a bare number is MiB, as in slurm.conf.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
 from preflight.machines.errors import MachineError
 from preflight.machines.model import Cluster
+from preflight.regular import UnreadableFile, read_text
 
 __all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "machines_dir", "parse_machine", "plain",
            "save_machine"]  # fmt: skip
@@ -29,15 +31,14 @@ __all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "mach
 def load_machine(path: Path) -> Cluster:
     """The cluster a file describes. Raises MachineError with the file, the line and the key at fault."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MachineError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        text = read_text(path)
+    except UnreadableFile as error:
+        raise MachineError(f"{path}: cannot be read: {error}") from error
     return parse_machine(text, str(path), path.stem)
 
 
 def save_machine(cluster: Cluster, path: Path) -> None:
     """Write the cluster as a machine file, whole or not at all."""
-    import os
     import tempfile
 
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
@@ -63,7 +64,7 @@ def find_machine(name: str, root: Path) -> Cluster:
     """The machine of that name, or the file: relative to `root`, then as given, then `machines_dir()/NAME.toml`."""
     tried = [root / name, Path(name), machines_dir() / f"{name}.toml"]
     for path in tried:
-        if path.is_file():
+        if os.path.lexists(path):
             return load_machine(path)
     known = ", ".join(sorted(path.stem for path in machines_dir().glob("*.toml"))) or "none"
     raise MachineError(f"no machine {name!r}: no such file, and no machine of that name (known: {known})")

@@ -43,7 +43,7 @@ def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None
     """The look for a stream: colours on a terminal unless NO_COLOR is set, and anywhere where FORCE_COLOR is."""
     env = os.environ if environment is None else environment
     width = 100
-    if terminal(stream) or env.get("COLUMNS", "").isdigit():
+    if terminal(stream) or env.get("COLUMNS", "").isdecimal():
         import shutil
 
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
