@@ -16,8 +16,8 @@ class UnreadableFile(Exception):
 
 
 def real(path: Path) -> Path:
-    """The path without links; as it is where they lead in a circle (Path.resolve raises there) or where it is a text that
-    no file can be called."""
+    """The path without links; as it is where they lead in a circle (Path.resolve raises there), or where no file can
+    have such a name."""
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError):

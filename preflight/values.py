@@ -266,8 +266,11 @@ class Range:
     high_origin: Origin | None = None
 
     def size(self) -> int | None:
-        """How many values, None where it is continuous."""
-        return None if self.step is None else max(0, math.floor((self.high - self.low) / self.step + 1e-9) + 1)
+        """How many values, None where it is continuous, or where a bound is no finite number."""
+        if self.step is None or not self.step:
+            return None
+        steps = (self.high - self.low) / self.step
+        return max(0, math.floor(steps + 1e-9) + 1) if math.isfinite(steps) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,7 +74,7 @@ def command(
     if output_format == "json":
         sides = (plain.device(found.device), plain.host(found.host))
         data = texts.document(plain.job(subject.job), *sides, found.unknown, compared, _notes(subject, found))
-        streams.show(json.dumps(data, indent=2, allow_nan=False) + "\n", "json")
+        streams.show(plain.written(data), "json")
         return
     rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
     smallest = _smallest(found)

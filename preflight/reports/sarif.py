@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from urllib.parse import quote
 
@@ -45,7 +44,7 @@ def document(outcome: Outcome) -> plain.Plain:
 
 def render(outcome: Outcome, look: Look) -> str:
     """The document as text."""
-    return json.dumps(document(outcome), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return plain.written(document(outcome))
 
 
 def _rule(name: str, summary: str) -> plain.Plain:
