@@ -205,7 +205,7 @@ def test_all_that_is_written_goes_through_one_place() -> None:
 
 
 def test_a_diff_applies_whatever_stands_in_it(project: Write, check: Command) -> None:
-    root = project({"sweep.yaml": f"# é \u202e ##[error]x\n{SWEEP}", "train.py": PROGRAM})
+    root = project({"sweep.yaml": SWEEP.replace("as in the paper", "é \u202e ##[error]x"), "train.py": PROGRAM})
     diff = check("sweep.yaml", "--gpu", "RTX 4090", "--diff", "--unsafe-fixes").out
     assert "\u202e ##[error]x" in diff
     done = subprocess.run(["patch", "-p1"], cwd=root, input=diff.encode(), capture_output=True, check=False)
