@@ -7,6 +7,7 @@ keys stay.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,10 +15,13 @@ from pathlib import Path
 from preflight.errors import UsageError
 from preflight.findings import Finding
 from preflight.records import dataclass, field, replace
+from preflight.regular import UnreadableFile, read_text
 from preflight.reports.model import Report
 
 VERSION = 1
 Key = tuple[str, str, str]
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes in a file's name that are not UTF-8; JSON holds it as an escape, and gives it back."""
 
 
 def key_of(finding: Finding, path: str) -> Key:
@@ -31,15 +35,15 @@ def read(path: Path) -> Counter[Key]:
     import json
 
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path))
         if data["version"] != VERSION:
             raise ValueError(data["version"])
         counts: Counter[Key] = Counter()
         for entry in data["findings"]:
             counts[(str(entry["rule"]), str(entry["path"]), str(entry["key"]))] += int(entry["count"])
-    except OSError as error:
-        raise UsageError(f"{path}: the baseline cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except UnreadableFile as error:
+        raise UsageError(f"{path}: the baseline cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise UsageError(f"{path}: not a baseline of this version; write a new one with --write-baseline") from error
     return counts
 
@@ -50,7 +54,7 @@ def write(path: Path, keys: Iterable[Key]) -> None:
 
     counts = sorted(Counter(keys).items())
     rows = [json.dumps({"rule": r, "path": p, "key": k, "count": n}, ensure_ascii=False) for (r, p, k), n in counts]
-    body = ",\n  ".join(rows)
+    body = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", ",\n  ".join(rows))
     text = (
         f'{{"version": {VERSION}, "findings": [\n  {body}\n]}}\n'
         if rows

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -26,6 +27,10 @@ COMMANDS = {
     "model": "Models whose memory is known by name.",
     "machine": "GPUs and clusters.",
 }
+
+
+_ELSEWHERE = {errno.ENOENT: "the current directory is gone", errno.ENOSPC: "standard output cannot be written"}
+"""Errors of the system that name no file: os.getcwd's, and those of text that click itself writes (--help)."""
 
 
 class LazyGroup(click.Group):
@@ -59,7 +64,8 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status of one command line. Every error ends here, as one line on stderr."""
-    from preflight.errors import PreflightError, debugging
+    from preflight.errors import PreflightError, ReaderGone, debugging, too_much
+    from preflight.streams import complain
 
     try:
         status = cli.main(args=arguments, prog_name="preflight", standalone_mode=False)
@@ -67,29 +73,50 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        _usage(error)
         return 2
     except (click.Abort, KeyboardInterrupt):
-        click.echo("preflight: interrupted", err=True)
+        complain("preflight: interrupted")
         return 130
     except PreflightError as error:
         if debugging():
             raise
-        click.echo(f"preflight: error: {error}", err=True)
+        complain(f"preflight: error: {error}")
         return 2
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ReaderGone, SystemExit):  # the reader of our output has seen enough; click ends with SystemExit then
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except BaseException as error:  # SystemExit, too: code that is trusted may exit, and that is no clean check
         if debugging():
             raise
+        if why := too_much(error):
+            complain(f"preflight: error: the input {why}")
+            return 2
+        if isinstance(error, OSError) and error.filename is None and error.errno in _ELSEWHERE:
+            complain(f"preflight: error: {_ELSEWHERE[error.errno]}: {error.strerror}")
+            return 2
         first = str(error).splitlines()[0] if str(error) else ""
-        click.echo(
+        complain(
             f"preflight: internal error: {type(error).__name__}: {first} - please report it with the command and the "
-            "files; PREFLIGHT_DEBUG=1 shows where it happened",
-            err=True,
+            "files; PREFLIGHT_DEBUG=1 shows where it happened"
         )
         return 2
+
+
+def _usage(error: click.ClickException) -> None:
+    """What click says of a wrong command line, the words of the user's in it made harmless."""
+    from preflight.streams import complain
+
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        for line in context.get_usage().splitlines():
+            complain(line)
+        names = context.command.get_help_option_names(context)
+        if names:
+            complain(f"Try '{context.command_path} {max(names, key=len)}' for help.")
+        complain("")
+    complain(f"Error: {error.format_message()}")
 
 
 def main() -> None:
@@ -98,13 +125,17 @@ def main() -> None:
     Nearly all that a check makes lives to its end. So cycles are looked for seldom, and the process ends with its
     answer, without taking down piece by piece what it built: together a sixth of the time.
     """
+    from preflight.streams import hold_standard_descriptors
+
     gc.set_threshold(100_000, 20, 20)
+    hold_standard_descriptors()
     status = run()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:  # nobody reads on, or the disk is full
-        status = status or 2
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:  # nobody reads on, or the disk is full
+            status = status or 2
     os._exit(status)
 
 

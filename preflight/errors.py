@@ -18,12 +18,29 @@ class SettingsError(PreflightError):
     """`[tool.preflight]` or preflight.toml is malformed; the message starts with the file."""
 
 
+class OutputError(PreflightError):
+    """Standard output takes nothing: it is closed, or its disk is full."""
+
+
+class ReaderGone(Exception):
+    """Nobody reads standard output any more, as with `| head`."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """` (did you mean "x"?)` where a known name is close to `name`, else nothing."""
     import difflib
 
     close = difflib.get_close_matches(name, list(known), n=1)
     return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def too_much(error: BaseException) -> str:
+    """What Python itself refuses in an input, in words that complete "it"; "" for any other error, a bug of ours."""
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    if isinstance(error, ValueError) and "integer string conversion" in str(error):
+        return "holds a number of thousands of digits"
+    return ""
 
 
 def debugging() -> bool:

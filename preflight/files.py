@@ -12,6 +12,7 @@ from preflight.dialects import may_recognise
 from preflight.errors import UsageError
 from preflight.globs import matches
 from preflight.records import dataclass
+from preflight.regular import real
 from preflight.settings import Settings, load
 
 SKIPPED = re.compile(
@@ -47,7 +48,7 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
     for text in paths:
         start = Path(os.path.abspath(cwd / text))
         # A link on the way there is not part of the project's names; one to a file is.
-        start = start.resolve() if start.is_dir() else start.parent.resolve() / start.name
+        start = real(start) if start.is_dir() else real(start.parent) / start.name
         if not os.path.lexists(start):
             raise UsageError(f"{text}: there is no such file or directory")
         for path, named in _expand(start):
@@ -67,7 +68,7 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
 def batch_of(path: Path, cwd: Path) -> Batch:
     """One file that is known by its text (there may be none of that name), with its project's settings. Raises
     SettingsError."""
-    path = path.parent.resolve() / path.name
+    path = real(path.parent) / path.name
     settings, file = load(path)
     root = _root(path, path.parent, file, cwd.resolve())
     name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
@@ -94,8 +95,15 @@ def walk(start: Path) -> Iterator[Path]:
         if entry.is_dir(follow_symlinks=False):
             if SKIPPED.fullmatch(entry.name) is None and not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
                 yield from walk(Path(entry.path))
-        elif entry.is_file() and may_recognise(entry.name):
+        elif may_recognise(entry.name) and _is_file(entry):
             yield Path(entry.path)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from preflight.errors import SettingsError
+
 _TOKENS = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[!?[^\]]+\]|[^*?\[]+|\[")
 
 
@@ -18,7 +20,10 @@ def compiled(pattern: str) -> re.Pattern[str]:
     """
     anchored = "/" in pattern.rstrip("/")
     body = "".join(_regex(token) for token in _TOKENS.findall(pattern.strip("/").removeprefix("./")))
-    return re.compile(("" if anchored else "(?:.*/)?") + body + "(?:/.*)?", re.DOTALL)
+    try:
+        return re.compile(("" if anchored else "(?:.*/)?") + body + "(?:/.*)?", re.DOTALL)
+    except re.error as error:
+        raise SettingsError(f"the glob {pattern} cannot be read: {error.msg}") from error
 
 
 def _regex(token: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from preflight import registry
 from preflight.dialects.reading import Problem
-from preflight.errors import debug_traceback
+from preflight.errors import debug_traceback, too_much
 from preflight.findings import Confidence, Finding, Severity
 from preflight.project import Project, UnreadableFile
 from preflight.study.model import Skipped
@@ -17,7 +17,9 @@ _NAMED = 3
 
 
 def crash(what: str, error: BaseException, origin: Origin | None) -> Finding:
-    """A bug of ours as a finding; the traceback is for those who ask for it."""
+    """A bug of ours as a finding; the traceback is for those who ask for it. What Python itself refuses is not ours."""
+    if origin is not None and (why := too_much(error)):
+        return Finding("invalid-config", Severity.error, Confidence.high, f"{what}: it {why}", origin)
     return Finding(
         rule="internal-error",
         severity=Severity.error,
@@ -80,6 +82,10 @@ def _sure(path: str, project: Project) -> bool:
         return recognise(project.source(path), project) is not None
     except (DocumentError, UnreadableFile):
         return False
+    except Exception as error:
+        if too_much(error):
+            return True
+        raise
 
 
 def notes(skipped: Iterable[Skipped], named: Collection[str]) -> Iterator[str]:

@@ -7,17 +7,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.documents.base import Source
+from preflight.regular import MAX_BYTES as MAX_BYTES
+from preflight.regular import UnreadableFile as UnreadableFile
+from preflight.regular import read_bytes, real
 
 if TYPE_CHECKING:
     from preflight.dialects.slurm_submission import Submission
     from preflight.settings import Settings
-
-MAX_BYTES = 8 * 2**20
-"""A configuration larger than this is not one: sbatch itself refuses scripts of more than 4 MiB (max_script_size)."""
-
-
-class UnreadableFile(Exception):
-    """A file cannot be read as text; the message says why, in words for the user."""
 
 
 class Project:
@@ -48,7 +44,7 @@ class Project:
     def relative(self, path: Path) -> str | None:
         """A path as this project names it, None where it lies outside the root."""
         try:
-            return path.resolve().relative_to(self.root).as_posix()
+            return real(path).relative_to(self.root).as_posix()
         except ValueError:
             return None
 
@@ -79,7 +75,7 @@ class Project:
         return found
 
     def _inside(self, path: str) -> Path | None:
-        resolved = (self.root / path).resolve()
+        resolved = real(self.root / path)
         return resolved if resolved.is_relative_to(self.root) else None
 
     def _read(self, path: str) -> Source:
@@ -88,16 +84,7 @@ class Project:
         full = self._inside(path)
         if full is None:
             raise UnreadableFile("it lies outside the project")
-        try:
-            if full.is_dir():
-                raise UnreadableFile("it is a directory")
-            if not full.is_file():
-                raise UnreadableFile("it is not a regular file" if full.exists() else "there is no such file")
-            if full.stat().st_size > MAX_BYTES:
-                raise UnreadableFile(f"it is larger than {MAX_BYTES >> 20} MiB")
-            data = full.read_bytes()
-        except OSError as error:
-            raise UnreadableFile(error.strerror or str(error)) from error
+        data = read_bytes(full)
         if b"\0" in data:
             raise UnreadableFile("it is a binary file")
         try:

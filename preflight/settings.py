@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -13,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from preflight.errors import SettingsError, suggestion
 from preflight.job import fields
 from preflight.plain import plain
+from preflight.regular import UnreadableFile, read_text
+from preflight.values import brief
 
 
 class RuleSettings(BaseModel):
@@ -86,9 +89,9 @@ def load(start: Path) -> tuple[Settings, Path | None]:
 @lru_cache(maxsize=1024)
 def _in_folder(folder: Path) -> tuple[Settings, Path] | None:
     own, shared = folder / FILE, folder / "pyproject.toml"
-    if own.is_file():
+    if os.path.lexists(own):
         return parse(_read(own), own.name), own
-    if shared.is_file():
+    if os.path.lexists(shared):
         text = _read(shared)
         if "preflight" in text:  # parsing costs ten times what looking does
             table = _toml(text, shared.name).get("tool")
@@ -104,8 +107,8 @@ def read_toml(path: Path) -> dict[str, object]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_text(path)
+    except UnreadableFile as error:
         raise SettingsError(f"{path.name}: cannot be read: {error}") from error
 
 
@@ -117,8 +120,10 @@ def _toml(text: str, name: str) -> dict[str, object]:
     try:
         table: dict[str, object] = tomllib.loads(text)
         return table
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # tomllib's own, or a number of more digits than Python reads
         raise SettingsError(f"{name}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SettingsError(f"{name}: not valid TOML: it is nested too deeply") from error
 
 
 def parse(text: str, name: str = FILE) -> Settings:
@@ -137,11 +142,24 @@ def _validate(table: object, where: str) -> Settings:
     except ValidationError as error:
         raise SettingsError(f"{where}{_first(error)}") from error
     named = [(f"map.{key}", field) for key, field in settings.map.items()]
+    globs = {"exclude": settings.exclude, "roots": settings.roots, "per-file-ignores": [*settings.per_file_ignores]}
+    for key, patterns in globs.items():
+        for pattern in patterns:
+            _glob(pattern, f"{where}.{key}")
     for name, field in [*named, *((f"set.{key}", key) for key in settings.set)]:
         if not is_field(field):
             raise SettingsError(f"{where}.{name}: {field} is not a Job field{suggestion(field, fields())}")
     check_values(settings.set, f"{where}.set")
     return settings
+
+
+def _glob(pattern: str, where: str) -> None:
+    from preflight.globs import compiled
+
+    try:
+        compiled(pattern)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from error
 
 
 def _first(error: ValidationError) -> str:
@@ -169,4 +187,4 @@ def check_values(values: Mapping[str, object], where: str) -> None:
             build({field: stated(field, value)})
         except ValidationError as error:
             message = error.errors(include_url=False)[0]["msg"]
-            raise SettingsError(f"{where}: {field} = {value!r}: {message[:1].lower()}{message[1:]}") from error
+            raise SettingsError(f"{where}: {field} = {brief(value)}: {message[:1].lower()}{message[1:]}") from error

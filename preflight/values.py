@@ -28,6 +28,17 @@ Scalar: TypeAlias = Union[bool, int, float, str, None]
 Value: TypeAlias = Union[Scalar, Unknown, "tuple[Value, ...]", "Mapping[str, Value]"]
 
 
+def brief(value: object, most: int = 60) -> str:
+    """A value for a message, never longer than `most` characters, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits (sys.get_int_max_str_digits)
+        text = "a number of thousands of digits"
+    except RecursionError:
+        text = "a value that is nested too deeply"
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Half-open range of offsets into a document's text, in code points."""
@@ -255,8 +266,11 @@ class Range:
     high_origin: Origin | None = None
 
     def size(self) -> int | None:
-        """How many values, None where it is continuous."""
-        return None if self.step is None else max(0, math.floor((self.high - self.low) / self.step + 1e-9) + 1)
+        """How many values, None where it is continuous, or where a bound is no finite number."""
+        if self.step is None or not self.step:
+            return None
+        steps = (self.high - self.low) / self.step
+        return max(0, math.floor(steps + 1e-9) + 1) if math.isfinite(steps) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 from command_line import FITTING, PROGRAM, SWEEP, Command, Raises, Run, TooLarge, fake_engine
@@ -202,14 +201,14 @@ def test_huge_file_is_not_read(project: Write, check: Command) -> None:
 def test_unreadable_file(project: Write, check: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests may run as root, for whom every file can be read: the refusal is the operating system's own words."""
     project({"sweep.yaml": SWEEP})
-    real = Path.read_bytes
+    real = os.open
 
-    def read(path: Path) -> bytes:
-        if path.name == "sweep.yaml":
+    def opened(path: object, *arguments: int, **more: int) -> int:
+        if str(path).endswith("sweep.yaml"):
             raise PermissionError(13, os.strerror(13))
-        return real(path)
+        return real(str(path), *arguments, **more)
 
-    monkeypatch.setattr(Path, "read_bytes", read)
+    monkeypatch.setattr(os, "open", opened)
     run = check("sweep.yaml")
     assert run.status == 1
     assert "error[unreadable-file]: sweep.yaml cannot be read: Permission denied" in run.out

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
+from preflight import streams
 from preflight.baseline import Baseline, record, replace_file
 from preflight.commands.options import parse_set, set_option, trust_option
 from preflight.engine import Options, check, setup
 from preflight.errors import UsageError
 from preflight.files import Batch, batches, checkout
 from preflight.findings import Severity
-from preflight.reports import FORMATS, PEOPLE, automatic, render
+from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render
 from preflight.reports.model import Outcome, Report
 from preflight.reports.style import Look, look_for
 
@@ -83,7 +84,7 @@ def command(
     status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))
     if diff:
         changes = "".join(text for _, text in runs)
-        click.echo(changes, nl=False)
+        streams.show(changes, "patch")
         return 2 if status == 2 else int(bool(changes))
     _print(outcome, output_format, explain, from_hook)
     return status
@@ -147,8 +148,8 @@ def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool)
     if explain and chosen in ("full", "concise"):
         from preflight.reports.explain import explained
 
-        click.echo(explained(outcome, look), nl=False)
-    click.echo(render(chosen, outcome, look), nl=False, color=True)
+        streams.show(explained(outcome, look))
+    streams.show(render(chosen, outcome, look), kind_of(chosen))
 
 
 def internal_error(outcome: Outcome) -> bool:
@@ -168,5 +169,5 @@ def _refuse(reports: Sequence[Report]) -> int:
     """2, with a line for each, where a file was named that no dialect recognises."""
     refused = [path for report in reports for path in report.refused]
     for path in refused:
-        click.echo(f"preflight: error: {path} is not recognised; preflight reads {RECOGNISED}", err=True)
+        streams.complain(f"preflight: error: {path} is not recognised; preflight reads {RECOGNISED}")
     return 2 if refused else 0

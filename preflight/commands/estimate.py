@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from preflight import streams
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option, trust_option
 from preflight.errors import UsageError, suggestion
@@ -19,7 +19,7 @@ from preflight.machines.model import Gpu
 from preflight.memory.estimate import Estimates
 from preflight.records import dataclass
 from preflight.trust import laws_of, named_by_user, trust_in
-from preflight.values import Value
+from preflight.values import Value, brief
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -65,6 +65,8 @@ def command(
     """
     overrides = parse_set(assignments)
     size = parse_bytes(measured) if measured is not None else None
+    if size == 0:
+        raise UsageError("--measured: no process takes 0 bytes")
     subject = _subject(target, Asked(overrides, gpu, trust))
     found = subject.estimator.full(subject.job)
     if plot is not None:
@@ -83,20 +85,20 @@ def command(
     if output_format == "json":
         sides = (plain.device(found.device), plain.host(found.host))
         data = texts.document(plain.job(subject.job), *sides, found.unknown, compared, _notes(subject, found))
-        click.echo(json.dumps(data, indent=2, allow_nan=False))
+        streams.show(plain.written(data), "json")
         return
     rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
     smallest = _smallest(found)
     name = subject.gpu.name if subject.gpu is not None else ""
     look = look_for(sys.stdout)
     text = texts.render(subject.job, found, name, smallest, rows, compared, look, _moments(subject, found))
-    click.echo(text, nl=False, color=True)
+    streams.show(text)
     if with_map:
         from preflight.reports.map import drawn_map
 
-        click.echo("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)), color=True)
+        streams.show("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)) + "\n")
     if subject.note:
-        click.echo(f"note: {subject.note}")
+        streams.show(f"note: {streams.clean(subject.note)}\n")
 
 
 def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
@@ -236,7 +238,7 @@ def _words(error: ValidationError) -> str:
     if details["type"] == "extra_forbidden":
         return f"{name} is not a Job field{suggestion(name, fields())}"
     message = details["msg"]
-    return f"{name} = {details['input']!r}: {message[:1].lower()}{message[1:]}"
+    return f"{name} = {brief(details['input'])}: {message[:1].lower()}{message[1:]}"
 
 
 def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from preflight import streams
 from preflight.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,9 +25,9 @@ def run(conf: str | None, output: str | None) -> None:
     except MachineError as error:
         raise UsageError(str(error)) from error
     if output is None:
-        click.echo(dump_machine(cluster), nl=False)
+        streams.show(dump_machine(cluster), "json")
     for note in dict.fromkeys(_notes(cluster, conf)):
-        click.echo(f"note: {note}", err=True)
+        streams.complain(f"note: {note}")
 
 
 def _notes(cluster: Cluster, conf: str | None) -> Iterator[str]:

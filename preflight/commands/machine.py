@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from preflight import streams
 from preflight.errors import UsageError
 from preflight.reports.style import gib, look_for
 
@@ -27,9 +28,9 @@ def list_machines() -> None:
     wide = max(len(gpu.name) for gpu in gpus())
     for gpu in gpus():
         context = f"context about {gib(gpu.context[1])}"
-        click.echo(f"{look.paint(f'{gpu.name:<{wide}}', 'bold')}  {gib(gpu.capacity):>10}  {context}", color=True)
+        streams.show(f"{look.paint(f'{gpu.name:<{wide}}', 'bold')}  {gib(gpu.capacity):>10}  {context}\n")
     for path in sorted(machines_dir().glob("*.toml")):
-        click.echo(f"{look.paint(path.stem, 'bold')}  {path}", color=True)
+        streams.show(f"{look.paint(streams.clean(path.stem), 'bold')}  {streams.clean(str(path))}\n")
 
 
 @command.command()
@@ -44,7 +45,7 @@ def show(name: str, output_format: str) -> None:
         data = gpus.plain(gpu)
         several = gpus.ambiguity(name)
         if several:
-            click.echo(f"note: {several}", err=True)
+            streams.complain(f"note: {several}")
     else:
         try:
             data = clusters.plain(clusters.find_machine(name, Path.cwd()))
@@ -53,10 +54,10 @@ def show(name: str, output_format: str) -> None:
             hint = f"; the closest GPUs are {', '.join(close)}" if close else ""
             raise UsageError(f"{error}{hint}") from error
     if output_format == "json":
-        click.echo(json.dumps(data, indent=2))
+        streams.show(json.dumps(data, indent=2) + "\n", "json")
     else:
         for line in _text(data):
-            click.echo(line)
+            streams.show(streams.clean(line) + "\n")
 
 
 _SIZES = ("capacity", "memory", "swap", "shm", "local_disk", "low", "expected", "high", "bytes")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from preflight import streams
 from preflight.commands.options import parse_set, set_option
 from preflight.errors import UsageError
 from preflight.reports.style import look_for
@@ -44,10 +45,10 @@ def list_models(words: tuple[str, ...]) -> None:
     for model in filter(None, map(catalogue.find, names)):
         groups.setdefault((model.architecture, model.task), []).append(model)
     for (architecture, task), models in groups.items():
-        click.echo(f"{look.paint(architecture, 'bold')} {look.paint(task, 'dim')}", color=True)
+        streams.show(f"{look.paint(architecture, 'bold')} {look.paint(task, 'dim')}\n")
         for model in models:
-            click.echo(f"  {model.name:<{wide}}  {model.parameters or '':>7}".rstrip())
-    click.echo(f"{len(names)} models" + ("" if words else ": preflight model list WORD... shows fewer"))
+            streams.show(f"  {model.name:<{wide}}  {model.parameters or '':>7}".rstrip() + "\n")
+    streams.show(f"{len(names)} models" + ("" if words else ": preflight model list WORD... shows fewer") + "\n")
 
 
 @command.command()
@@ -76,23 +77,23 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
         "config": dict(model.config),
     }
     if output_format == "json":
-        click.echo(json.dumps(data, indent=2))
+        streams.show(json.dumps(data, indent=2) + "\n", "json")
         return
     for key, value in data.items():
         if key == "config":
             wide = max((len(option) for option in model.config), default=0)
             for option, size in model.config.items():
-                click.echo(f"  {option:<{wide}}  {f'{size:,}' if type(size) is int else size}")
+                streams.show(f"  {option:<{wide}}  {f'{size:,}' if type(size) is int else size}\n")
         elif value:
-            click.echo(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
+            streams.show(f"{key}: {', '.join(value) if isinstance(value, list) else value}\n")
     from preflight.reports.law import law_lines
 
     try:
         job, resolved, laws_found = _subject(name, {"train.precision": "bf16-mixed", **parse_set(assignments)})
     except UsageError as error:
-        click.echo(f"\nno law is shown: {error}")
+        streams.show(f"\nno law is shown: {streams.clean(str(error))}\n")
         return
-    click.echo("\n" + "\n".join(law_lines(job, resolved, laws_found, look_for(sys.stdout))), color=True)
+    streams.show("\n" + "\n".join(law_lines(job, resolved, laws_found, look_for(sys.stdout))) + "\n")
 
 
 @command.command()
@@ -113,10 +114,11 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
     if output is not None:
         replace_file(Path(output), _lines(found))
     origin = "shipped" if found["shipped"] else "traced here"
-    click.echo(f"{found['name']}: {len(rows)} moments, {origin}" + (f", written to {output}" if output else ""))
+    written = f", written to {output}" if output else ""
+    streams.show(streams.clean(f"{found['name']}: {len(rows)} moments, {origin}{written}") + "\n")
     if output is None:
         for row in rows:
-            click.echo(f"{row['phase']:<10} {row['where']}: {_formula(row['terms'])}")
+            streams.show(f"{row['phase']:<10} {row['where']}: {_formula(row['terms'])}\n")
 
 
 def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, Laws]:

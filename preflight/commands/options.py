@@ -16,6 +16,10 @@ F = TypeVar("F", bound=Callable[..., object])
 _SIZE = re.compile(r"([\d.]+)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 
 
+LARGEST_SIZE = 2**63
+"""Bytes that an address can name, with room."""
+
+
 def set_option(function: F) -> F:
     """`--set FIELD=VALUE`."""
     help = "Say what the files do not: a Job field and its value, as in train.batch_size=16. Repeatable."
@@ -38,9 +42,9 @@ def parse_set(assignments: Iterable[str]) -> dict[str, Value]:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals:
-            raise UsageError(f"--set {text}: write FIELD=VALUE, as in train.batch_size=16")
+            raise UsageError(f"--set {_short(text)}: write FIELD=VALUE, as in train.batch_size=16")
         if not is_field(name):
-            raise UsageError(f"--set {text}: {name} is not a Job field{suggestion(name, fields())}")
+            raise UsageError(f"--set {_short(text)}: {_short(name)} is not a Job field{suggestion(name, fields())}")
         found[name] = _value(value, text)
     try:
         check_values(found, "--set")
@@ -54,11 +58,15 @@ def _value(text: str, whole: str) -> Value:
 
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"--set {whole}: the value is not valid YAML") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of too many digits; too many brackets
+        raise UsageError(f"--set {_short(whole)}: the value is not valid YAML") from error
     if isinstance(value, str) and (number := _number(value)) is not None:
         return number  # YAML 1.1 reads 1e-5 as text
     return _frozen(value)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _number(text: str) -> float | None:
@@ -82,8 +90,11 @@ def parse_bytes(text: str) -> int:
     """Bytes of "7.45GiB", "24 GB" (decimal), "512M" (binary, as nvidia-smi and SLURM mean it) or a number."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[1].count(".") > 1 or match[1] == ".":
-        raise UsageError(f"{text}: not a size; write bytes, or 7.45GiB")
+        raise UsageError(f"{_short(text)}: not a size; write bytes, or 7.45GiB")
     unit = (match[2] or "").lower()
     decimal = bool(unit) and not match[3] and text.strip().lower().endswith("b")
     scale = (1000 if decimal else 1024) ** ("kmgt".index(unit) + 1) if unit else 1
-    return round(float(match[1]) * scale)
+    size = float(match[1]) * scale
+    if size > LARGEST_SIZE:
+        raise UsageError(f"{_short(text)}: no computer has so much memory")
+    return round(size)

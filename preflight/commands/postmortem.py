@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from preflight import streams
 from preflight.commands.options import parse_set, set_option
 from preflight.errors import UsageError
 from preflight.reports.model import Outcome, Report
@@ -52,16 +53,16 @@ def command(
     from preflight.reports.style import look_for
 
     if not logs and job_id is None:
-        if sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.isatty():
             raise UsageError("name the logs of the job that died, or its SLURM number with --job-id")
         logs = ("-",)
     cwd = Path.cwd()
     options = Options(gpu, machine, parse_set(assignments))
     found = postmortem(expanded(logs), config, job_id, options, cwd, lambda reports: _outcome(reports, cwd))
     if output_format == "json":
-        click.echo(plain.render(found), nl=False)
+        streams.show(plain.render(found), "json")
     else:
-        click.echo(text.render(found, look_for(sys.stdout)), nl=False, color=True)
+        streams.show(text.render(found, look_for(sys.stdout)))
     return 2 if found.outcome is not None and internal_error(found.outcome) else int(bool(found.conclusion.causes))
 
 

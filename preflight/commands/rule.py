@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from preflight import streams
 from preflight.errors import UsageError, suggestion
 from preflight.reports.style import look_for
 
@@ -22,12 +23,12 @@ def command(name: str | None) -> None:
         lines = registry.summaries()
         wide = max(map(len, lines))
         for rule, summary in sorted(lines.items()):
-            click.echo(f"{look.paint(f'{rule:<{wide}}', 'bold')}  {summary}", color=True)
+            streams.show(f"{look.paint(f'{rule:<{wide}}', 'bold')}  {summary}\n")
         return
     known = registry.rules()
     if name in known:
-        click.echo(page(known[name]), nl=False)
+        streams.show(page(known[name]))
     elif name in registry.OWN:
-        click.echo(f"# {name}\n\n{registry.OWN[name]}")
+        streams.show(f"# {name}\n\n{registry.OWN[name]}\n")
     else:
         raise UsageError(f"there is no rule {name}{suggestion(name, (*known, *registry.OWN))}")

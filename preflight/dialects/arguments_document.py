@@ -117,7 +117,7 @@ def given_by(words: Sequence[Word]) -> dict[str, Expr]:
 
 
 def _is_number(text: str) -> bool:
-    return text[1:2].isdigit()
+    return text[1:2].isdecimal()
 
 
 def _whole(expr: Expr) -> Expr:

@@ -87,7 +87,7 @@ def _gpus(options: Mapping[str, Expr]) -> Expr | None:
     if said is None:
         return None
     text = str(evaluate(said)).strip()
-    return Const(int(text), getattr(said, "origin", None)) if text.isdigit() else unknown("all that there are")
+    return Const(int(text), getattr(said, "origin", None)) if text.isdecimal() else unknown("all that there are")
 
 
 def _size(said: Expr) -> Expr:

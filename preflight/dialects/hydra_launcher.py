@@ -119,7 +119,7 @@ def _size(value: Value) -> Value:
     text = str(value).strip().upper().removesuffix("B")
     digits = text.rstrip("KMGT")
     unit = text[len(digits) :]
-    return int(digits) * _UNITS[unit] if digits.isdigit() and unit in _UNITS else Unknown(f"the size {value!r}")
+    return int(digits) * _UNITS[unit] if digits.isdecimal() and unit in _UNITS else Unknown(f"the size {value!r}")
 
 
 def _gpus(count: Value, gres: Value) -> tuple[Value, Value]:
@@ -132,7 +132,7 @@ def _gpus(count: Value, gres: Value) -> tuple[Value, Value]:
         if parts[0] != "gpu":
             return None, None
         parts = parts[1:]
-    if parts and parts[-1].isdigit():
+    if parts and parts[-1].isdecimal():
         return int(parts[-1]), parts[-2] if len(parts) > 1 else None
     return 1, parts[0] if parts else None
 

@@ -142,7 +142,9 @@ def select(root: Item, path: Path) -> Item | None:
         if isinstance(item, Table) and part in item.items:
             item = item.items[part]
         elif (
-            isinstance(item, Listing) and part.lstrip("-").isdigit() and -len(item.items) <= int(part) < len(item.items)
+            isinstance(item, Listing)
+            and part.lstrip("-").isdecimal()
+            and -len(item.items) <= int(part) < len(item.items)
         ):
             item = item.items[int(part)]
         else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from preflight.python.objects import (
     Abstract,
@@ -109,7 +110,7 @@ def _bound(ev: Evaluator, expr: Expr | None, outermost: Callable[[list[float]], 
     for corner in product(*ends):
         env = {axis.name: Const(value) for axis, value in zip(axes, corner, strict=True)}
         value = evaluate(expr, {**ev.lookup_environment(), **env})
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        if not _is_finite(value):
             return None
         values.append(value)
     return outermost(values)
@@ -124,7 +125,12 @@ def _ends(axis: Axis) -> tuple[Value, ...]:
 
 def _number(ev: Evaluator, expr: Expr | None) -> float | int | None:
     value = ev.value_of(expr) if expr is not None else None
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return value if _is_finite(value) else None
+
+
+def _is_finite(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number that a domain may hold: Optuna takes neither infinity nor NaN for one."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def _range(

@@ -69,7 +69,7 @@ def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:
         yield bind("train.compile", Const(True, backend.origin), TEXT_RANK)
     if "ACCELERATE_USE_DEEPSPEED" in environment:
         stage = constant(environment.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", Const(2)))  # accelerate's default stage
-        number = int(stage) if isinstance(stage, (int, str)) and str(stage).isdigit() else 2
+        number = int(stage) if isinstance(stage, (int, str)) and str(stage).isdecimal() else 2
         yield bind("parallel.strategy", Const(STAGES.get(number, "zero2")), TEXT_RANK)
     for name, part in (("OPTIMIZER", "optimizer"), ("PARAM", "parameters")):
         device = environment.get(f"ACCELERATE_DEEPSPEED_OFFLOAD_{name}_DEVICE")

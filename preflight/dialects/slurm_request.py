@@ -117,7 +117,7 @@ def _parts(path: str, script: tuple[Directive, ...], submission: Submission | No
 def _origin(path: str, directive: Directive) -> Origin:
     """The place of a directive's value; what holds more than the value ("gpu:a100:4") is not to be edited."""
     whole = (
-        directive.name in ("gres", "gpus", "gpus-per-node", "gpus-per-task") and not (directive.value or "").isdigit()
+        directive.name in ("gres", "gpus", "gpus-per-node", "gpus-per-task") and not (directive.value or "").isdecimal()
     )
     return Origin(path, directive.value_span or directive.span, editable=directive.value_span is not None and not whole)
 
@@ -255,7 +255,7 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
             problems.append(_refused(given.origin(name), name, text, wrong[name]))
             continue
         values[name] = getattr(read, FIELDS[name])
-        if name == "mem" and text.isdigit() and 0 < int(text) < SMALL_MIB:
+        if name == "mem" and text.isdecimal() and 0 < int(text) < SMALL_MIB:
             message = f"--mem={text} asks for {text} MiB: a bare number is MiB"
             problems.append(Problem("slurm-memory-invalid", message, given.origin(name), "warning", f"{text}G"))
     return values, problems

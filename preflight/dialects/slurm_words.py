@@ -41,7 +41,7 @@ def signal(text: str) -> bool:
     if found is None or int(found[2] or 0) > 0xFFFF:
         return False
     name = found[1].upper()
-    if name.lstrip("-").isdigit():
+    if name.lstrip("-").isdecimal():
         return 0 != int(name) <= 0xFFFF
     return f"SIG{name.removeprefix('SIG')}" in known.Signals.__members__
 

@@ -343,7 +343,7 @@ class Words:
         if re.fullmatch(r"[A-Za-z_]\w*", text):
             return Op("int", (self._ref(text, origin),), origin)
         try:
-            octal = len(text) > 1 and text.startswith("0") and text.isdigit()
+            octal = len(text) > 1 and text.startswith("0") and text.isdecimal()
             return Const(int(text, 8 if octal else 0), origin)
         except ValueError:
             return unknown(f"{text[:40]} is not a number", origin)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from preflight.errors import PreflightError
 from preflight.project import Project, UnreadableFile
+from preflight.regular import real
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -23,7 +24,7 @@ def write_text(project: Project, path: str, text: str) -> None:
 
     Raises NotWritten where the file changed since it was read, or cannot be written.
     """
-    full = (project.root / path).resolve()
+    full = real(project.root / path)
     if not full.is_relative_to(project.root):
         raise NotWritten(f"{path} was not written: it lies outside the project")
     try:

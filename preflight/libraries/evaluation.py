@@ -101,7 +101,7 @@ def _samples(record: CallRecord, whole: ast.expr, records: Sequence[CallRecord],
     if len(counts) != 1:
         return None
     text = counts.pop()
-    if text.isdigit():
+    if text.isdecimal():
         return Const(int(text), record.origin)
     for call in records:
         if isinstance(call.callee, FunctionValue) and call.callee.node is function:

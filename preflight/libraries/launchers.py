@@ -149,7 +149,8 @@ def _skip_options(words: list[Word], valued: frozenset[str]) -> list[Word]:
 
 
 def _program(name: str, rest: list[Word], seen: _Seen) -> Command:
-    if (name.startswith("python") and name[6:].replace(".", "").isdigit()) or name in ("python", "pythonw", "ipython"):
+    release = name.removeprefix("python").replace(".", "")
+    if (name.startswith("python") and release.isdecimal()) or name in ("python", "pythonw", "ipython"):
         return _python(rest[1:], seen)
     if name in ("torchrun", "deepspeed"):
         return _launcher(name, rest[1:], seen)
@@ -230,7 +231,7 @@ def _count(value: Expr) -> Expr:
     """A number of processes or machines: `2:4` (elastic) counts as its upper end, `gpu` and `auto` are unknown."""
     if isinstance(value, Const):
         said = str(value.value).rpartition(":")[2]
-        if said.isdigit():
+        if said.isdecimal():
             return Const(int(said), value.origin)
         return Const(Unknown(f"{said!r} processes: as many as the machine has devices"), value.origin)
     return Op("int", (value,), value.origin)

@@ -102,5 +102,5 @@ def allocator(text: str, place: Const) -> Iterator[Binding]:
         name, _, value = part.strip().partition(":")
         if name == "expandable_segments":
             yield bind("train.allocator.expandable_segments", Const(value.strip().lower() == "true", place.origin), 2)
-        elif name == "max_split_size_mb" and value.strip().isdigit():
+        elif name == "max_split_size_mb" and value.strip().isdecimal():
             yield bind("train.allocator.max_split_size_mb", Const(int(value), place.origin), 2)

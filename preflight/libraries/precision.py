@@ -134,7 +134,7 @@ def _devices(devices: Expr | None) -> list[Binding]:
         text = value.strip()
         if "," in text:
             devices = Const(len([part for part in text.split(",") if part.strip()]), first_origin(devices))
-        elif text.isdigit():
+        elif text.isdecimal():
             devices = Const(int(text), first_origin(devices))
         else:
             return []

@@ -131,8 +131,10 @@ def parse_machine(text: str, path: str, name: str) -> Cluster:
     """
     try:
         tables: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # tomllib's own, or a number of more digits than Python reads
         raise MachineError(f"{path}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise MachineError(f"{path}: not valid TOML: it is nested too deeply") from error
     _version(tables, text, path)
     _arrays(tables, text, path)
     try:

@@ -23,6 +23,7 @@ from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
 from preflight.machines.errors import MachineError
 from preflight.machines.model import Cluster
+from preflight.regular import UnreadableFile, read_text
 from preflight.user_settings import user_directory
 
 __all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "machines_dir", "parse_machine", "plain",
@@ -32,9 +33,9 @@ __all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "mach
 def load_machine(path: Path) -> Cluster:
     """The cluster a file describes. Raises MachineError with the file, the line and the key at fault."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MachineError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        text = read_text(path)
+    except UnreadableFile as error:
+        raise MachineError(f"{path}: cannot be read: {error}") from error
     return parse_machine(text, str(path), path.stem)
 
 
@@ -68,12 +69,12 @@ def find_machine(name: str, root: Path, may_read: Callable[[Path], bool] | None 
     `may_read`: which files a name out of a checked tree may lead to; None: every one, the user named it.
     """
     path, plainly = root / name, os.path.basename(name) == name
-    if path.is_file():
+    if os.path.lexists(path):
         if may_read is not None and not may_read(path):
             raise MachineError(f"{name} lies outside the project: it is not read without --trust {path}")
         return load_machine(path)
     kept = machines_dir() / f"{name}.toml"
-    if (plainly or may_read is None) and kept.is_file():
+    if (plainly or may_read is None) and os.path.lexists(kept):
         return load_machine(kept)
     known = ", ".join(sorted(path.stem for path in machines_dir().glob("*.toml"))) or "none"
     raise MachineError(f"no machine {name!r}: no such file, and no machine of that name (known: {known})")

@@ -23,7 +23,7 @@ def _part(part: str) -> list[str]:
     names: list[str] = []
     for piece in found[2].split(","):
         low, _, high = piece.partition("-")
-        if not low.isdigit() or (high and not high.isdigit()):
+        if not low.isdecimal() or (high and not high.isdecimal()):
             continue
         last = min(int(high or low), int(low) + MAX_NAMES)
         tails = _part(found[3])
@@ -68,4 +68,4 @@ def _runs(numbers: list[int], width: int) -> list[str]:
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts gpu2 before gpu10, as the controller sorts its nodes."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|\D+", name))
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.findall(r"\d+|\D+", name))

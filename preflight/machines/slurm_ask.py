@@ -100,7 +100,7 @@ def columns(text: str) -> Iterator[Line]:
             **{
                 key: values[key] for key in ("maxtime", "defaulttime", "oversubscribe", "maxcpuspernode") if values[key]
             },
-            **{key: value for key, value in (("minnodes", least), ("maxnodes", most or least)) if value.isdigit()},
+            **{key: value for key, value in (("minnodes", least), ("maxnodes", most or least)) if value.isdecimal()},
         }
         yield Line("sinfo", number, partition)
 

@@ -93,6 +93,9 @@ def _parameters(text: str) -> tuple[str, ...]:
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
+MOST_DIGITS = 18
+"""Of a number in slurm.conf; SLURM keeps them in 64 bits at most."""
+
 _NUMBERS = ("cpus", "realmemory", "sockets", "socketsperboard", "boards", "corespersocket", "threadspercore",
             "memspeclimit", "tmpdisk")  # fmt: skip
 
@@ -102,8 +105,8 @@ def _nodes(line: Line) -> list[Node]:
     numbers: dict[str, int] = {}
     for key in _NUMBERS:
         if key in values:
-            if not values[key].isdigit():
-                raise line.error(f"{key}={values[key]} is no number")
+            if not values[key].isdecimal() or len(values[key]) > MOST_DIGITS:
+                raise line.error(f"{key}={values[key][:MOST_DIGITS]} is no number")
             numbers[key] = int(values[key])
     names = expand(values["nodename"])
     if not names:
@@ -157,7 +160,7 @@ def _gres(text: str) -> tuple[str | None, int, tuple[str, ...]]:
         name, *rest = part.split(":")
         if name != "gpu":
             continue
-        count = int(rest.pop()) if rest and rest[-1].isdigit() else 1
+        count = int(rest.pop()) if rest and rest[-1].isdecimal() else 1
         gpus.append((rest[0] if rest and rest[0] != "no_consume" else None, count))
     number = sum(count for _, count in gpus)
     kind = gpus[0][0] if gpus else None
@@ -253,7 +256,7 @@ def _licenses(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, _, count = part.partition(":")
         if name and "@" not in name:
-            found[name] = found.get(name, 0) + (int(count) if count.isdigit() else 1)
+            found[name] = found.get(name, 0) + (int(count) if count.isdecimal() else 1)
     return found
 
 
@@ -262,9 +265,9 @@ def _job_defaults(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in text.split(","):
         key, _, value = part.partition("=")
-        if key.lower() == "defcpupergpu" and value.isdigit():
+        if key.lower() == "defcpupergpu" and value.isdecimal():
             found["cpus_per_gpu"] = int(value)
-        elif key.lower() == "defmempergpu" and value.isdigit():
+        elif key.lower() == "defmempergpu" and value.isdecimal():
             found["memory_per_gpu"] = int(value) * MIB
     return found
 
@@ -288,11 +291,11 @@ def _cgroup(values: Mapping[str, str]) -> Cgroup:
 
 
 def _mib(text: str | None) -> int | None:
-    return None if text is None or text.upper() in NO_LIMIT or not text.isdigit() else int(text) * MIB
+    return None if text is None or text.upper() in NO_LIMIT or not text.isdecimal() else int(text) * MIB
 
 
 def _count(text: str | None) -> int | None:
-    return None if text is None or text.upper() in NO_LIMIT or not text.isdigit() else int(text)
+    return None if text is None or text.upper() in NO_LIMIT or not text.isdecimal() else int(text)
 
 
 def _minutes(text: str | None) -> int | None:

@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from preflight import regular
 from preflight.machines.errors import MachineError
 from preflight.records import dataclass
 
 MAX_INCLUDES = 20
 """Include lines within each other."""
+
+MOST = 2**28
+"""Bytes of a file; what `scontrol show` prints of a large cluster is long."""
 
 _SPELLED = {
     "cputot": "cpus", "procs": "cpus", "availablefeatures": "features", "feature": "features",
@@ -68,10 +72,9 @@ def _included(name: str, line: Line, folder: Path, depth: int) -> Iterator[Line]
 def read_text(path: Path, line: Line | None = None) -> str:
     """A file's text. Raises MachineError, at the line that names the file where there is one."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        message = f"{path}: cannot be read: {why}"
+        return regular.read_text(path, MOST)
+    except regular.UnreadableFile as error:
+        message = f"{path}: cannot be read: {error}"
         raise (line.error(message) if line is not None else MachineError(message)) from error
 
 

@@ -181,7 +181,7 @@ def _several(group: Group) -> Iterator[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    ordered = sorted(names, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
+    ordered = sorted(names, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     return ", ".join(ordered[:8]) + (", ..." if len(ordered) > 8 else "")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 from collections.abc import Mapping
 
 from preflight.postmortem.cause import Cause, When
@@ -18,7 +16,7 @@ VERSION = 1
 
 def render(found: Postmortem) -> str:
     """The document as text, one final newline."""
-    return json.dumps(_finite(document(found)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return plain.written(document(found))
 
 
 def document(found: Postmortem) -> plain.Plain:
@@ -113,12 +111,3 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
-def _finite(value: object) -> object:
-    """`value` without infinities and NaN, which a log may hold and JSON may not."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(key): _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value

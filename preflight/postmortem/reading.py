@@ -112,6 +112,8 @@ def blocks(name: str) -> Iterator[Block]:
     """A log in blocks of whole lines, `-` for standard input. Raises UsageError where it cannot be read as text."""
     try:
         if name == "-":
+            if sys.stdin is None:
+                raise UsageError("standard input is closed")
             yield from _blocks("<stdin>", sys.stdin.buffer)
             return
         path = Path(name)

@@ -192,7 +192,7 @@ def _exit(text: str) -> tuple[int | None, int | None]:
 
 
 def _count(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _of_json(place: Place, job: Mapping[str, object]) -> Iterator[Accounting]:

@@ -10,7 +10,8 @@ from preflight.postmortem.compare import Compared, Row
 from preflight.postmortem.evidence import Accounting, Place
 from preflight.postmortem.moments import at, of
 from preflight.postmortem.report import Postmortem
-from preflight.reports.style import Look, clean, plural, wrap
+from preflight.reports.style import Look, plural, wrap
+from preflight.streams import clean
 
 _SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
 

@@ -31,7 +31,7 @@ def parse(text: str) -> int | None:
 
 def kib(text: str) -> int | None:
     """Bytes of the kernel's kB, which is 1024."""
-    found = int(text) * 1024 if text.isascii() and text.isdigit() and len(text) < 20 else None
+    found = int(text) * 1024 if text.isascii() and text.isdecimal() and len(text) < 20 else None
     return found if found is not None and found < LARGEST else None
 
 

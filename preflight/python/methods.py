@@ -89,7 +89,7 @@ def _format(site: Site, receiver: Expr) -> Abstract:
 
     def fill(match: re.Match[str]) -> str:
         key = match.group(1)
-        if key.isdigit():
+        if key.isdecimal():
             return str(values[int(key)]) if int(key) < len(values) else match.group(0)
         return str(named.get(key, match.group(0)) if key else next(rest, match.group(0)))
 

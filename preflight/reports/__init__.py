@@ -7,6 +7,7 @@ from importlib import import_module
 
 from preflight.reports.model import Outcome
 from preflight.reports.style import Look
+from preflight.streams import Kind, safe
 
 FORMATS = {
     "full": "preflight.reports.full",
@@ -15,6 +16,7 @@ FORMATS = {
     "sarif": "preflight.reports.sarif",
     "github": "preflight.reports.github",
 }
+_KINDS: Mapping[str, Kind] = {"json": "json", "sarif": "json", "github": "github"}
 PEOPLE = ("full", "concise", "github")
 """Formats that end with a summary for people."""
 
@@ -22,7 +24,12 @@ PEOPLE = ("full", "concise", "github")
 def render(name: str, outcome: Outcome, look: Look) -> str:
     """The outcome in a format of FORMATS."""
     text: str = import_module(FORMATS[name]).render(outcome, look)
-    return text
+    return safe(text, kind_of(name), look.colour)
+
+
+def kind_of(name: str) -> Kind:
+    """What a format is to a stream."""
+    return _KINDS.get(name, "text")
 
 
 def automatic(environment: Mapping[str, str]) -> str:

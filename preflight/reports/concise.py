@@ -5,8 +5,9 @@ from __future__ import annotations
 from preflight.findings import Finding
 from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place
-from preflight.reports.style import COLOURS, Look, clean
+from preflight.reports.style import COLOURS, Look
 from preflight.reports.summary import summary
+from preflight.streams import clean
 
 
 def render(outcome: Outcome, look: Look) -> str:

@@ -10,8 +10,9 @@ from preflight.job import Job
 from preflight.measured import Comparison
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.reports.bar import bar
-from preflight.reports.style import Look, clean, gib, wrap
+from preflight.reports.style import Look, gib, wrap
 from preflight.reports.timeline import Point, drawn
+from preflight.streams import clean
 
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
 _TIERS = (

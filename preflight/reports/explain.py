@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from preflight.job import Job, fields
 from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place
-from preflight.reports.style import Look, clean, gib
+from preflight.reports.style import Look, gib
+from preflight.streams import clean
 from preflight.study.model import Bound
 from preflight.values import Const, Origin, Unknown
 

@@ -9,8 +9,9 @@ from preflight.reports.bar import bar
 from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place, place_in, source_of
 from preflight.reports.snippet import snippet
-from preflight.reports.style import COLOURS, Look, clean, gib, wrap
+from preflight.reports.style import COLOURS, Look, gib, wrap
 from preflight.reports.summary import summary
+from preflight.streams import clean
 from preflight.values import Origin
 
 _RELATED_LIMIT = 6

@@ -5,8 +5,9 @@ from __future__ import annotations
 from preflight.findings import Finding, Severity
 from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place
-from preflight.reports.style import Look, clean
+from preflight.reports.style import Look
 from preflight.reports.summary import summary
+from preflight.streams import clean, without_commands
 
 _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "notice"}
 
@@ -14,7 +15,7 @@ _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info
 def render(outcome: Outcome, look: Look) -> str:
     """One command per finding, then the summary as text, because annotations beyond the tenth are not shown."""
     lines = [_command(outcome, report, finding) for report, finding in outcome.findings()]
-    return "\n".join([*lines, *summary(outcome, look)]) + "\n"
+    return "\n".join([*lines, *map(without_commands, summary(outcome, look))]) + "\n"
 
 
 def _command(outcome: Outcome, report: Report, finding: Finding) -> str:

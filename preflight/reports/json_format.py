@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from preflight.findings import Severity
 from preflight.reports import plain
 from preflight.reports.model import Outcome
@@ -29,16 +27,5 @@ def document(outcome: Outcome) -> plain.Plain:
 
 
 def render(outcome: Outcome, look: Look) -> str:
-    """The document as text, one final newline. Numbers that JSON does not have (infinity) are null."""
-    return json.dumps(_finite(document(outcome)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _finite(value: object) -> object:
-    """`value` without infinities and NaN, which a hostile configuration may hold and JSON may not."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value
+    """The document as text."""
+    return plain.written(document(outcome))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 
 from preflight.documents.base import Edit
@@ -13,6 +15,20 @@ from preflight.reports.places import place, source_of
 from preflight.values import Origin
 
 Plain = dict[str, object]
+
+
+def written(document: object) -> str:
+    """A document as JSON text, one final newline. Numbers that JSON does not have (infinity, NaN) are null."""
+    return json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: object) -> object:
+    """`value` without infinities and NaN, which a hostile configuration or a log may hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def interval(found: Interval) -> Plain:

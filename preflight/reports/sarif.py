@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from urllib.parse import quote
 
 from preflight import __version__
@@ -44,7 +44,7 @@ def document(outcome: Outcome) -> plain.Plain:
 
 def render(outcome: Outcome, look: Look) -> str:
     """The document as text."""
-    return json.dumps(document(outcome), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return plain.written(document(outcome))
 
 
 def _rule(name: str, summary: str) -> plain.Plain:
@@ -84,7 +84,12 @@ def _location(outcome: Outcome, report: Report, origin: Origin) -> plain.Plain:
 
 
 def _artifact(path: str) -> plain.Plain:
-    return {"uri": quote(path), "uriBaseId": "SRCROOT"}
+    """The bytes of a name that are not UTF-8 are percent-encoded as all others."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:
+        name = path.encode("utf-8", "replace")
+    return {"uri": quote(name), "uriBaseId": "SRCROOT"}
 
 
 def _region(found: plain.Plain) -> plain.Plain:
@@ -119,4 +124,4 @@ def _fingerprint(outcome: Outcome, report: Report, finding: Finding, seen: dict[
     path = outcome.tracked(report, finding.origin.path) if finding.origin is not None else ""
     key = "\0".join([finding.rule, path, ".".join(map(str, route)) if route else ",".join(finding.settings)])
     seen[key] = seen.get(key, 0) + 1
-    return hashlib.sha256(f"{key}\0{seen[key]}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{key}\0{seen[key]}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from preflight.documents.base import Source
 from preflight.reports.places import place_in
-from preflight.reports.style import Look, clean, columns
+from preflight.reports.style import Look, columns
+from preflight.streams import clean
 from preflight.values import Span
 
 _MARGIN = 12

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
 
 from preflight.findings import Severity
 from preflight.records import dataclass
+from preflight.streams import coloured, terminal
 
 _CODES = {
     "bold": "1",
@@ -22,7 +22,6 @@ _CODES = {
     "cyan": "36",
 }
 COLOURS = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.info: "bold cyan"}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -40,27 +39,16 @@ class Look:
         return f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"
 
 
-def look_for(stream: TextIO, environment: Mapping[str, str] | None = None) -> Look:
+def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None) -> Look:
     """The look for a stream: colours on a terminal unless NO_COLOR is set, and anywhere where FORCE_COLOR is."""
     env = os.environ if environment is None else environment
-    terminal = stream.isatty()
-    colour = terminal and env.get("TERM") != "dumb"
-    if env.get("FORCE_COLOR", "0") not in ("", "0"):
-        colour = True
-    if env.get("NO_COLOR"):
-        colour = False
     width = 100
-    if terminal or env.get("COLUMNS", "").isdigit():
+    if terminal(stream) or env.get("COLUMNS", "").isdecimal():
         import shutil
 
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
-    return Look(colour, encoding.startswith("utf") or encoding == "gb18030", width)
-
-
-def clean(text: str) -> str:
-    """Text from a checked file, made safe for a terminal: control and direction characters are shown, not sent."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\t", "    ").replace("\n", " "))
+    return Look(coloured(stream, env), encoding.startswith("utf") or encoding == "gb18030", width)
 
 
 def columns(text: str) -> int:

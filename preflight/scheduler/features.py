@@ -63,7 +63,7 @@ def _split(text: str) -> list[Term]:
         index += 1
         if char == "*":
             digits = index
-            while digits < len(text) and text[digits].isdigit():
+            while digits < len(text) and text[digits].isdecimal():
                 digits += 1
             if not name or paren or digits == index or int(text[index:digits]) <= 0:
                 raise wrong

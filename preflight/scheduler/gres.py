@@ -323,7 +323,7 @@ def check_text(request: Request) -> None:
     for _, text in _texts(request):
         for part in text.split(","):
             tail = part.rpartition(":")[2]
-            if not part or (tail[:1].isdigit() and number(tail) is None):
+            if not part or (tail[:1].isdecimal() and number(tail) is None):
                 raise Refused(TRES, f"{part} is no resource that SLURM can read", "request.gpus_per_node")
 
 

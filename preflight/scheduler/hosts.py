@@ -81,7 +81,7 @@ def _entry(text: str) -> tuple[str, str | None, int]:
     """`gpu:a100:4`, `gpu:4`, `nvme:1T` or `gpu` of a node (_get_gres_cnt, src/common/gres.c)."""
     name, *rest = re.sub(r"\(.*\)$", "", text).split(":")
     rest = [one for one in rest if one != "no_consume"]
-    count = number(rest[-1]) if rest and rest[-1][:1].isdigit() else None
+    count = number(rest[-1]) if rest and rest[-1][:1].isdecimal() else None
     if count is None:
         return name, (rest[0] if rest else None), 1
     return name, (rest[0] if len(rest) > 1 else None), count

@@ -12,12 +12,13 @@ from pathlib import PurePosixPath
 from preflight.dialects import Dialect, load, recognise
 from preflight.dialects.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.documents.base import DocumentError
+from preflight.errors import too_much
 from preflight.project import Project, UnreadableFile
 from preflight.records import dataclass, replace
 from preflight.study.bind import bind
 from preflight.study.model import Skipped
 from preflight.study.scope import Scope
-from preflight.values import Axis, Const, Expr, Op, Origin
+from preflight.values import Axis, Const, Expr, Op, Origin, Span
 
 MAX_DEPTH = 8
 """Scripts that start scripts: deeper than this, two files start each other under changing names."""
@@ -246,5 +247,8 @@ def _malformed(path: str, error: DocumentError) -> Skipped:
 
 
 def crashed(path: str, error: Exception) -> Skipped:
-    """A file that a reader of ours failed on."""
+    """A file that a reader of ours failed on, or that holds what Python itself refuses."""
+    if why := too_much(error):
+        problem = Problem("invalid-config", f"{path} {why}", Origin(path, Span(0, 0)))
+        return Skipped(path, "malformed", f"it {why}", (problem,))
     return Skipped(path, "crashed", f"its reader failed: {type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from preflight.records import dataclass, replace
 from preflight.study.bind import FALSE, TRUE
 from preflight.study.defaults import frozen
 from preflight.study.model import Bound
-from preflight.values import Const, Unknown, Value, evaluate, names
+from preflight.values import Const, Unknown, Value, brief, evaluate, names
 
 STRATEGIES: Mapping[str, str] = {
     # Lightning's registered strategies, Accelerate's distributed_type, DeepSpeed's stages
@@ -124,12 +124,11 @@ def normal(field: str, value: Value, setting: str = "") -> Value:
 
 
 def _refuse(field: str, value: Value, wanted: str) -> Value:
-    raise Invalid(f"{field} is {_shown(value)}: it must be {wanted}")
+    raise Invalid(f"{field} is {brief(value)}: it must be {wanted}")
 
 
-def _shown(value: Value) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+LARGEST = 10**100
+"""Beyond every count and size. What stands for "no limit" is far below (transformers' VERY_LARGE_INTEGER is 1e30)."""
 
 
 def _int(field: str, value: Value, kind: Kind) -> Value:
@@ -145,8 +144,8 @@ def _int(field: str, value: Value, kind: Kind) -> Value:
         return _refuse(field, value, wanted)
     if number != number or number in (float("inf"), float("-inf")) or number != int(number):
         return _refuse(field, value, wanted)
-    if kind.low is not None and number < kind.low:
-        return _refuse(field, value, wanted)
+    if (kind.low is not None and number < kind.low) or abs(number) > LARGEST:
+        return _refuse(field, value, wanted if abs(number) <= LARGEST else "a number of fewer than a hundred digits")
     return int(number)
 
 
@@ -161,7 +160,7 @@ def _number(text: str) -> int | float | None:
 
 def _float(field: str, value: Value) -> Value:
     number = _number(value) if isinstance(value, str) else value
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or abs(number) > LARGEST:
         return _refuse(field, value, "a number")
     return float(number)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
-from preflight.errors import UsageError
+from preflight import streams
+from preflight.errors import PreflightError, UsageError
 from preflight.records import dataclass
 from preflight.submission import handover
 from preflight.submission.arguments import MODES, CommandLine, parse, plugin_options, usage
@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> int:
     except Exception as error:
         answer = {"unchecked": f"internal error: {type(error).__name__}: {error}"}
     with contextlib.suppress(Exception):
-        _say(answer, sys.stdout if line.own.only else sys.stderr)
+        _say(answer, err=not line.own.only)
     stop = answer.get("stop") is True and job.mode != "warn"
     with contextlib.suppress(Exception):
         _log(job, answer, stop, time.monotonic() - started)
@@ -87,7 +87,7 @@ def _mode(line: CommandLine) -> str:
     """Our option, else the environment, else the site's."""
     stated = line.own.mode or os.environ.get(MODE, "")
     if stated and stated not in MODES:
-        print(f"preflight: {MODE}={stated} is none of {', '.join(MODES)}; taken as warn", file=sys.stderr)
+        streams.complain(f"preflight: {MODE}={stated} is none of {', '.join(MODES)}; taken as warn")
         return "warn"
     return stated or line.own.default
 
@@ -166,15 +166,13 @@ def _path(line: CommandLine) -> str | None:
     return name
 
 
-def _say(answer: Plain, stream: TextIO) -> None:
+def _say(answer: Plain, err: bool) -> None:
     """For people: where a job is submitted, standard output is sbatch's."""
     text, unchecked = answer.get("text"), answer.get("unchecked")
     if isinstance(text, str) and text:
-        stream.write(text)
+        streams.show(text, err=err)
     if unchecked:
-        sys.stderr.write(f"preflight: this job was not checked: {unchecked}\n")
-    stream.flush()
-    sys.stderr.flush()
+        streams.complain(f"preflight: this job was not checked: {unchecked}")
 
 
 def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
@@ -220,11 +218,11 @@ def _hand_over(job: Job, answer: Plain) -> int:
 
 def _show(what: str, line: CommandLine) -> int:
     if what == "help":
-        sys.stdout.write(usage())
+        streams.show(usage())
         return 0
     from preflight.submission.install import printed
 
-    sys.stdout.write(printed(what, line.own.sbatch))
+    streams.show(printed(what, line.own.sbatch))
     return 0
 
 
@@ -232,11 +230,9 @@ def guarded(words: Sequence[str]) -> NoReturn:
     """`main` as a program of its own, for the wrapper: errors are one line and exit status 2."""
     try:
         status = main(words)
-    except UsageError as error:
-        sys.stderr.write(f"preflight: error: {error}\n")
+    except PreflightError as error:
+        streams.complain(f"preflight: error: {error}")
         status = 2
     except KeyboardInterrupt:
         status = 130
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
     os._exit(status)

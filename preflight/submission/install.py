@@ -8,6 +8,7 @@ import sys
 from importlib.resources import files
 
 from preflight.errors import UsageError
+from preflight.streams import complain
 from preflight.submission.real import find_real
 
 FILES = {"wrapper": "wrapper.sh", "cli-filter": "cli_filter.lua"}
@@ -21,7 +22,7 @@ def printed(what: str, sbatch: str | None) -> str:
         try:
             text = _with(text, "sbatch", os.path.abspath(find_real(sbatch, os.environ)))
         except UsageError:
-            sys.stderr.write("preflight: no sbatch here: write its path into the line that starts with sbatch=\n")
+            complain("preflight: no sbatch here: write its path into the line that starts with sbatch=")
     return text
 
 

@@ -5,6 +5,7 @@ Values are found by bisection over estimates, so a proposal is one that fits by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from preflight.findings import Change, Proposal, Safety
@@ -29,15 +30,24 @@ def fits(case: Case, changes: Changes) -> bool:
     return device is not None and device.verdict == "fits"
 
 
+LARGEST_TOTAL = 10**10
+"""Samples of an effective batch whose divisors are looked for."""
+LARGEST_MULTIPLE = 2**16
+"""Batches above this are proposed as powers of two alone."""
+
+
 def divisors(number: int) -> list[int]:
-    """Divisors of a number from 1 up to below itself."""
-    return [n for n in range(1, number // 2 + 1) if number % n == 0]
+    """Divisors of a number from 1 up to below itself; none of a number that no batch is, whose search would not end."""
+    if number > LARGEST_TOTAL:
+        return []
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)} - {number})
 
 
 def usual_batches(limit: int) -> list[int]:
     """Batch sizes below a limit that people use: powers of two and multiples of 8."""
     powers = {2**n for n in range(limit.bit_length()) if 2**n < limit}
-    return sorted(powers | set(range(8, limit, 8)))
+    return sorted(powers | set(range(8, min(limit, LARGEST_MULTIPLE), 8)))
 
 
 def accumulation_hazard(case: Case) -> str:

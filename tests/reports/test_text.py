@@ -16,8 +16,9 @@ from preflight.memory.estimate import Estimates
 from preflight.reports import automatic, render
 from preflight.reports.bar import bar
 from preflight.reports.snippet import snippet
-from preflight.reports.style import Look, clean, columns, gib, look_for, plural, wrap
+from preflight.reports.style import Look, columns, gib, look_for, plural, wrap
 from preflight.reports.summary import studies_line, summary
+from preflight.streams import clean
 from preflight.values import Origin, Span
 
 PLAIN = Look(width=100)

@@ -115,7 +115,7 @@ def _loads_lazily(job: Job) -> bool | None:
 
 def _version(text: str) -> tuple[int, int] | None:
     numbers = text.lstrip("=<>~! v").split("+")[0].split(".")
-    return (int(numbers[0]), int(numbers[1])) if len(numbers) > 1 and all(x.isdigit() for x in numbers[:2]) else None
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) > 1 and all(x.isdecimal() for x in numbers[:2]) else None
 
 
 def without_workspaces(tape: Tape) -> Tape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -18,7 +19,8 @@ from preflight.memory.device.single import FREE, make_at
 from preflight.memory.device.sparse import make_sparse
 from preflight.memory.device.tape import NotRegular, expand
 from preflight.memory.device.tracing import TraceError, has_torch, request_traces
-from preflight.values import Unknown
+from preflight.regular import UnreadableFile
+from preflight.values import Unknown, brief
 
 
 def anything(path: Path) -> bool:
@@ -131,8 +133,13 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     """A law from a file of the user's (`preflight model trace -o`, `model.law`)."""
     try:
         made = store.load_file(path, key)
-    except (OSError, ValueError, KeyError, store.StaleLaw) as error:
+    except UnreadableFile as error:
         return Unknown(f"model.law {path} cannot be read: {error}")
+    except store.StaleLaw as error:
+        return Unknown(f"model.law {path} cannot be used: {error}")
+    except (OSError, EOFError, zlib.error, ArithmeticError, AttributeError, ValueError, LookupError, TypeError,
+            RecursionError) as error:  # fmt: skip
+        return Unknown(f"model.law {path} holds no law: {type(error).__name__}: {brief(str(error), 80)}")
     return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
 
 

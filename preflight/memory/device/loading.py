@@ -24,6 +24,10 @@ Row: TypeAlias = "tuple[int, float, bool]"
 """Elements, bytes per element, trainable."""
 
 
+MOST_COPIES = 64
+"""Copies of a model that are allocated storage by storage; more are one block for each weight, which fits as little."""
+
+
 def scales(rows: Sequence[Row], double: bool) -> list[Row]:
     """A quantised model's parameters with the scales that it has."""
     return [(n, DOUBLE_SCALES if double and each == SCALES else each, trains) for n, each, trains in rows]
@@ -34,6 +38,8 @@ def load(replay: Replay, rows: Sequence[Row], quantization: Mapping[str, Any] | 
     """Allocate a model's parameters. `rows`: (elements, bytes per element, trainable); `share`: what one rank keeps."""
     if quantization is None:
         sizes = [math.ceil(n * each * share) for n, each, _ in rows]
+        if copies > MOST_COPIES:
+            sizes, copies = [size * copies for size in sizes], 1
         replay.hold([size for size in sizes for _ in range(copies) if size], "weights", "load")
         return
     whole = quantised_at(quantization)

@@ -25,7 +25,7 @@ _ACTIVATIONS = ALL_PARTS.index("activations")
 def keeps_input(job: Job, resolved: Resolved) -> bool:
     """Whether the stated torch keeps the scores as well."""
     numbers = job.software.get("torch", "").partition("+")[0].split(".")[:2]
-    if len(numbers) < 2 or not all(part.isdigit() for part in numbers):
+    if len(numbers) < 2 or not all(part.isdecimal() for part in numbers):
         return False
     return tuple(map(int, numbers)) < FREES_INPUT and resolved.setup.get("attention") in ("eager", "math")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from preflight.memory.device.images import VALUES_ONLY
 from preflight.memory.device.make import Made, ParameterRow, Parameters
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.sizes import decode, encode
+from preflight.regular import read_bytes
 
 LAWS = Path(__file__).with_name("laws")
 FORMAT = 3
@@ -146,12 +148,25 @@ def _switch(key: str, value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+MAX_BYTES = 2**28
+"""Bytes of a file of laws, packed or not; the largest that is shipped takes a fiftieth."""
+
+
+def unpacked(raw: bytes) -> bytes:
+    """What was packed by gzip. Raises ValueError, and what gzip raises."""
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"unpacked it is larger than {MAX_BYTES >> 20} MiB")
+    return data
+
+
 @lru_cache(maxsize=16)
 def _file(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
+    if not path.exists():
         return None
-    raw = path.read_bytes()
-    data: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    raw = read_bytes(path, MAX_BYTES)
+    data: dict[str, Any] = json.loads(unpacked(raw) if path.suffix == ".gz" else raw)
     if data.get("format") not in READS:
         raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {READS}: make them again")
     tracer = int(data.get("made_by", {}).get("tracer", 0))

@@ -20,6 +20,7 @@ from pathlib import Path
 from preflight.memory.device import store
 from preflight.memory.device.make import Made
 from preflight.memory.device.tracing import installed
+from preflight.regular import UnreadableFile, read_bytes
 from preflight.user_settings import user_directory
 
 _MAKERS = "batch_one blocks layers make perception_make polynomial primes single sizes sparse store tape"
@@ -32,10 +33,11 @@ def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[Made, 
     if path is None:
         return None
     try:
-        data = json.loads(gzip.decompress(path.read_bytes()))
+        data = json.loads(store.unpacked(read_bytes(path, store.MAX_BYTES)))
         made = store.load_packed(data, key)
         return None if made is None else (made, dict(data["made_by"]))
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, IndexError):
+    except (UnreadableFile, OSError, EOFError, zlib.error, ArithmeticError, AttributeError, ValueError, LookupError,
+            TypeError, RecursionError):  # fmt: skip
         return None
 
 

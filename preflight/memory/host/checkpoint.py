@@ -52,7 +52,7 @@ def copies(job: Job) -> tuple[float, float]:
     least, expected = COPIES.get(load or "", 0.0), COPIES.get(load or "", 1.0)
     if load == "from-pretrained":
         version = job.software.get("transformers", "").partition(".")[0]
-        if (version.isdigit() and int(version) < KEEPS_TYPE) or job.machine.accelerator == "cpu":
+        if (version.isdecimal() and int(version) < KEEPS_TYPE) or job.machine.accelerator == "cpu":
             expected = 1.0
     return (0.0 if load == "from-pretrained-cast" else least), expected
 

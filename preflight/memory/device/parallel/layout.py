@@ -40,6 +40,10 @@ class Layout:
     options: Options = Options({})
     hidden: int | None = None
     """The model's width, once it is known."""
+    packed: float | None = None
+    """Bytes per element of packed weights that are parameters, and so are cut by their bytes and cast to nothing
+    (bitsandbytes in 4 bits). Whatever else takes a fraction of a byte per element is no parameter: every rank has it
+    whole."""
 
     @property
     def sharded(self) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from preflight.job import Job
 from preflight.memory.device.laws import Laws
@@ -13,7 +14,7 @@ from preflight.memory.device.make import Made
 from preflight.memory.device.optimizers import Step, step
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.parallel.units import Units, units
+from preflight.memory.device.parallel.units import Units, cut, units
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.sizes import Size
 from preflight.memory.device.tape import NotRegular, Tape
@@ -23,6 +24,10 @@ from preflight.values import Unknown
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
 """Dimensions that a rank's tape is still a function of; the others are set when it is made."""
 REMEMBERED = 64
+WEIGHTS_CUT = ("fsdp1", "fsdp2", "zero3")
+"""Schemes that cut the weights themselves."""
+PACKED = 0.5
+"""Bytes per element of bitsandbytes' 4-bit weights, their scales left out."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,11 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     if isinstance(dims, Unknown):
         return dims
     dims = pipeline.stage_dims(dims, laws.made, layout)
-    layout = replace(layout, hidden=_hidden(resolved.all_dims))
+    quantized = resolved.setup.get("quantization")
+    if layout.scheme in WEIGHTS_CUT and layout.shards > 1 and quantized and not _cuts(quantized):
+        return Unknown(f"parallel: what {layout.scheme} makes of weights in {quantized['type']} is not known")
+    packed = PACKED if quantized and quantized["type"] == "4bit" else None
+    layout = replace(layout, hidden=_hidden(resolved.all_dims), packed=packed)
     if layout.scheme == "none" and layout.tensor * layout.pipeline == 1:
         return _alone(layout, laws, dims, rows)
     try:
@@ -102,6 +111,16 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     if layout.scheme.startswith("fsdp"):
         return _fsdp(layout, own, dims, held)
     return _replicated(layout, own, dims, whole)
+
+
+def _cuts(quantized: Mapping[str, Any]) -> bool:
+    """Whether it is known how quantised weights are cut.
+
+    bitsandbytes' 4 bits are a parameter (nn/modules.py, Params4bit), their scales an attribute of it. GPTQ and AWQ
+    register all that they pack as buffers, which are not cut (auto_gptq, nn_modules/qlinear; awq,
+    modules/linear/gemm.py); in 8 bits they take as much for an element as a parameter may.
+    """
+    return quantized["type"] == "4bit" or (quantized["type"] in ("gptq", "awq") and quantized.get("bits") != 8)
 
 
 def derive(rank: Rank, laws: Laws) -> Laws:
@@ -131,7 +150,9 @@ def _replicated(layout: Layout, laws: Laws, dims: Mapping[str, int], whole: Sequ
 
 def _fsdp(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units) -> Rank:
     ways, sizes = layout.shards, fsdp.Sizes(layout)
-    parts = [(-(-n // ways), size, trains) for unit in held.all for n, size, trains in unit.params]
+    rows = [row for unit in held.all for row in unit.params]
+    parts = [(-(-n // ways) if size >= 1 or size == layout.packed else n, size, trains) for n, size, trains in rows]
+    held = cut(held, layout.packed)
     away = layout.offload == "parameters"
     if layout.defer:
         gradients = sum(
@@ -204,7 +225,7 @@ def _tape(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
     made = pipeline.stage(whole, layout)
     here = units(made, dims)
     if layout.scheme.startswith("fsdp"):
-        tape = fsdp.rank_tape(made, here, layout)
+        tape = fsdp.rank_tape(made, cut(here, layout.packed), layout)
     elif layout.scheme.startswith("zero"):
         width = max((int(size) for unit in here.all for _, size, trains in unit.params if trains), default=2)
         tape = zero.rank_tape(made, here, layout, zero.buckets(here, layout, width))

@@ -37,6 +37,16 @@ def flat_shard(elements: list[int], ranks: int, nbytes: int) -> int:
     return shard(total, ranks)
 
 
+def _cast(size: float, nbytes: int | None) -> float:
+    """Bytes per element once a policy of mixed precision is applied: integers stay as they are (torch/distributed/fsdp/
+    _fully_shard/_fsdp_param.py, init_dtype_attrs)."""
+    return size if nbytes is None or size < LEAST_FLOAT else nbytes
+
+
+LEAST_FLOAT = 2
+"""Bytes of the smallest type that mixed precision casts."""
+
+
 @dataclass(frozen=True)
 class Unit:
     """Parameters that are whole at the same time: (elements, bytes per element as stored, trainable)."""
@@ -49,8 +59,8 @@ class Unit:
 
     def part(self, ranks: int, nbytes: int | None = None, *, trainable: bool = False) -> int:
         """Bytes of one rank's parts, in `nbytes` per element (None: as stored)."""
-        sizes = (shard(n, ranks) * (nbytes or size) for n, size, trains in self.params if trains or not trainable)
-        return math.ceil(sum(sizes))
+        rows = ((n, size) for n, size, trains in self.params if trains or not trainable)
+        return math.ceil(sum(shard(n, ranks) * _cast(size, nbytes) for n, size in rows))
 
     def whole(self, ranks: int, nbytes: int | None = None, *, trainable: bool = False) -> int:
         """Bytes of all ranks' parts together, padding included."""
@@ -61,7 +71,8 @@ class Unit:
         total = 0
         for size in sorted({size for _, size, _ in self.params}):
             mine = [n for n, s, trains in self.params if s == size and (trains or not trainable)]
-            total += math.ceil(flat_shard(mine, ranks, int(nbytes or size)) * (nbytes or size)) if mine else 0
+            each = int(_cast(size, nbytes))
+            total += flat_shard(mine, ranks, each) * each if mine else 0
         return total
 
     @property
@@ -105,8 +116,24 @@ def units(made: Made, dims: Mapping[str, int]) -> Units:
     return Units(Unit(at(p.outside)), first, layer, depth)
 
 
+def cut(held: Units, packed: float | None) -> Units:
+    """The units with what is cut alone, packed weights as the bytes that they are stored in (Layout.packed)."""
+
+    def of(unit: Unit) -> Unit:
+        return Unit(tuple(_stored(row, packed) for row in unit.params if row[1] >= 1 or row[1] == packed))
+
+    first = {stack: of(unit) for stack, unit in held.first.items()}
+    return Units(of(held.root), first, {stack: of(unit) for stack, unit in held.layer.items()}, held.depth)
+
+
+def _stored(row: tuple[int, float, bool], packed: float | None) -> tuple[int, float, bool]:
+    elements, size, trains = row
+    return (math.ceil(elements * size), 1, trains) if size == packed else row
+
+
 def weight_sizes(made: Made, nbytes: int) -> frozenset[Size]:
-    """The formulas of every parameter's size in `nbytes` per element: what a copy of it in that type measures."""
+    """The formulas of every parameter's size in `nbytes` per element: what a copy of it in that type measures. Packed
+    weights are not cast: what is as large as they are in that type is the dequantised weight of a layer at work."""
     p = made.parameters
     rows = [*p.outside, *(row for each in (p.layer, p.first) for rows in each.values() for row in rows)]
-    return frozenset(tuple((c * nbytes, m) for c, m in size) for size, _, _ in rows)
+    return frozenset(tuple((c * nbytes, m) for c, m in size) for size, each, _ in rows if each >= LEAST_FLOAT)

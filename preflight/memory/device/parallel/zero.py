@@ -63,12 +63,13 @@ def gathered(units: Units, layout: Layout) -> int:
     A parameter is released after its forward unless it is used again within stage3_max_reuse_distance elements: on the
     way back those of the last half of that distance are. Then come the layer at work and the prefetched ones.
     """
-    everything = [n for unit in units.all for n, _, _ in unit.params if not _persists(n, layout)]
+    rows = [(n, size) for unit in units.all for n, size, _ in unit.params if _is_cut(size, layout)]
+    everything = math.ceil(sum(n * size for n, size in rows if not _persists(n, layout)))
     width = max((int(size) for unit in units.all for _, size, _ in unit.params), default=0)
     layer = max((unit.elements for unit in (*units.layer.values(), *units.first.values())), default=0)
     reuse, ahead = count(layout, "stage3_max_reuse_distance"), count(layout, "stage3_prefetch_bucket_size")
     live = max(count(layout, "stage3_max_live_parameters"), layer)
-    return min(sum(everything), reuse // 2 + layer + min(ahead, live)) * width
+    return min(everything, (reuse // 2 + layer + min(ahead, live)) * width)
 
 
 def weights(units: Units, layout: Layout) -> list[int]:
@@ -77,13 +78,18 @@ def weights(units: Units, layout: Layout) -> list[int]:
     away = layout.offload == "parameters"
     for unit in units.all:
         for n, size, _ in unit.params:
-            if layout.scheme != "zero3":
+            if layout.scheme != "zero3" or not _is_cut(size, layout):
                 found.append(math.ceil(n * size))
             elif not away:
                 found.append(math.ceil(_kept(n, layout) * size))
             elif _persists(n, layout):
                 found.append(math.ceil(n * size))
     return found
+
+
+def _is_cut(size: float, layout: Layout) -> bool:
+    """Whether stage 3 partitions what takes so many bytes per element: parameters, not what belongs to them."""
+    return size >= 1 or size == layout.packed
 
 
 def _persists(elements: int, layout: Layout) -> bool:
@@ -110,7 +116,7 @@ def buckets(units: Units, layout: Layout, width: int) -> Buckets:
     bucket = double * elements * width if contiguous else min(elements, trainable) * width
     step: tuple[int, ...] = ()
     if not host:
-        group = min(own, o.count("sub_group_size") or own) if stage3 else own
+        group = max(sub_groups(everything, layout), default=0) if stage3 else own
         step = (group * width, group * MASTER)
     largest = max((n for n, _, trains in everything.params if trains), default=0)
     kept = 0 if host else own
@@ -125,12 +131,23 @@ def master(units: Units, layout: Layout) -> list[int]:
     everything = Unit(tuple(p for unit in units.all for p in unit.params))
     if layout.scheme != "zero3":
         return [partition(everything, layout.shards)]
-    left, group = everything.sharded(layout.shards, trainable=True), layout.options.count("sub_group_size") or 1
-    found = []
-    while left > 0:
-        found.append(min(left, group))
-        left -= group
-    return found
+    return sub_groups(everything, layout)
+
+
+def sub_groups(unit: Unit, layout: Layout) -> list[int]:
+    """Elements of stage 3's sub-groups on this rank: whole parameters until `sub_group_size` is reached, so that 0
+    makes each parameter a group of its own (stage3.py, _create_fp16_sub_groups)."""
+    parts = [shard(n, layout.shards) for n, _, trains in unit.params if trains]
+    least = layout.options.count("sub_group_size")
+    if least is None or least >= sum(parts):
+        return [sum(parts)] if parts else []
+    found, group = [], 0
+    for elements in parts:
+        group += elements
+        if group >= least:
+            found.append(group)
+            group = 0
+    return [*found, group] if group else found
 
 
 def rank_tape(made: Made, units: Units, layout: Layout, held: Buckets) -> Tape:
