@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from preflight import leftovers, registry, suppress
+from preflight.certainty import as_read
 from preflight.errors import PreflightError
 from preflight.estimating import Estimator, Tracing, tracing_of
 from preflight.files import Batch
@@ -143,12 +144,11 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
     target = choose(study, asked.said)
     study = placed(study, target)
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
-    space = judge(study, estimator.full, *estimator.sides(), constraints=project.settings.constraints)
+    estimate = as_read(study, estimator.full)
+    space = judge(study, estimate, *estimator.sides(estimate), constraints=project.settings.constraints)
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
-    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes)
-    case = Case(
-        study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node
-    )  # fmt: skip
+    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate)
+    case = Case(study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node)
     return result, case
 
 

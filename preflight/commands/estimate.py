@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ class Subject:
 
     job: Job
     gpu: Gpu | None
-    estimator: Estimator
+    estimate: Callable[[Job], Estimates]
     note: str = ""
 
 
@@ -55,7 +55,7 @@ def command(
     overrides = parse_set(assignments)
     size = parse_bytes(measured) if measured is not None else None
     subject = _subject(target, overrides, gpu)
-    found = subject.estimator.full(subject.job)
+    found = subject.estimate(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
     from preflight.frontier import frontier
@@ -68,13 +68,13 @@ def command(
     if size is not None:
         if found.device is None:
             raise UsageError(f"--measured: the GPU memory is unknown: {found.reasons.get('device', '')}")
-        compared = compare(size, subject.job, found.device, subject.estimator.full)
+        compared = compare(size, subject.job, found.device, subject.estimate)
     if output_format == "json":
         sides = (plain.device(found.device), plain.host(found.host))
         data = texts.document(plain.job(subject.job), *sides, found.unknown, compared, _notes(subject, found))
         click.echo(json.dumps(data, indent=2, allow_nan=False))
         return
-    rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
+    rows = frontier(subject.job, subject.estimate) if found.device is None else []
     smallest = _smallest(found)
     name = subject.gpu.name if subject.gpu is not None else ""
     look = look_for(sys.stdout)
@@ -83,7 +83,7 @@ def command(
     if with_map:
         from preflight.reports.map import drawn_map
 
-        click.echo("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)), color=True)
+        click.echo("\n" + "\n".join(drawn_map(subject.job, subject.estimate, name, look)), color=True)
     if subject.note:
         click.echo(f"note: {subject.note}")
 
@@ -207,7 +207,7 @@ def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subj
     found = _gpu(gpu, job, settings.gpu)
     if found is not None and job.machine.gpu is None:
         job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
-    return Subject(job, found, Estimator(found, tracing_of(settings, folder, ())[0]))
+    return Subject(job, found, Estimator(found, tracing_of(settings, folder, ())[0]).full)
 
 
 def _words(error: ValidationError) -> str:
@@ -258,4 +258,5 @@ def _configuration(path: Path, overrides: dict[str, Value], gpu: str | None) -> 
     elif result.study.is_search:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
-    return Subject(result.space.worst.job, result.gpu, asked.estimators[result.gpu], note)
+    estimate = result.estimate or asked.estimators[result.gpu].full
+    return Subject(result.space.worst.job, result.gpu, estimate, note)
