@@ -173,7 +173,9 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
         except Exception as error:
             yield leftovers.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
             continue
-        yield from (replace(finding, study=case.index) for finding in found)
+        for finding in found:
+            place = finding.origin or Origin(case.study.paths[0], Span(0, 0))
+            yield replace(finding, study=case.index, origin=place)
     claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
     for problem in case.study.problems:
         if problem.rule not in claimed:

@@ -93,9 +93,9 @@ def _evaluated(case: Case, device: DeviceEstimate) -> str:
 
 def _need(case: Case, device: DeviceEstimate) -> str:
     low, expected, high = bounds(device.process)
-    capacity = gib(device.capacity or 0)
+    need = f"at least {gib(expected)}" if device.lower_bound else f"{gib(expected)} ({gib(low)} to {gib(high)})"
     return (
-        f"{describe(case.job)} needs {gib(expected)} ({gib(low)} to {gib(high)}) of the {capacity} that "
+        f"{describe(case.job)} needs {need} of the {gib(device.capacity or 0)} that "
         f"{gpu_name(case)} gives, at {device.phase}{_evaluated(case, device)}"
     )
 
@@ -192,7 +192,7 @@ class GpuMemoryTight(Rule):
 
 
 def _states_alone(case: Case, device: DeviceEstimate) -> bool:
-    if device.capacity is None or device.verdict == "fits":  # what fits with its activations fits without
+    if device.capacity is None or device.verdict != "exceeds":  # what fits with its activations fits without
         return False
     return sum(states_of(case, device).values()) > device.capacity
 

@@ -54,7 +54,7 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
 
 
 def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None) -> DeviceEstimate | Unknown:
-    """What is certain of a job that leaves something open: over all that it may be, else of the least that it may be."""
+    """What is certain of a job that leaves something open: of all that it may be, else of the least that it may be."""
     found = over_candidates(job, reason, lambda one: estimate(one, gpu))
     if not isinstance(found, Unknown):
         return found
