@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from preflight import leftovers, registry, suppress
@@ -67,6 +68,8 @@ class Analysis:
     studies: tuple[StudyResult, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
+    cases: tuple[Case, ...] = field(default=(), repr=False)
+    """The studies as rules see them; none where only some of them were read again."""
 
 
 def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
@@ -91,6 +94,7 @@ def check(project: Project, asked: Setup, prove: bool = True) -> Report:
     findings = list(found.findings)
     if prove:
         findings = _proved(found, asked)
+    findings += _of_run(found.cases, asked)
     findings = [_as_set(finding, project.settings) for finding in findings]
     read = tuple(dict.fromkeys(path for result in found.studies for path in result.study.paths))
     idle = tuple(one.path for one in found.skipped if one.kind in ("no-training", "malformed"))
@@ -134,7 +138,7 @@ def analyse(project: Project, asked: Setup) -> Analysis:
         beside = tuple(cases[other] for other in case.study.concurrent_with if other in cases)
         findings += _findings(replace(case, beside=beside) if beside else case, asked)
     findings += leftovers.findings(skipped, project, asked.named)
-    return Analysis(project, tuple(results), tuple(_once(findings)), skipped)
+    return Analysis(project, tuple(results), tuple(_once(findings)), skipped, tuple(cases.values()))
 
 
 def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[StudyResult, Case]:
@@ -165,21 +169,32 @@ def smallest(device: DeviceEstimate | None) -> Gpu | None:
 def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
     """What the rules say about one study; a rule that raises is reported and the others go on."""
     for rule in asked.rules:
-        options = registry.options_of(rule, case.settings)
-        try:
-            found = list(rule().check(replace(case, options=options)))
-        except PreflightError:
-            raise
-        except Exception as error:
-            yield leftovers.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
-            continue
-        for finding in found:
+        own = replace(case, options=registry.options_of(rule, case.settings))
+        for finding in _said(rule, case, partial(rule().check, own)):
             place = finding.origin or Origin(case.study.paths[0], Span(0, 0))
             yield replace(finding, study=case.index, origin=place)
     claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
     for problem in case.study.problems:
         if problem.rule not in claimed:
             yield replace(registry.of_problem(problem), study=case.index)
+
+
+def _of_run(cases: Sequence[Case], asked: Setup) -> Iterator[Finding]:
+    """What the rules say about all studies together."""
+    for rule in asked.rules if cases else ():
+        options = registry.options_of(rule, cases[0].settings)
+        own = [replace(case, options=options) for case in cases]
+        yield from _said(rule, cases[0], partial(rule().check_run, own))
+
+
+def _said(rule: type[Rule], case: Case, ask: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """A rule's findings; where it raises, that it did."""
+    try:
+        return list(ask())
+    except PreflightError:
+        raise
+    except Exception as error:
+        return [leftovers.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))]
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.states import states
 from preflight.values import Origin
-from preflight_rules import gpu_examples, remedies, resumed
+from preflight_rules import gpu_examples, gpu_unstated, remedies, resumed
 from preflight_rules.common import (
     bounds,
     describe,
@@ -387,4 +387,5 @@ RULES: tuple[type[Rule], ...] = (
     LogitsExceedGpu,
     EvalUnbatched,
     resumed.CheckpointOnGpu,
+    gpu_unstated.GpuNotStated,
 )
