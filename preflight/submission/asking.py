@@ -25,6 +25,7 @@ from preflight.study.jobs import JobMaker
 from preflight.study.request import one_part, resolve
 from preflight.submission.checking import Question, clusters_of, machine_of, place_of
 from preflight.submission.child import Plain
+from preflight.submission.judged import unjudged
 from preflight.values import Choices, Domain, Range, Value
 
 OWN_FAULT = ("internal-error", "unreadable-file")
@@ -107,6 +108,7 @@ def read(question: Question, found: Asked) -> Plain:
         "rules": sorted({one.rule for one in stopping or _errors(report)}),
         "fixed": new,
         "unchecked": "; ".join(faults),
+        "unjudged": "" if question.line.quiet else "; ".join(unjudged(report, question.line, found.text)),
     }
 
 

@@ -171,6 +171,8 @@ def _say(answer: Plain, stream: TextIO) -> None:
         stream.write(text)
     if unchecked:
         sys.stderr.write(f"preflight: this job was not checked: {unchecked}\n")
+    elif answer.get("unjudged"):
+        sys.stderr.write(f"preflight: this job's memory was not judged: {answer['unjudged']}\n")
     stream.flush()
     sys.stderr.flush()
 
@@ -183,12 +185,13 @@ def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
     import json
 
     rules = answer.get("rules") or []
-    outcome = "stopped" if stop else "unchecked" if answer.get("unchecked") else "found" if rules else "clean"
+    unsure = "unchecked" if answer.get("unchecked") else "unjudged" if answer.get("unjudged") else "clean"
+    outcome = "stopped" if stop else "found" if rules and unsure != "unchecked" else unsure
     if answer.get("fixed") is not None and not stop:
         outcome = "fixed"
     entry: Mapping[str, object] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "uid": os.getuid(), "outcome": outcome, "mode": job.mode,
-        "rules": rules, "reason": answer.get("unchecked") or "", "seconds": round(seconds, 3),
+        "rules": rules, "reason": answer.get("unchecked") or answer.get("unjudged") or "", "seconds": round(seconds, 3),
     }  # fmt: skip
     text = json.dumps(entry)
     if target == "syslog":

@@ -10,7 +10,7 @@ from preflight.machines.gpus import that_fit
 from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Example, Rule
 from preflight.values import Origin, Unknown
-from preflight_rules.common import bounds, count, describe, device_of, gib, parts_of
+from preflight_rules.common import bounds, describe, device_of, gib, parts_of
 from preflight_rules.gpu_examples import LOOP
 
 LINE = '[tool.preflight] gpu = "NAME"'
@@ -57,7 +57,8 @@ class GpuNotStated(Rule):
 
     In `preflight.toml` it is the line `gpu = "A100 80GB"` alone; `--gpu NAME` says it for one run, and `--machine`
     names a workstation or cluster whose nodes have their GPUs. A job script that asks for a type (`--gres=gpu:a100:1`)
-    and a file that sets `machine.gpu` say it themselves. `--fail-on warning` makes a pipeline fail where nobody said it.
+    and a file that sets `machine.gpu` say it themselves. `--fail-on warning` makes a pipeline fail where nobody said
+    it.
     """
 
     name = "gpu-not-stated"
@@ -69,10 +70,7 @@ class GpuNotStated(Rule):
         if not open_:
             return
         case, device = max(open_, key=lambda one: one[1].process.expected)
-        others = len(open_) - 1
-        which = (
-            f"the largest need, of {count(len(open_), 'study').replace('studys', 'studies')}, is" if others else "it is"
-        )
+        which = f"the largest need of {len(open_):,} studies is" if len(open_) > 1 else "the need is"
         least = "at least " if device.lower_bound else ""
         low, expected, high = bounds(device.process)
         spread = "" if device.lower_bound else f" ({gib(low)} to {gib(high)})"
