@@ -108,7 +108,7 @@ def read(question: Question, found: Asked) -> Plain:
         "rules": sorted({one.rule for one in stopping or _errors(report)}),
         "fixed": new,
         "unchecked": "; ".join(faults),
-        "unjudged": "" if question.line.quiet else "; ".join(unjudged(report, question.line, found.text)),
+        "unjudged": "" if question.line.quiet else "; ".join(unjudged(report)),
     }
 
 

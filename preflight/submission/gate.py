@@ -191,7 +191,7 @@ def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
         outcome = "fixed"
     entry: Mapping[str, object] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "uid": os.getuid(), "outcome": outcome, "mode": job.mode,
-        "rules": rules, "reason": answer.get("unchecked") or answer.get("unjudged") or "", "seconds": round(seconds, 3),
+        "rules": rules, "reason": answer.get("unchecked") or "", "seconds": round(seconds, 3),
     }  # fmt: skip
     text = json.dumps(entry)
     if target == "syslog":

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.documents.directives import read_directives
 from preflight.reports.model import Report, StudyResult
-from preflight.submission.arguments import CommandLine
-
-GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
-"""Options of sbatch that ask for GPUs (sbatch(1)); --gres asks for other things too."""
 
 
-def unjudged(report: Report, line: CommandLine, text: str) -> Iterator[str]:
-    """Why the job's memory was not compared with what it gets; nothing where it was, or where it is no training."""
+def unjudged(report: Report) -> Iterator[str]:
+    """Why the job's GPU memory was not compared with what it gets. A script that asks for GPUs is a study, whatever it
+    runs; one that asks for none and trains nothing has nothing to be judged."""
     told = {finding.study for finding in report.findings if finding.tier == "device"}
     named = not any(finding.settings == ("machine.gpu",) for finding in report.findings)
     reasons = dict.fromkeys(
@@ -21,8 +17,6 @@ def unjudged(report: Report, line: CommandLine, text: str) -> Iterator[str]:
         for index, result in enumerate(report.studies)
         if index not in told and (reason := _reason(result, named)) is not None
     )
-    if not report.studies and not report.findings and _asks_for_gpus(line, text):
-        reasons["it asks for GPUs, and nothing in it was recognised as training"] = None
     yield from reasons
 
 
@@ -38,9 +32,3 @@ def _reason(result: StudyResult, named: bool) -> str | None:
     if found.device.capacity is None:
         return "its GPU memory was compared with nothing, since no GPU is stated" if named else None
     return f"its GPU memory is unknown: {found.device.notes[-1] if found.device.notes else 'only a bound is known'}"
-
-
-def _asks_for_gpus(line: CommandLine, text: str) -> bool:
-    written = {one.name: one.value or "" for one in read_directives(text)[0]}
-    asked = {**written, **line.values}
-    return any("gpu" in asked[name] if name == "gres" else True for name in GPU_OPTIONS if name in asked)
