@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from preflight import leftovers, registry, suppress
+from preflight.certainty import as_read
 from preflight.errors import PreflightError
 from preflight.estimating import Estimator, Tracing, tracing_of
 from preflight.files import Batch
@@ -67,6 +69,8 @@ class Analysis:
     studies: tuple[StudyResult, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
+    cases: tuple[Case, ...] = field(default=(), repr=False)
+    """The studies as rules see them; none where only some of them were read again."""
 
 
 def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
@@ -93,6 +97,7 @@ def check(project: Project, asked: Setup, prove: bool = True) -> Report:
     findings = list(found.findings)
     if prove:
         findings = _proved(found, asked)
+    findings += _of_run(found.cases, asked)
     findings = [_as_set(finding, project.settings) for finding in findings]
     read = tuple(dict.fromkeys(path for result in found.studies for path in result.study.paths))
     idle = tuple(one.path for one in found.skipped if one.kind in ("no-training", "malformed"))
@@ -136,7 +141,7 @@ def analyse(project: Project, asked: Setup) -> Analysis:
         beside = tuple(cases[other] for other in case.study.concurrent_with if other in cases)
         findings += _findings(replace(case, beside=beside) if beside else case, asked)
     findings += leftovers.findings(skipped, project, asked.named)
-    return Analysis(project, tuple(results), tuple(_once(findings)), skipped)
+    return Analysis(project, tuple(results), tuple(_once(findings)), skipped, tuple(cases.values()))
 
 
 def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[StudyResult, Case]:
@@ -146,12 +151,11 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
     target = choose(study, asked.said)
     study = placed(study, target)
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
-    space = judge(study, estimator.full, *estimator.sides(), constraints=project.settings.constraints)
+    estimate = as_read(study, estimator.full)
+    space = judge(study, estimate, *estimator.sides(estimate), constraints=project.settings.constraints)
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
-    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes)
-    case = Case(
-        study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node
-    )  # fmt: skip
+    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate)
+    case = Case(study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node)
     return result, case
 
 
@@ -168,19 +172,32 @@ def smallest(device: DeviceEstimate | None) -> Gpu | None:
 def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
     """What the rules say about one study; a rule that raises is reported and the others go on."""
     for rule in asked.rules:
-        options = registry.options_of(rule, case.settings)
-        try:
-            found = list(rule().check(replace(case, options=options)))
-        except (PreflightError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # a rule that exits (SystemExit) must not end the check as if all were well
-            yield leftovers.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))
-            continue
-        yield from (replace(finding, study=case.index) for finding in found)
+        own = replace(case, options=registry.options_of(rule, case.settings))
+        for finding in _said(rule, case, partial(rule().check, own)):
+            place = finding.origin or Origin(case.study.paths[0], Span(0, 0))
+            yield replace(finding, study=case.index, origin=place)
     claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
     for problem in case.study.problems:
         if problem.rule not in claimed:
             yield replace(registry.of_problem(problem), study=case.index)
+
+
+def _of_run(cases: Sequence[Case], asked: Setup) -> Iterator[Finding]:
+    """What the rules say about all studies together."""
+    for rule in asked.rules if cases else ():
+        options = registry.options_of(rule, cases[0].settings)
+        own = [replace(case, options=options) for case in cases]
+        yield from _said(rule, cases[0], partial(rule().check_run, own))
+
+
+def _said(rule: type[Rule], case: Case, ask: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """A rule's findings; where it raises, that it did."""
+    try:
+        return list(ask())
+    except (PreflightError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a rule that exits (SystemExit) must not end the check as if all were well
+        return [leftovers.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))]
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:

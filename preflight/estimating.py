@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -82,15 +82,22 @@ class Estimator:
         found = _host(job, bound=True)
         return (found.per_node.expected, found.per_node.high) if isinstance(found, HostEstimate) else None
 
-    def sides(self) -> tuple[Side, Side]:
-        """Device and host as the search space judges them."""
+    def sides(self, full: Callable[[Job], Estimates]) -> tuple[Side, Side]:
+        """Device and host as the search space judges them. `full`: the estimate whose word counts where no bound is
+        known; that of `self.full`, or what of it is certain."""
         from preflight.memory.host.estimate import limit_of
         from preflight.study.grid import Side
 
         known = self.gpu.capacity if self.gpu is not None else None
-        return Side(self.device_bound, lambda job: job.machine.gpu_memory or known), Side(
-            self.host_bound, lambda job: limit_of(job)[0]
-        )
+
+        def capacity(job: Job) -> int | None:
+            return job.machine.gpu_memory or known
+
+        def least(job: Job) -> int | None:
+            device = full(job).device if capacity(job) is not None else None
+            return device.process.expected if device is not None and device.verdict == "exceeds" else None
+
+        return Side(self.device_bound, capacity, least), Side(self.host_bound, lambda job: limit_of(job)[0])
 
 
 def _host(job: Job, bound: bool = False) -> HostEstimate | Unknown:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -107,4 +107,12 @@ class Rule:
 
     def check(self, case: Case) -> Iterator[Finding]:
         """Findings for one study. Raising is a bug: the engine reports it as `internal-error` and goes on."""
-        raise NotImplementedError
+        yield from ()
+
+    def check_run(self, cases: Sequence[Case]) -> Iterator[Finding]:
+        """Findings about all studies of a project together, where one for each would say the same thing many times.
+
+        Each names the study that it speaks of first (`study=case.index`). They have no fixes: what is proposed is
+        proved on a few studies, and such a finding stands on all of them.
+        """
+        yield from ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,31 @@ from folders import Write
 if TYPE_CHECKING:
     from command_line import Command
 
+    from preflight.project import Project
+
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
 os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verdicts_and_errors_agree() -> Iterator[None]:
+    """Whatever a test checks with all rules: what exceeds has an error, and an error about memory has a verdict."""
+    from preflight import engine, registry
+    from preflight.agreement import disagreements
+    from preflight.settings import Settings
+
+    everything = registry.enabled(Settings(), (), (), registry.rules())
+    analyse = engine.analyse
+
+    def agreeing(project: Project, asked: engine.Setup) -> engine.Analysis:
+        found = analyse(project, asked)
+        if {rule.name for rule in asked.rules} >= everything - registry.OWN.keys():
+            assert list(disagreements(found.studies, found.findings)) == []
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "analyse", agreeing)
+        yield
 
 
 @pytest.fixture

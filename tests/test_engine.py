@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -300,3 +300,41 @@ def test_device_is_told_what_it_may_trace() -> None:
     for tracing in (Tracing(), Tracing(False), Tracing(True, "/usr/bin/python3")):
         Estimator(None, tracing).full(Job())
         assert (TRACING.allowed, TRACING.interpreter) == (tracing.allowed, tracing.interpreter)
+
+
+def test_a_rule_that_fails_on_all_studies_together_is_reported_and_the_others_go_on(
+    project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fails(Rule):
+        """It fails."""
+
+        name = "fails"
+        summary = "x"
+
+        def check_run(self, cases: Sequence[Case]) -> Iterator[Finding]:
+            raise ZeroDivisionError("a bug of ours")
+
+    fake_engine(monkeypatch, Fails, TooLarge)
+    root = project({"one.yaml": SWEEP, "train.py": PROGRAM})
+    report = check(*opened(root, gpu="RTX 4090"))
+    assert sorted(finding.rule for finding in report.findings) == ["internal-error", "too-large"]
+
+
+def test_what_is_said_of_all_studies_sees_all_of_them_once(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counts(Rule):
+        """It counts."""
+
+        name = "counts"
+        summary = "x"
+
+        def check_run(self, cases: Sequence[Case]) -> Iterator[Finding]:
+            from preflight.findings import Confidence, Severity
+
+            message = f"{len(cases)} studies"
+            yield Finding("counts", Severity.info, Confidence.high, message, cases[1].origin("model.name"), study=1)
+
+    fake_engine(monkeypatch, Counts, TooLarge)  # the proofs of its fix read some studies again
+    root = project({"one.yaml": SWEEP, "two.yaml": SWEEP, "train.py": PROGRAM})
+    report = check(*opened(root, gpu="RTX 4090"))
+    [found] = [finding for finding in report.findings if finding.rule == "counts"]
+    assert (found.message, found.study) == ("2 studies", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ class Subject:
 
     job: Job
     gpu: Gpu | None
-    estimator: Estimator
+    estimate: Callable[[Job], Estimates]
     note: str = ""
 
 
@@ -68,7 +68,7 @@ def command(
     if size == 0:
         raise UsageError("--measured: no process takes 0 bytes")
     subject = _subject(target, Asked(overrides, gpu, trust))
-    found = subject.estimator.full(subject.job)
+    found = subject.estimate(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
     from preflight.frontier import frontier
@@ -81,13 +81,13 @@ def command(
     if size is not None:
         if found.device is None:
             raise UsageError(f"--measured: the GPU memory is unknown: {found.reasons.get('device', '')}")
-        compared = compare(size, subject.job, found.device, subject.estimator.full)
+        compared = compare(size, subject.job, found.device, subject.estimate)
     if output_format == "json":
         sides = (plain.device(found.device), plain.host(found.host))
         data = texts.document(plain.job(subject.job), *sides, found.unknown, compared, _notes(subject, found))
         streams.show(plain.written(data), "json")
         return
-    rows = frontier(subject.job, subject.estimator.full) if found.device is None else []
+    rows = frontier(subject.job, subject.estimate) if found.device is None else []
     smallest = _smallest(found)
     name = subject.gpu.name if subject.gpu is not None else ""
     look = look_for(sys.stdout)
@@ -96,7 +96,7 @@ def command(
     if with_map:
         from preflight.reports.map import drawn_map
 
-        streams.show("\n" + "\n".join(drawn_map(subject.job, subject.estimator.full, name, look)) + "\n")
+        streams.show("\n" + "\n".join(drawn_map(subject.job, subject.estimate, name, look)) + "\n")
     if subject.note:
         streams.show(f"note: {streams.clean(subject.note)}\n")
 
@@ -226,7 +226,7 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
     named = [*named_by_user(asked.trust), *laws_of(asked.overrides)]
     trust = trust_in(source if source.is_dir() else source.parent, named)
     tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)
-    return Subject(job, found, Estimator(found, tracing), "; ".join(notes))
+    return Subject(job, found, Estimator(found, tracing).full, "; ".join(notes))
 
 
 def _words(error: ValidationError) -> str:
@@ -278,4 +278,5 @@ def _configuration(path: Path, asked: Asked) -> Subject:
     elif result.study.is_search:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
-    return Subject(result.space.worst.job, result.gpu, question.estimators[result.gpu], note)
+    estimate = result.estimate or asked.estimators[result.gpu].full
+    return Subject(result.space.worst.job, result.gpu, estimate, note)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
@@ -131,15 +131,19 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
 
 
 def smallest_that_fits(needed: int | Callable[[Gpu], int]) -> Gpu | None:
-    """The GPU with the least memory that holds `needed`: process bytes, or a function of the GPU that gives them.
+    """The GPU with the least memory that holds `needed`; see `that_fit`. None: no single GPU does."""
+    return next(that_fit(needed), None)
 
-    A function lets each candidate count its own context. Slices and half cards are left out; None: no single GPU does.
+
+def that_fit(needed: int | Callable[[Gpu], int]) -> Iterator[Gpu]:
+    """GPUs that hold `needed`, the smallest first: process bytes, or a function of the GPU that gives them.
+
+    A function lets each candidate count its own context. Slices and half cards are left out.
     """
     partial = {row["name"] for row in _data()["gpus"] if row.get("partial")}
     for gpu in gpus():
         if gpu.name not in partial and (needed(gpu) if callable(needed) else needed) <= gpu.capacity:
-            return gpu
-    return None
+            yield gpu
 
 
 def plain(gpu: Gpu) -> dict[str, object]:

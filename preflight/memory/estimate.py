@@ -45,7 +45,8 @@ class DeviceEstimate:
     """One GPU's memory over the phases of a job; `phase` and `where` (a module) are where the peak sits.
 
     `breakdown` (keys: DEVICE_PARTS) sums to `process.expected`. `phases` has each phase's process bytes (expected).
-    `lower_bound` marks an estimate of states alone (only a parameter count is known): its verdict is never "fits".
+    `lower_bound` marks an estimate of the least that the job can take: its states alone, where only a parameter count
+    is known, or a batch or length of 1, where that is not known. Its verdict is never "fits".
     """
 
     requested: Interval

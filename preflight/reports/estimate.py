@@ -101,7 +101,7 @@ def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -
     largest = found.largest_allocation
     if largest is not None:
         yield f"largest allocation: {gib(largest.bytes)} in {clean(largest.where)} = {largest.product}"
-    bound = "a lower bound, states alone: " if found.lower_bound else ""
+    bound = "a lower bound: " if found.lower_bound else ""
     if found.capacity is None:
         fits = f"the smallest GPU that fits is {smallest}" if smallest else "no single GPU known here fits"
         yield f"{bound}no GPU is stated: {fits}; --gpu NAME gives a verdict"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 from preflight.findings import Finding, Severity
+from preflight.job import Job
 from preflight.machines.model import Cluster, Gpu, Node
+from preflight.memory.estimate import Estimates
 from preflight.project import Project
 from preflight.records import dataclass, field
 from preflight.study.model import Study
@@ -17,7 +19,10 @@ from preflight.study.verdicts import SpaceVerdict
 
 @dataclass(frozen=True)
 class StudyResult:
-    """A study and its verdict. `smallest`: the GPU with the least memory that the worst job fits, if none was named."""
+    """A study and its verdict. `smallest`: the GPU with the least memory that the worst job fits, if none was named.
+
+    `estimate` judges any other job of the study as its own jobs were judged.
+    """
 
     study: Study
     space: SpaceVerdict
@@ -27,6 +32,7 @@ class StudyResult:
     smallest: Gpu | None = None
     notes: tuple[str, ...] = ()
     """What was assumed about where it runs."""
+    estimate: Callable[[Job], Estimates] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ def device(estimate: DeviceEstimate | None) -> Plain | None:
         else {"bytes": largest.bytes, "where": largest.where, "product": largest.product},
         "capacity": estimate.capacity,
         "verdict": estimate.verdict,
+        "lower_bound": estimate.lower_bound,
         "largest_batch_size": estimate.largest_batch_size,
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.findings import Safety, Severity
-from preflight.memory.estimate import DeviceEstimate, HostEstimate
+from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
 from preflight.reports.model import Outcome, StudyResult
 from preflight.reports.style import COLOURS, Look, gib, plural
 from preflight.streams import clean
@@ -48,12 +48,21 @@ def _unknown(outcome: Outcome) -> Iterator[str]:
     for report in outcome.reports:
         told = {finding.study for finding in report.findings if finding.rule == "fits-only-if"}
         for index, result in enumerate(report.studies):
-            reason = result.space.worst.estimates.reasons.get("device")
-            if result.space.worst.estimates.device is None and reason and index not in told:
+            reason = _reason(result.space.worst.estimates)
+            if reason and index not in told:
                 lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
     yield from lacking[:MOST_REASONS]
     if len(lacking) > MOST_REASONS:
         yield f"the GPU memory of {len(lacking) - MOST_REASONS} more studies is unknown; --explain shows their fields"
+
+
+def _reason(found: Estimates) -> str:
+    """Why GPU memory is unknown; of a bound that is above the capacity and not certain, its last note."""
+    if found.device is None:
+        return found.reasons.get("device", "")
+    device = found.device
+    bound = device.lower_bound and device.verdict == "unknown" and device.capacity is not None
+    return device.notes[-1] if bound and device.process.expected > (device.capacity or 0) and device.notes else ""
 
 
 def _offers(outcome: Outcome) -> str:

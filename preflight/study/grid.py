@@ -26,20 +26,26 @@ FITS, AT_RISK, EXCEEDS = 0, 1, 2
 CONTINUOUS_STEPS = 256
 """Points that a continuous range is judged at, where it does not span whole numbers: resolution of the safe range."""
 
+LEAST_BUDGET = 24
+"""Jobs of a box that nothing bounds from above and that are put to the full estimate: it takes some 50 ms for each."""
+
 
 @dataclass(frozen=True)
 class Side:
     """One side of a job's memory: a bound that never falls as numeric fields grow, and what there is.
 
     `bound(job)` is (expected, high) bytes, None where the job is not known well enough. `capacity`: bytes, None where
-    nobody said, or a function of the job.
+    nobody said, or a function of the job. `least(job)`: bytes that it takes at the very least and that exceed what
+    there is, asked where `bound` says nothing; None where that is not certain.
     """
 
     bound: Callable[[Job], Bytes | None]
     capacity: int | Callable[[Job], int | None] | None
+    least: Callable[[Job], int | None] | None = None
 
     def judge(self, job: Job) -> tuple[int | None, int | None]:
-        """Verdict (FITS, AT_RISK, EXCEEDS or None) and expected bytes of one job."""
+        """Verdict (FITS, AT_RISK, EXCEEDS or None) and expected bytes of one job; of what `bound` knows nothing, see
+        `judge_least`."""
         found = self.bound(job)
         if found is None:
             return None, None
@@ -47,6 +53,11 @@ class Side:
         if limit is None:
             return None, found[0]
         return EXCEEDS if found[0] > limit else AT_RISK if found[1] > limit else FITS, found[0]
+
+    def judge_least(self, job: Job) -> tuple[int | None, int | None]:
+        """The same from below: EXCEEDS, or nothing is known."""
+        size = self.least(job) if self.least is not None else None
+        return (None, None) if size is None else (EXCEEDS, size)
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ class Grid:
     device: Side | None
     host: Side | None
     evaluations: int = 0
+    asked_least: int = 0
     sides: tuple[bool, bool] = (True, True)
     """Whether the device and the host are judged at all (somewhere they are known)."""
     _maker: JobMaker = field(init=False)
@@ -123,11 +135,20 @@ class Grid:
             if key not in self._equal:
                 self.evaluations += 1
                 job = self._maker.at(self.assignment(cell, index)).job
-                device = self.device.judge(job) if self.device is not None else (None, None)
-                host = self.host.judge(job) if self.host is not None else (None, None)
+                device, host = self._side(self.device, job), self._side(self.host, job)
                 self._equal[key] = (device[0], host[0], device[1], host[1])
             self._known[at] = self._equal[key]
         return self._known[at]
+
+    def _side(self, side: Side | None, job: Job) -> tuple[int | None, int | None]:
+        """One side of a job: by its bound, else by what it takes at the least, as often as the budget allows."""
+        if side is None:
+            return None, None
+        found = side.judge(job)
+        if found[1] is None and side.least is not None and self.asked_least < LEAST_BUDGET:
+            self.asked_least += 1
+            return side.judge_least(job)
+        return found
 
     def verdict(self, cell: Index, index: Index) -> int | None:
         """The worse of the sides that are judged; None where one is unknown and none exceeds.

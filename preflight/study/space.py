@@ -12,11 +12,11 @@ from itertools import islice
 from math import prod
 
 from preflight.job import Job
-from preflight.memory.estimate import Estimates
+from preflight.memory.estimate import Estimates, Verdict
 from preflight.records import replace
 from preflight.study.constraints import Constraint, parse_all
 from preflight.study.counting import count, total
-from preflight.study.grid import EXCEEDS, FITS, Grid, Index, Side, grid_of
+from preflight.study.grid import AT_RISK, EXCEEDS, FITS, Grid, Index, Side, grid_of
 from preflight.study.jobs import JobMaker
 from preflight.study.model import Box, Study
 from preflight.study.safe import largest, safe_box
@@ -31,6 +31,12 @@ BUDGET = 700
 
 SAFE_BUDGET = 250
 """Further evaluations that the search for the safe sub-space may take."""
+
+CONFIRMED = 8
+"""Cells that do not fit by the bound, which is from above, and whose worst is put to the full estimate."""
+
+SEVERITY: Mapping[Verdict, int] = {"unknown": 0, "fits": 1, "at-risk": 2, "exceeds": 3}
+_OF_BOUND = {FITS: SEVERITY["fits"], AT_RISK: SEVERITY["at-risk"], EXCEEDS: SEVERITY["exceeds"]}
 
 Estimate = Callable[[Job], Estimates]
 
@@ -56,14 +62,21 @@ def judge(
     return SpaceVerdict(boxes, counts, worst, study.combinations)
 
 
-def _weight(estimates: Estimates) -> tuple[int, int, int]:
-    """Orders estimates: expected device bytes, then host bytes, an unknown device below a known one."""
+def _weight(estimates: Estimates) -> tuple[int, int, int, int]:
+    """Orders estimates: the verdict of the worse side, expected device bytes (unknown below known), then host bytes."""
     device, host = estimates.device, estimates.host
     return (
+        max(SEVERITY[_verdict(estimates)], SEVERITY["fits"]),
         1 if device is not None else 0,
         device.process.expected if device is not None else 0,
         host.per_node.expected if host is not None else 0,
     )
+
+
+def _verdict(estimates: Estimates) -> Verdict:
+    """The worse verdict of the two sides; one that is unknown counts only where the other is as well."""
+    verdicts: list[Verdict] = [side.verdict for side in (estimates.device, estimates.host) if side is not None]
+    return max(verdicts, key=SEVERITY.__getitem__, default="unknown")
 
 
 def _box(
@@ -80,10 +93,7 @@ def _box(
         return BoxVerdict(box, _single(point.estimates), point)
     grid = grid_of(box, device, host)
     cells = list(islice(grid.cells(), MAX_CELLS))
-    worst_cell, worst_index = _worst(grid, cells)
-    assignment = grid.assignment(worst_cell, worst_index)
-    job = grid.job(assignment)
-    point = Point(assignment, job, estimate(job))
+    point, sure = _worst(grid, cells, estimate)
     bounded = not any(isinstance(axis.domain, Unbounded) for axis in box.memory_axes)
     if box.combinations is None or not bounded:
         nothing = Counts(exact=False)
@@ -93,56 +103,77 @@ def _box(
     left = (grid.cell_count - len(cells)) * prod(grid.shape)
     if left:
         counts = replace(counts, unknown=counts.unknown + left, exact=False)
-    if counts.unsafe and not counts.unknown and _fits(point.estimates):  # the bound was too rough: the worst does fit
-        counts = Counts(fits=counts.fits + counts.unsafe)
+    by_bound, counts = counts, _agreeing(counts, _verdict(point.estimates), sure)
+    if by_bound.unsafe and not counts.unsafe and not counts.unknown:  # the bound was too rough: all of it fits
         return BoxVerdict(box, counts, point)
-    if counts.fits and not counts.unsafe and not counts.unknown:
-        counts = _with_worst(counts, _single(point.estimates))
     safe = _safe(grid, cells, constraints) if counts.unsafe and counts.fits else None
     return BoxVerdict(
         box, counts, point, safe, _unsafe_values(grid, cells), _by_model(grid, cells, per_cell, constraints)
     )  # fmt: skip
 
 
-def _with_worst(counts: Counts, worst: Counts) -> Counts:
-    """All fit by the bound; where the full estimate of the worst disagrees, that one at least does not."""
-    if not worst.unsafe:
-        return counts
-    return replace(
-        counts, fits=counts.fits - 1, at_risk=worst.at_risk, exceeds=worst.exceeds, exact=counts.fits == 1
-    )  # fmt: skip
+def _agreeing(counts: Counts, worst: Verdict, sure: bool) -> Counts:
+    """Counts that say of the worst combination what its full estimate says.
+
+    What is worse than by the bound is one combination at least. `sure`: no other combination can be worse, so that what
+    the bound, which is from above, made worse than the worst is not.
+    """
+    if worst == "exceeds" and not counts.exceeds:
+        return _moved(counts, "exceeds")
+    if worst == "at-risk" and not counts.unsafe:
+        return _moved(counts, "at_risk")
+    if sure and counts.exceeds and worst == "at-risk":
+        return replace(counts, at_risk=counts.unsafe, exceeds=0)
+    if sure and counts.unsafe and worst == "fits":
+        return replace(counts, fits=counts.fits + counts.unsafe, at_risk=0, exceeds=0)
+    return counts
+
+
+def _moved(counts: Counts, to: str) -> Counts:
+    """One combination that the bound knew nothing of, or too little, counted as what it is."""
+    source = next(name for name in ("unknown", "at_risk", "fits") if getattr(counts, name) and name != to)
+    total_ = counts.fits + counts.unsafe + counts.unknown
+    moved = {source: getattr(counts, source) - 1, to: getattr(counts, to) + 1}
+    return replace(counts, **moved, exact=counts.exact and total_ == 1)
 
 
 def _single(estimates: Estimates) -> Counts:
     """The count of one job, by its full estimate."""
-    verdicts = [side.verdict for side in (estimates.device, estimates.host) if side is not None]
-    if "exceeds" in verdicts:
-        return Counts(exceeds=1)
-    known = [verdict for verdict in verdicts if verdict != "unknown"]
-    if not known:
-        return Counts(unknown=1)
-    return Counts(at_risk=1) if "at-risk" in known else Counts(fits=1)
+    return {"exceeds": Counts(exceeds=1), "at-risk": Counts(at_risk=1), "fits": Counts(fits=1)}.get(
+        _verdict(estimates), Counts(unknown=1)
+    )
 
 
-def _fits(estimates: Estimates) -> bool:
-    sides = [side.verdict for side in (estimates.device, estimates.host) if side is not None]
-    return "fits" in sides and not {"exceeds", "at-risk"} & set(sides)
-
-
-def _worst(grid: Grid, cells: Sequence[Index]) -> tuple[Index, Index]:
-    """The combination with the largest expected bytes; says on the way which sides are known at all."""
-    best: tuple[tuple[int, int, int], Index] | None = None
+def _worst(grid: Grid, cells: Sequence[Index], estimate: Estimate) -> tuple[Point, bool]:
+    """The combination that is worst: one that exceeds before one that does not, then the one with the largest expected
+    bytes. And whether no other can be worse by its full estimate. Says on the way which sides are known at all."""
+    weights: list[tuple[tuple[int, int, int, int], Index]] = []
     device_known = host_known = False
     for cell in cells:
         device, host, device_bytes, host_bytes = grid.evaluate(cell, grid.top)
         device_known |= device is not None
         host_known |= host is not None
-        weight = (1 if device_bytes is not None else 0, device_bytes or 0, host_bytes or 0)
-        if best is None or weight > best[0]:
-            best = (weight, cell)
+        rank = max(device or FITS, host or FITS)
+        known = device_bytes is not None
+        weights.append(((rank, 1 if known else 0, device_bytes or 0, host_bytes or 0), cell))
     grid.sides = (device_known, host_known)
     grid.device, grid.host = grid.device if device_known else None, grid.host if host_known else None
-    return (best[1] if best is not None else next(iter(grid.cells()))), grid.top
+    ordered = sorted(weights, key=lambda one: one[0], reverse=True)
+    suspects = [weight for weight, _ in weights if weight[0] > FITS]
+    best: Point | None = None
+    for (rank, *_), cell in ordered[: max(1, min(len(suspects), CONFIRMED))]:
+        point = _point(grid, cell, estimate)
+        if best is None or SEVERITY[_verdict(point.estimates)] > SEVERITY[_verdict(best.estimates)]:
+            best = point
+        if SEVERITY[_verdict(point.estimates)] >= _OF_BOUND[rank]:
+            break  # those that follow are no worse by the bound
+    return best or _point(grid, next(iter(grid.cells())), estimate), len(suspects) <= CONFIRMED
+
+
+def _point(grid: Grid, cell: Index, estimate: Estimate) -> Point:
+    assignment = grid.assignment(cell, grid.top)
+    job = grid.job(assignment)
+    return Point(assignment, job, estimate(job))
 
 
 def _safe(grid: Grid, cells: Sequence[Index], constraints: tuple[Constraint, ...]) -> SafeBox | None:

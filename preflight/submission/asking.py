@@ -26,6 +26,7 @@ from preflight.study.jobs import JobMaker
 from preflight.study.request import one_part, resolve
 from preflight.submission.checking import Question, clusters_of, machine_of, place_of
 from preflight.submission.child import Plain
+from preflight.submission.judged import unjudged
 from preflight.values import Choices, Domain, Range, Value
 
 OWN_FAULT = ("internal-error", "unreadable-file")
@@ -100,7 +101,7 @@ def read(question: Question, found: Asked) -> Plain:
     fixable = own.fix and question.line.wrap is None  # sbatch reads no directives in a wrapped command
     result = fixed(found.project, found.setup, False, view) if fixable else None
     report = result.after if result is not None else view(_checked(found))
-    stopping = tuple(_stopping(question, report, found.setup))
+    stopping = tuple(_stopping(question, report))
     new = result.texts.get(found.name) if result is not None else None
     return {
         "stop": bool(stopping),
@@ -108,6 +109,7 @@ def read(question: Question, found: Asked) -> Plain:
         "rules": sorted({one.rule for one in stopping or _errors(report)}),
         "fixed": new,
         "unchecked": "; ".join(faults),
+        "unjudged": "" if question.line.quiet else "; ".join(unjudged(report)),
     }
 
 
@@ -134,7 +136,7 @@ def _errors(report: Report) -> Iterator[Finding]:
 # --- what stops a submission ------------------------------------------------------------------------------------------
 
 
-def _stopping(question: Question, report: Report, setup: Setup) -> Iterator[Finding]:
+def _stopping(question: Question, report: Report) -> Iterator[Finding]:
     """Findings that stop it: in strict mode every error; else memory that the job certainly lacks.
 
     What sbatch and slurmctld refuse they refuse by themselves, and everything else that is wrong in a job may be wrong
@@ -142,17 +144,17 @@ def _stopping(question: Question, report: Report, setup: Setup) -> Iterator[Find
     nobody had to guess, for the one job that there is or for each of them.
     """
     for finding in _errors(report):
-        if question.mode == "strict" or _certain(question, report, finding, setup):
+        if question.mode == "strict" or _certain(question, report, finding):
             yield finding
 
 
-def _certain(question: Question, report: Report, finding: Finding, setup: Setup) -> bool:
+def _certain(question: Question, report: Report, finding: Finding) -> bool:
     if finding.study is None or finding.confidence is not Confidence.high:
         return False
     if finding.interval is None or finding.capacity is None or finding.interval[0] <= finding.capacity:
         return False
     result = report.studies[finding.study]
-    if result.space.combinations != 1 and not _all_of(setup, result, finding.tier):
+    if result.space.combinations != 1 and not _all_of(result, finding.tier):
         return False  # some of an array's or a sweep's jobs may run
     request = result.study.request
     if request is not None and not one_part(request, result.study.launch):
@@ -160,12 +162,11 @@ def _certain(question: Question, report: Report, finding: Finding, setup: Setup)
     return _gpu_known(result) if finding.tier == "device" else _limit_holds(question, result)
 
 
-def _all_of(setup: Setup, result: StudyResult, tier: str | None) -> bool:
+def _all_of(result: StudyResult, tier: str | None) -> bool:
     """Whether every job of an array or a sweep is certain to fail; False where there are too many to look at each."""
     space = result.space
     if space.combinations is None or not space.counts.exceeds or space.counts.fits or space.counts.unknown:
         return False
-    estimator = setup.estimators.get(result.gpu)
     jobs: dict[tuple[object, ...], Job] = {}
     for number, verdict in enumerate(space.boxes):
         maker = JobMaker(verdict.box)
@@ -177,7 +178,8 @@ def _all_of(setup: Setup, result: StudyResult, tier: str | None) -> bool:
             jobs.setdefault((number, *maker.key(assignment)), maker.at(assignment).job)
             if len(jobs) > MAX_JOBS:
                 return False
-    return estimator is not None and all(_fails(estimator.full(job), tier) for job in jobs.values())
+    estimate = result.estimate
+    return estimate is not None and all(_fails(estimate(job), tier) for job in jobs.values())
 
 
 def _values(domain: Domain) -> tuple[Value, ...] | None:

@@ -37,7 +37,7 @@ def check(question: Question) -> Plain:
     """The answer as plain data. Raises PreflightError for wrong settings.
 
     `stop`; `text` for people, may be empty; `rules` that have something to say; `fixed`: the script's new text, None
-    where it stays; `unchecked`: why, "" where it was checked.
+    where it stays; `unchecked`: why, "" where it was checked; `unjudged`: why its memory was compared with nothing.
     """
     gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -173,6 +173,8 @@ def _say(answer: Plain, err: bool) -> None:
         streams.show(text, err=err)
     if unchecked:
         streams.complain(f"preflight: this job was not checked: {unchecked}")
+    elif answer.get("unjudged"):
+        streams.complain(f"preflight: this job's memory was not judged: {answer['unjudged']}")
 
 
 def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
@@ -183,7 +185,8 @@ def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
     import json
 
     rules = answer.get("rules") or []
-    outcome = "stopped" if stop else "unchecked" if answer.get("unchecked") else "found" if rules else "clean"
+    unsure = "unchecked" if answer.get("unchecked") else "unjudged" if answer.get("unjudged") else "clean"
+    outcome = "stopped" if stop else "found" if rules and unsure != "unchecked" else unsure
     if answer.get("fixed") is not None and not stop:
         outcome = "fixed"
     entry: Mapping[str, object] = {

@@ -11,7 +11,7 @@ from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.states import states
 from preflight.values import Origin
-from preflight_rules import gpu_examples, remedies, resumed
+from preflight_rules import gpu_examples, gpu_unstated, remedies, resumed
 from preflight_rules.common import (
     bounds,
     describe,
@@ -93,9 +93,9 @@ def _evaluated(case: Case, device: DeviceEstimate) -> str:
 
 def _need(case: Case, device: DeviceEstimate) -> str:
     low, expected, high = bounds(device.process)
-    capacity = gib(device.capacity or 0)
+    need = f"at least {gib(expected)}" if device.lower_bound else f"{gib(expected)} ({gib(low)} to {gib(high)})"
     return (
-        f"{describe(case.job)} needs {gib(expected)} ({gib(low)} to {gib(high)}) of the {capacity} that "
+        f"{describe(case.job)} needs {need} of the {gib(device.capacity or 0)} that "
         f"{gpu_name(case)} gives, at {device.phase}{_evaluated(case, device)}"
     )
 
@@ -192,7 +192,7 @@ class GpuMemoryTight(Rule):
 
 
 def _states_alone(case: Case, device: DeviceEstimate) -> bool:
-    if device.capacity is None or device.verdict == "fits":  # what fits with its activations fits without
+    if device.capacity is None or device.verdict != "exceeds":  # what fits with its activations fits without
         return False
     return sum(states_of(case, device).values()) > device.capacity
 
@@ -387,4 +387,5 @@ RULES: tuple[type[Rule], ...] = (
     LogitsExceedGpu,
     EvalUnbatched,
     resumed.CheckpointOnGpu,
+    gpu_unstated.GpuNotStated,
 )

@@ -51,7 +51,7 @@ class OomNotHandled(Rule):
             return
         message = (
             f"{spaces.counts_text(case)} and nothing catches an out-of-memory error: the worst needs "
-            f"{gib(device.process.expected)} of {gib(device.capacity or 0)}"
+            f"{'at least ' if device.lower_bound else ''}{gib(device.process.expected)} of {gib(device.capacity or 0)}"
         )
         fact = case.study.facts.get("handles_oom") or case.study.facts.get("search")
         yield Finding(

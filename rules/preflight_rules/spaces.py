@@ -32,7 +32,9 @@ def worst_text(case: Case) -> str:
     picked = assignment_text({name: case.worst.assignment[name] for name in memory_names(case)})
     needs = []
     if estimates.device is not None:
-        needs.append(f"{gib(estimates.device.process.expected)} of {gib(estimates.device.capacity or 0)} GPU memory")
+        at_least = "at least " if estimates.device.lower_bound else ""
+        need = f"{at_least}{gib(estimates.device.process.expected)}"
+        needs.append(f"{need} of {gib(estimates.device.capacity or 0)} GPU memory")
     if estimates.host is not None and estimates.host.verdict in ("exceeds", "at-risk"):
         needs.append(f"{gib(estimates.host.per_node.expected)} of {gib(estimates.host.limit or 0)} host memory")
     return f"the worst, {picked} ({describe(case.job)}), needs {' and '.join(needs)}"

@@ -14,10 +14,12 @@ from preflight_rules.gpu import FIELDS, evidence, states_of
 
 
 def binding(case: Case) -> DeviceEstimate | HostEstimate | None:
-    """The side of the worst combination that does not fit: the GPU first."""
-    for estimate in (case.estimates.device, case.estimates.host):
-        if estimate is not None and estimate.verdict in ("exceeds", "at-risk"):
-            return estimate
+    """The side of the worst combination that does not fit: one that exceeds first, then the GPU."""
+    sides = [side for side in (case.estimates.device, case.estimates.host) if side is not None]
+    for verdict in ("exceeds", "at-risk"):
+        for side in sides:
+            if side.verdict == verdict:
+                return side
     return None
 
 
@@ -67,6 +69,12 @@ def _places(case: Case) -> list[tuple[Origin, str]]:
     return found
 
 
+def _all_unsafe(case: Case) -> bool:
+    """Whether every combination is counted, and none fits or is unknown."""
+    counts = case.space.counts
+    return case.space.combinations is not None and bool(counts.unsafe) and not counts.fits + counts.unknown
+
+
 class SpacePartlyUnsafe(Rule):
     """Some combinations of a search do not fit: those trials die, and the search learns from the others alone.
 
@@ -86,14 +94,11 @@ class SpacePartlyUnsafe(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         counts, estimate = case.space.counts, binding(case)
-        counted = counts.fits + counts.unknown + counts.unsafe > 0
-        if not several(case) or (not counts.unsafe if counted else estimate is None):
+        if not several(case) or not (counts.unsafe or estimate is not None) or _all_unsafe(case):
             return
-        if counted and not counts.fits + counts.unknown:
-            return
-        exceeds = counts.exceeds if counted else estimate is not None and estimate.verdict == "exceeds"
+        exceeds = counts.exceeds or (estimate is not None and estimate.verdict == "exceeds")
         severity = Severity.error if exceeds else Severity.warning
-        said = spaces.counts_text(case) if counted else "not all of an unbounded number of combinations fit"
+        said = spaces.counts_text(case) if counts.unsafe else "not all of an unbounded number of combinations fit"
         message = f"{said}; {spaces.worst_text(case)}"
         yield _worst(case, self.name, message, _places(case), severity)
 
@@ -113,11 +118,11 @@ class SpaceAllUnsafe(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         counts = case.space.counts
-        if not several(case) or not counts.unsafe or counts.fits + counts.unknown:
+        if not several(case) or not _all_unsafe(case):
             return
         severity = Severity.error if counts.exceeds else Severity.warning
         total = case.space.combinations
-        number = "no combination fits" if total is None else f"none of the {total:,} combinations fits"
+        number = f"none of the {total:,} combinations fits"
         estimate = binding(case)
         sure = f" ({counts.at_risk:,} at risk)" if counts.at_risk else ""
         message = f"{number}{sure}; {spaces.worst_text(case)}"

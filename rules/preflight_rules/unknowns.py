@@ -6,9 +6,20 @@ from collections.abc import Iterator
 
 from preflight.findings import Confidence, Finding, Severity
 from preflight.memory.estimate import DeviceEstimate
+from preflight.records import replace
 from preflight.rule import Case, Rule
 from preflight_rules import config_examples
-from preflight_rules.common import describe, gib, gpu_name, largest, several, with_fields
+from preflight_rules.common import (
+    bounds,
+    describe,
+    gib,
+    gpu_name,
+    largest,
+    parts_of,
+    several,
+    severity_of,
+    with_fields,
+)
 from preflight_rules.positions import positions_of, targets_of
 
 LENGTHS = {"train.seq_len": "length", "train.target_len": "length of the targets"}
@@ -27,7 +38,10 @@ class FitsOnlyIf(Rule):
 
     With the length unknown: the longest one that fits, for each batch size from the one in use down to 1 (for a few
     batch sizes where that is unknown too). With the batch unknown: the largest that fits. Where no GPU is stated, the
-    need at usual values. It is information, never an error; state the setting to have it judged.
+    need at usual values. It is information; state the setting to have it judged.
+
+    Where the job exceeds the GPU even with a batch and a length of 1, nothing is left to solve: `gpu-memory-exceeded`
+    or `states-exceed-gpu` says so, and that is an error. Where it is at risk even then, this is a warning.
     """
 
     name = "fits-only-if"
@@ -68,7 +82,7 @@ def _length(case: Case, field: str) -> Iterator[Finding]:
         yield _info(case, field, text)
     else:
         text = f"{what}, and no length fits {gpu_name(case)} at batch {sizes[-1]} ({describe(case.job)})"
-        yield _info(case, field, text)
+        yield _none_fits(case, field, text, {field: 1, BATCH: sizes[-1]})
 
 
 def _batch(case: Case) -> Iterator[Finding]:
@@ -80,9 +94,10 @@ def _batch(case: Case) -> Iterator[Finding]:
     size = _longest(case, {}, BATCH, 2**16)
     if size is not None:
         text = f"the batch size is unknown: it fits {gpu_name(case)} up to {size:,} ({describe(case.job)})"
+        yield _info(case, BATCH, text)
     else:
         text = f"the batch size is unknown, and not even 1 fits {gpu_name(case)} ({describe(case.job)})"
-    yield _info(case, BATCH, text)
+        yield _none_fits(case, BATCH, text, {BATCH: 1})
 
 
 def _info(case: Case, field: str, message: str) -> Finding:
@@ -95,6 +110,23 @@ def _info(case: Case, field: str, message: str) -> Finding:
         settings=(field,),
         help=(f'state it in the settings: [tool.preflight.set] "{field}" = N, or with --set {field}=N',),
         tier="device",
+    )
+
+
+def _none_fits(case: Case, field: str, message: str, least: dict[str, object]) -> Finding:
+    """What is as bad as the least that the job can be."""
+    device = _device(case, least)
+    worth = severity_of(device.process, device.capacity) if device is not None else None
+    found = _info(case, field, message)
+    if device is None or worth is None:
+        return found
+    return replace(
+        found,
+        severity=worth[0],
+        confidence=worth[1],
+        interval=bounds(device.process),
+        capacity=device.capacity,
+        parts=parts_of(device.breakdown),
     )
 
 

@@ -35,7 +35,7 @@ VERDICT = {"enum": ["fits", "at-risk", "exceeds", "unknown"]}
 DEVICE = record(
     optional=True, requested=TIER, allocated=TIER, reserved=TIER, process=TIER, phase=TEXT, where=TEXT, breakdown=BYTES,
     phases=BYTES, largest_allocation=record(optional=True, bytes=COUNT, where=TEXT, product=TEXT), capacity=NULLABLE,
-    verdict=VERDICT, largest_batch_size={"type": ["integer", "null"], "minimum": 0},
+    verdict=VERDICT, lower_bound={"type": "boolean"}, largest_batch_size={"type": ["integer", "null"], "minimum": 0},
 )  # fmt: skip
 HOST = record(optional=True, per_node=TIER, breakdown=BYTES, limit=NULLABLE, verdict=VERDICT)
 AT = {"path": TEXT, "line": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}}

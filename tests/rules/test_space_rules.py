@@ -21,10 +21,10 @@ WRITTEN = {"train.batch_size": Ref("bs"), "train.seq_len": Ref("len"), "train.gr
 SAFE = SafeBox({"bs": (4, 8), "len": (128, 1024)}, 16, {"bs": (32,)})
 
 
-def space(counts: Counts, safe: SafeBox | None = SAFE, **more: object) -> Case:
+def space(counts: Counts, safe: SafeBox | None = SAFE, device: Device | None = None, **more: object) -> Case:
     return case(
         WRITTEN,
-        device=Device(),
+        device=device or Device(),
         axes=(SIZES, LENGTHS),
         worst={"bs": 32, "len": 1024},
         counts=counts,
@@ -43,7 +43,7 @@ def findings(case: Case) -> list[Finding]:
     [
         case({"train.batch_size": 4, "train.seq_len": 128}, device=Device()),
         case(WRITTEN, device=Device(), axes=(SIZES, LENGTHS), worst={"bs": 8, "len": 1024}, counts=Counts(fits=24)),
-        space(Counts(unknown=24)),
+        space(Counts(unknown=24), device=Device(capacity=None)),
         case({"train.batch_size": 4, "train.seq_len": 512, "model.config": {"n_positions": 1024}}),
         case({"train.batch_size": 4}, constants={"train_batch_size": Const(64, origin(9))}),
     ],
@@ -74,8 +74,14 @@ def test_a_space_without_number_is_judged_by_its_worst() -> None:
 
 
 def test_only_risky_is_a_warning() -> None:
-    [finding] = findings(space(Counts(fits=22, at_risk=2)))
+    [finding] = findings(space(Counts(fits=22, at_risk=2), device=Device(capacity=35 * GIB)))
     assert finding.severity is Severity.warning
+
+
+def test_a_worst_that_exceeds_is_an_error_whatever_is_counted() -> None:
+    """Beside a box without a number, the counts of the others say nothing of it."""
+    [finding] = findings(space(Counts(fits=24, exact=False)))
+    assert (finding.rule, finding.severity) == ("space-partly-unsafe", Severity.error)
 
 
 def test_code_without_branches_is_a_report_only() -> None:
@@ -183,9 +189,6 @@ OPEN = {
         {"train.seq_len": 512}, ("train.batch_size",), None,
         "the batch size is unknown: it needs 2.5 GiB at 1, 6 GiB at 8, 18 GiB at 32",
     ),
-    "a batch that never fits": (
-        {"train.seq_len": 2**17}, ("train.batch_size",), 16 * GIB, "the batch size is unknown, and not even 1 fits",
-    ),
 }  # fmt: skip
 
 
@@ -200,6 +203,18 @@ def test_what_is_unknown_is_solved_for(
     [finding] = findings(case(written, device=device, unknown=unknown))
     assert (finding.rule, finding.severity) == ("fits-only-if", Severity.info)
     assert says in finding.message
+
+
+@pytest.mark.parametrize(("capacity", "severity"), [(131, Severity.warning), (16, Severity.error)])
+def test_what_never_fits_is_as_bad_as_the_least_of_it(capacity: int, severity: Severity) -> None:
+    def device(job):  # type: ignore[no-untyped-def]
+        return None if job.train.batch_size is None else Device(capacity=capacity * GIB, states=2 * GIB)(job)
+
+    [finding] = findings(case({"train.seq_len": 2**17}, device=device, unknown=("train.batch_size",)))
+    assert (finding.rule, finding.severity) == ("fits-only-if", severity)
+    assert "the batch size is unknown, and not even 1 fits" in finding.message
+    assert finding.interval is not None
+    assert finding.capacity == capacity * GIB
 
 
 def test_stated_invariants() -> None:

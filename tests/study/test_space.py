@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations, product
 from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_spaces import box, device, full, host_law, points, study, verdict_at
+from small_spaces import SIZES, box, device, full, host_law, law, points, study, verdict_at
 
+from preflight.job import Job
+from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval
+from preflight.records import replace
 from preflight.study.grid import Side
 from preflight.study.model import Box
 from preflight.study.space import judge
@@ -92,6 +96,71 @@ def test_a_host_that_is_known_does_not_vouch_for_an_unknown_device() -> None:
     space = box({"model": (Choices(("small", "strange")), "model.name")}, train__batch_size=Const(1))
     found = judge(study(space), full(10**9), device(10**9), Side(host_law, 100))
     assert (found.counts.fits, found.counts.unknown) == (1, 1)
+
+
+def with_host(capacity: int, limit: int) -> Callable[[Job], Estimates]:
+    """Both sides; the small model's loaders take 80, those of the large one nothing."""
+    device_of = full(capacity)
+
+    def estimate(job: Job) -> Estimates:
+        size = 80 if job.model.name == "small" else 0
+        per_node = Interval(size, size, size)
+        host = HostEstimate(per_node, {}, limit, "memory_limit", per_node.verdict(limit))
+        return replace(device_of(job), host=host)
+
+    return estimate
+
+
+def test_the_worst_is_one_that_exceeds_before_one_that_takes_more_of_the_gpu() -> None:
+    space = box({"model": (Choices(("large", "small")), "model.name")}, train__batch_size=Const(1))
+    host = Side(lambda job: (80, 80) if job.model.name == "small" else (0, 0), 50)
+    found = judge(study(space), with_host(10**9, 50), device(10**9), host)
+    assert found.worst.assignment == {"model": "small"}
+    assert (found.counts.fits, found.counts.exceeds) == (1, 1)
+    boxes = [box({}, model__name=Const(name), train__batch_size=Const(1)) for name in ("large", "small")]
+    assert judge(study(*boxes), with_host(10**9, 50), device(10**9), host).worst.job.model.name == "small"
+
+
+def unsure_of(least: int | None, capacity: int) -> tuple[Callable[[Job], Estimates], Side]:
+    """Models nobody has a bound for take so many bytes at the least, or nobody knows."""
+    known = full(capacity)
+
+    def estimate(job: Job) -> Estimates:
+        if job.model.name in SIZES or least is None or least <= capacity:
+            return known(job)
+        at_least = Interval(least, least, least)
+        tiers = (at_least, at_least, at_least, at_least)
+        return Estimates(
+            DeviceEstimate(*tiers, "optimizer", "", {}, {}, None, capacity, "exceeds", None, lower_bound=True), None
+        )
+
+    def bytes_of(job: Job) -> int | None:
+        found = estimate(job).device
+        return found.process.expected if found is not None and found.verdict == "exceeds" else None
+
+    return estimate, Side(law, capacity, bytes_of)
+
+
+@pytest.mark.parametrize(("least", "exceeds"), [(None, 0), (500, 0), (2 * 10**6, 4)])
+def test_what_no_bound_knows_is_judged_by_what_it_takes_at_the_least(least: int | None, exceeds: int) -> None:
+    space = box(
+        {
+            "batch": (Choices(BATCHES), "train.batch_size"),
+            "model": (Choices(("small", "strange")), "model.name"),
+        }
+    )
+    estimate, side = unsure_of(least, 10**6)
+    found = judge(study(space), estimate, side)
+    assert (found.counts.fits, found.counts.exceeds, found.counts.unknown) == (4, exceeds, 4 - exceeds)
+    assert (found.worst.assignment["model"] == "strange") is bool(exceeds)
+
+
+def test_counts_say_of_the_worst_what_its_full_estimate_says() -> None:
+    """A bound that knows nothing, or too little: one combination at least is what the full estimate says."""
+    space = box({"batch": (Choices(BATCHES), "train.batch_size")}, model__name=Const("small"))
+    for side in (Side(lambda job: None, 100), Side(lambda job: (1, 1), 100)):
+        found = judge(study(space), full(100), side)
+        assert (found.counts.exceeds, found.counts.exact) == (1, False)
 
 
 def test_without_a_gpu_the_host_alone_is_judged() -> None:

@@ -59,3 +59,42 @@ def test_what_stops(script: str, stops: bool, project: Write) -> None:
     answer = read(question, found)
     assert not answer["unchecked"]
     assert answer["stop"] is stops, answer["text"]
+
+
+UNNAMED = "#!/bin/bash\n#SBATCH --gres=gpu:1 --mem=64G\n"
+RUN = "python train.py --bs 4\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "settings", "words"),
+    [
+        (HEAD + RUN, SETTINGS, ""),
+        (HEAD + RUN, "", "train.seq_len is not known"),
+        (UNNAMED + RUN, "", "train.seq_len is not known"),
+        (HEAD + "python train.py --bs $UNSET_HERE\n", SETTINGS, "train.batch_size is not known"),
+        (HEAD + "make all\n", SETTINGS, "the model is not known"),
+        ("#!/bin/bash\n#SBATCH --mem=1G\nmake all\n", SETTINGS, ""),
+        (HEAD + RUN, SETTINGS + 'machine.accelerator = "cpu"\n', ""),
+    ],
+)
+def test_what_could_not_be_judged_is_said(script: str, settings: str, words: str, project: Write) -> None:
+    project({"preflight.toml": settings, "train.py": PROGRAM})
+    for options in (["job.sh"], ["--quiet", "job.sh"]):
+        question = Question(parse(options), "on", script.encode(), "job.sh", "scontrol")
+        found = asked(question, script)
+        assert found is not None
+        answer = read(question, found)
+        assert not answer["stop"]
+        said = str(answer["unjudged"])
+        assert (words in said and bool(words) == bool(said)) if options == ["job.sh"] else said == ""
+
+
+def test_a_gpu_that_nobody_names_is_said_once(project: Write) -> None:
+    project({"preflight.toml": SETTINGS, "train.py": PROGRAM})
+    script = UNNAMED + RUN
+    question = Question(parse(["job.sh"]), "on", script.encode(), "job.sh", "scontrol")
+    found = asked(question, script)
+    assert found is not None
+    answer = read(question, found)
+    assert str(answer["text"]).count("no GPU is stated, so") == 1
+    assert answer["unjudged"] == ""

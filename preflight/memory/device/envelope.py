@@ -2,6 +2,8 @@
 
 Where all of them exceed the GPU the job does, by the least of them; where all of them fit it fits, by the most. Where
 they differ nothing is judged, and the reason says with which values it would fit.
+
+A batch or a length may be any number: there the least of them, 1, says whether the job can fit at all.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ CANDIDATES: Mapping[str, tuple[object, ...]] = {
 }
 """Fields of `train` and values that span what it may be. fp16 takes what bf16 does; no optimizer takes less than SGD
 without momentum, which has no states, and none in common use more than Adam's two."""
+SMALLEST: Mapping[str, int] = {"batch_size": 1, "seq_len": 1, "target_len": 1}
+"""Fields of `train` that more of never takes less memory, and the least that they can be."""
 Estimating: TypeAlias = "Callable[[Job], DeviceEstimate | Unknown]"
 Way: TypeAlias = "tuple[Mapping[str, object], DeviceEstimate]"
 
@@ -42,6 +46,19 @@ def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEs
         note = f"{named} not known: this is what it takes at most"
         return replace(_widened(most, least), notes=(*most.notes, note))
     return Unknown(f"{reason.reason}; {_said(ways)}") if "unknown" not in verdicts else reason
+
+
+def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | None:
+    """The estimate with the least that the setting can be for want of which `reason` says nothing, where even that
+    exceeds the GPU: then every value does. None where it does not, or where something else is missing."""
+    name, _, rest = reason.reason.removeprefix("train.").partition(" ")
+    if name not in SMALLEST or not rest.startswith("is not known") or getattr(job.train, name) is not None:
+        return None
+    found = estimate(job.model_copy(update={"train": job.train.model_copy(update={name: SMALLEST[name]})}))
+    if isinstance(found, Unknown) or found.verdict != "exceeds":
+        return None
+    note = f"a lower bound: train.{name} is not known, and {SMALLEST[name]} is the least that it can be"
+    return replace(found, lower_bound=True, largest_batch_size=None, notes=(*found.notes, note))
 
 
 def _settable(reason: Unknown) -> bool:

@@ -9,7 +9,7 @@ from preflight.job import Job
 from preflight.machines.model import Gpu
 from preflight.memory.device import convolution, generated, intervals, own, saving, softmax, varying
 from preflight.memory.device.allocator import CachingAllocator
-from preflight.memory.device.envelope import over_candidates
+from preflight.memory.device.envelope import at_least, over_candidates
 from preflight.memory.device.images import is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
 from preflight.memory.device.loading import load
@@ -45,13 +45,24 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
     """
     ready = prepare(job, gpu, compiled=True)
     if isinstance(ready, Unknown):
-        found = over_candidates(job, ready, lambda one: estimate(one, gpu))
-        return lower_bound(job, room(job, gpu), found) if isinstance(found, Unknown) else found
+        return _without_a_law(job, ready, gpu)
     try:
         ranks = [_full(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
         return fullest(ranks, [_full(one, phases_beside(one), gpu) for one in ready.others])
     except NotRegular as error:
         return Unknown(f"the law of {ready.resolved.name} does not reach down to this depth: {error}")
+
+
+def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None) -> DeviceEstimate | Unknown:
+    """What is certain of a job that leaves something open: of all that it may be, else of the least that it may be."""
+    found = over_candidates(job, reason, lambda one: estimate(one, gpu))
+    if not isinstance(found, Unknown):
+        return found
+    space = room(job, gpu)
+    states = lower_bound(job, space, found)
+    if space[0] is None or (not isinstance(states, Unknown) and states.verdict == "exceeds"):
+        return states
+    return at_least(job, found, lambda one: estimate(one, gpu)) or states
 
 
 def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEstimate:

@@ -29,6 +29,13 @@ LOAD = "load"
 NOTEWORTHY = 10
 """Heaps that may grow by a tenth of what the loader takes are worth a note."""
 
+NOTHING = {
+    "data.sample_bytes": "samples",
+    "data.in_memory_bytes": "data in memory",
+    "data.worker_bytes": "the workers' own data",
+}
+"""Fields that are at least nothing, and what is then not counted."""
+
 LARGEST_SAMPLE = 2**50
 """Where the search for the largest sample ends: no sample is a pebibyte."""
 
@@ -89,7 +96,8 @@ def estimate_host(
 
     `parameters`: the model's count, for its weights while they load and for offloaded states; None: the job's law says.
     `bound`: from above, never falling as a numeric field grows (workers that load fewer batches each keep less).
-    A job that would not fit even with empty samples gets the estimate of those, a lower bound.
+    A job that would not fit even with empty samples, or with nothing of its data in memory where that is not known,
+    gets the estimate of that, a lower bound.
     """
     missing = missing_fields(job)
     weights = weights_of(job, parameters)
@@ -97,12 +105,17 @@ def estimate_host(
         missing = (*missing, "model.parameters")
     if not missing:
         return _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound)
-    if missing != ("data.sample_bytes",):
-        return Unknown(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known")
-    empty = _estimate(job, 0, weights, cuda, bound)
+    unknown = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known"
+    if not set(missing) <= set(NOTHING):
+        return Unknown(unknown)
+    empty = _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound)
     if empty.verdict == "exceeds":
-        note = "a lower bound: data.sample_bytes is unknown and samples are not counted"
+        left_out = " and ".join(NOTHING[name] for name in missing)
+        verb = "is" if len(missing) == 1 else "are"
+        note = f"a lower bound: {', '.join(missing)} {verb} unknown and {left_out} are not counted"
         return replace(empty, notes=(*empty.notes, note))
+    if missing != ("data.sample_bytes",):
+        return Unknown(unknown)
     largest = solve_sample_bytes(job, parameters, cuda=cuda)
     if empty.limit is None:
         return Unknown("one decoded sample's size is unknown; declare data.sample_bytes")

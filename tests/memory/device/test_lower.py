@@ -55,7 +55,26 @@ def test_adapters_and_frozen_parts_count_weights_alone() -> None:
     for found in (adapted, frozen):
         assert isinstance(found, DeviceEstimate)
         assert found.requested.expected == pytest.approx(2 * 6.74e9, rel=0.01)
-    assert isinstance(job(16, train__seq_len=None, train__frozen=["embeddings"]), Unknown)
+    assert isinstance(job(16, train__seq_len=None, train__peft__method="lora"), Unknown)
+
+
+@pytest.mark.parametrize("missing", ["train.seq_len", "train.batch_size"])
+def test_what_exceeds_with_a_batch_or_length_of_one_exceeds(missing: str) -> None:
+    """The states alone have room in 52 GiB, and what the optimizer's step copies (foreach) has not."""
+    found = job(52, **{missing: None})
+    assert isinstance(found, DeviceEstimate)
+    assert (found.verdict, found.lower_bound, found.largest_batch_size) == ("exceeds", True, None)
+    assert f"{missing} is not known, and 1 is the least that it can be" in found.notes[-1]
+    least = job(52, **{missing: 1})
+    assert isinstance(least, DeviceEstimate)
+    assert found.process == least.process
+
+
+def test_both_unknown_take_the_least_of_both() -> None:
+    found = job(52, train__seq_len=None, train__batch_size=None)
+    assert isinstance(found, DeviceEstimate)
+    assert found.lower_bound
+    assert len([note for note in found.notes if "the least that it can be" in note]) == 2
 
 
 def test_gradients_that_never_exist_all_at_once_are_not_counted() -> None:
