@@ -13,7 +13,8 @@ from preflight.job import Job
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case
 from preflight_rules.common import changed, gib, possible, settable, with_fields, written
-from preflight_rules.remedies import accumulation_hazard, changes_of
+from preflight_rules.remedies import changes_of
+from preflight_rules.same_run import accumulation_hazard, statistics_hazard
 
 Changes = Mapping[str, object]
 
@@ -53,7 +54,7 @@ def same_batch(case: Case, times: int) -> Changes:
     size = batch >> times
     nominal = case.fact("nominal_batch")
     if isinstance(nominal, int):
-        return {"train.batch_size": size} if nominal % batch == 0 else {}
+        return {"train.batch_size": size} if nominal % batch == 0 and not statistics_hazard(case) else {}
     if accumulation_hazard(case) or not settable(case, "train.grad_accum"):
         return {}
     return {"train.batch_size": size, "train.grad_accum": accumulation << times}
