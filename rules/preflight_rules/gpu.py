@@ -70,7 +70,7 @@ def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
         advice.append("not even a batch of 1 fits")
     elif device.largest_batch_size is not None:
         advice.append(f"the largest batch that fits is {device.largest_batch_size}")
-    hazard = remedies.accumulation_hazard(case)
+    hazard = same_run.accumulation_hazard(case)
     if hazard:
         advice.append(f"accumulation is not the same run here: {hazard}")
     elif case.fact("nominal_batch") is None and device.largest_batch_size != 0 and (case.job.train.batch_size or 1) > 1:

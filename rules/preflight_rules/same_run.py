@@ -23,6 +23,9 @@ MOST_MODELS = 200
 _BALANCED = re.compile(
     r"""(?:output_router_logits|moe_aux_loss_coef|router_aux_loss_coef)["']?\s*[:=,\s]\s*["']?([\w.]+)"""
 )
+_STREAMING = re.compile(r"""\bstreaming["']?\s*[:=\s]\s*["']?([\w.]+)""")
+LOADING = ("ultralytics",)
+"""Frameworks that make data sets of their own, which are indexed."""
 _OFF = ("false", "none", "null", "no", "0", "0.0", "off")
 
 
@@ -77,6 +80,25 @@ def _all_own(job: Job, own: OwnLayers) -> bool:
     """Whether the model is the project's own class, of layers that are all known."""
     named = batch_statistics.parts(job) or job.model.law or own.libraries
     return not named and own.models and own.imported is None
+
+
+def workers_hazard(case: Case) -> str:
+    """Why another number of training workers, or workers that persist or not, would not be the same run; empty where it
+    is. Random numbers that workers draw themselves are no part of the run: no two runs have the same."""
+    kind = case.fact("dataset_kind")
+    if kind == "iterable":
+        return "every worker runs through the data set by itself: samples and their order follow from how many there are"
+    if kind == "map" or case.fact("framework") in LOADING:
+        return ""
+    if any(path.endswith(".py") for path in case.study.paths):
+        return "whether the data set is a stream, whose order follows from the workers, is not known"
+    return "samples are streamed: their order follows from the workers" if streams(case) else ""
+
+
+def streams(case: Case) -> bool:
+    """Whether the settings of a trainer of its own say that its data are streamed."""
+    texts = (case.project.source(path).text for path in case.study.paths if case.project.exists(path))
+    return any(_is_on(match[1]) for text in texts for match in _STREAMING.finditer(text))
 
 
 def own_code(case: Case) -> OwnLayers:

@@ -154,7 +154,7 @@ def case(
     node: Node | None = None,
     settings: Settings | None = None,
     options: Options | None = None,
-    model: str | None = "gpt2",
+    model: str | None = "openai-gpt",
 ) -> Case:
     """A case of one box; `worst` picks the axes' values of its worst combination. `model` is trained where nothing of
     what is written names one; None: nothing says what is."""
