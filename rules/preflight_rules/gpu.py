@@ -11,7 +11,7 @@ from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.states import states
 from preflight.values import Origin
-from preflight_rules import gpu_examples, remedies, resumed
+from preflight_rules import gpu_examples, remedies, resumed, same_run
 from preflight_rules.common import (
     bounds,
     describe,
