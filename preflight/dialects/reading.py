@@ -170,6 +170,11 @@ class Problem:
     safe: bool = False
     related: tuple[tuple[Origin, str], ...] = ()
 
+    @property
+    def fix_title(self) -> str:
+        """What the repair does, in words."""
+        return f"write `{self.fix}`" if self.fix else "take it out"
+
 
 @dataclass(frozen=True, slots=True)
 class Branch:
