@@ -67,13 +67,13 @@ class Prover:
         edits = plan(proposal, study, self.found.project)
         if study is None or not edits or overridable(study, edits, self.found.project):
             return self._proof(finding, proposal, edits) if study is None else None
-        shared = self.others.affected(finding, proposal, edits)
-        if not shared:
+        sharing = self.others.sharing(finding, proposal, edits)
+        if not sharing:
             return self._proof(finding, proposal, edits)
         own = self._proof(finding, proposal, override(proposal.changes, study))
         if own is not None:
             return own
-        fix, names = self._proof(finding, proposal, edits), self.others.changed(finding, proposal, shared)
+        fix, names = self._proof(finding, proposal, edits), self.others.changed(finding, proposal, sharing)
         if fix is None or not names:
             return fix
         title = f"{fix.title} (also in {listed(names)})"

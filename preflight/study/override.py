@@ -39,7 +39,7 @@ def _word(field: str, value: Value, study: Study) -> str | None:
 def _hydra(field: str, value: Value, study: Study) -> str | None:
     """`key=value`, where one key of the composed configuration is all of the field in every branch."""
     reading = next((one for one in study.readings if one.dialect == "hydra"), None)
-    if reading is None or study.links[-1].kind != "config":
+    if reading is None or study.program is None:
         return None
     keys = set()
     for box in study.boxes:
