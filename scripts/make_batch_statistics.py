@@ -112,7 +112,9 @@ class Sources:
 
     def configured_by(self, config: str) -> list[str]:
         """Classes of models that say that a configuration class is theirs."""
-        return [name for name, node in self.nodes.items() if isinstance(node, ast.ClassDef) and _config_of(node) == config]
+        return [
+            name for name, node in self.nodes.items() if isinstance(node, ast.ClassDef) and _config_of(node) == config
+        ]
 
 
 def _config_of(node: ast.ClassDef) -> str | None:
@@ -208,7 +210,9 @@ def _within(config: Any) -> dict[str, str | None]:
     keys = [*getattr(config, "sub_configs", {}), *(k for k in ("backbone_config",) if hasattr(config, k))]
     classes = getattr(config, "sub_configs", {})
     return {
-        key: getattr(getattr(config, key, None), "model_type", None) or getattr(classes.get(key), "model_type", None) or None
+        key: getattr(getattr(config, key, None), "model_type", None)
+        or getattr(classes.get(key), "model_type", None)
+        or None
         for key in dict.fromkeys(keys)
     }
 

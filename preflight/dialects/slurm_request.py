@@ -378,7 +378,9 @@ def _names(text: str) -> set[str]:
 def script_problems(source: Source) -> Iterator[Problem]:
     """What makes sbatch refuse the file as a whole."""
     if source.text.startswith(BOM):
-        message = "sbatch refuses a script that starts with a byte-order mark: its first line is not #! and an interpreter"
+        message = (
+            "sbatch refuses a script that starts with a byte-order mark: its first line is not #! and an interpreter"
+        )
         fix = "" if source.text.startswith(f"{BOM}#!") else "#!/bin/bash\n"
         yield Problem("invalid-config", message, Origin(source.path, Span(0, len(BOM))), "error", fix, True)
     elif not source.text.startswith("#!"):

@@ -70,7 +70,9 @@ class Launches:
             for one in other.proposals
             if other.rule == finding.rule and one.safety is Safety.safe and one.changes == proposal.changes
         }
-        return list(dict.fromkeys(one.path for one in sharing if one.takes and (one.index is None or one.index not in asking)))
+        return list(
+            dict.fromkeys(one.path for one in sharing if one.takes and (one.index is None or one.index not in asking))
+        )
 
 
 def _takes(study: Study, named: Sequence[str], intent: Intent) -> bool:

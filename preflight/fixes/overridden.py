@@ -90,4 +90,3 @@ def _outside(module: Module) -> Iterator[ast.AST]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _COMMAND_LINES:
             yield node
     yield from (node for node in module.tree.body if isinstance(node, (ast.Assign, ast.AnnAssign)))
-

@@ -19,7 +19,9 @@ from preflight.values import Origin
 
 MAX_FILES = 400
 """Files that are looked at: those of a large project that imports all of itself."""
-_NORM = re.compile(r"(Lazy)?BatchNorm[123]d|(Sync|InPlaceABN|InplaceAbn)(BatchNorm)?|\w+BatchNorm(Act)?(2d)?|batch_norm")
+_NORM = re.compile(
+    r"(Lazy)?BatchNorm[123]d|(Sync|InPlaceABN|InplaceAbn)(BatchNorm)?|\w+BatchNorm(Act)?(2d)?|batch_norm"
+)
 _NO_STATISTICS = re.compile(r"\w*Frozen\w*|\w*[Ii]sBatchNorm\w*|(use|with|has|freeze)_batch_norm")
 _MODULES = ("Module", "PreTrainedModel")
 """Endings of the classes that a layer or model of the project derives from (LightningModule among them)."""

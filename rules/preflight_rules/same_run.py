@@ -87,7 +87,9 @@ def workers_hazard(case: Case) -> str:
     is. Random numbers that workers draw themselves are no part of the run: no two runs have the same."""
     kind = case.fact("dataset_kind")
     if kind == "iterable":
-        return "every worker runs through the data set by itself: samples and their order follow from how many there are"
+        return (
+            "every worker runs through the data set by itself: samples and their order follow from how many there are"
+        )
     if kind == "map" or case.fact("framework") in LOADING:
         return ""
     if any(path.endswith(".py") for path in case.study.paths):

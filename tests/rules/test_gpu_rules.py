@@ -105,7 +105,9 @@ def test_nominal_batch_is_the_same_run() -> None:
     facts = {"nominal_batch": 64, "framework": "ultralytics"}
     [finding] = findings(case(written, device=Device(), facts=facts))["gpu-memory-exceeded"]
     assert finding.proposals[0].safety is Safety.safe
-    [other] = findings(case({**written, "model.name": "yolov8n.pt"}, device=Device(), facts=facts))["gpu-memory-exceeded"]
+    [other] = findings(case({**written, "model.name": "yolov8n.pt"}, device=Device(), facts=facts))[
+        "gpu-memory-exceeded"
+    ]
     assert other.proposals[0].safety is Safety.unsafe
     assert other.proposals[0].changes == finding.proposals[0].changes
     assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("train.batch_size", 8)]
