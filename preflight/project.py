@@ -116,6 +116,6 @@ class Project:
 
 
 def _is_script(path: str, text: str) -> bool:
-    """Whether a file is for a shell, to which a byte-order mark is a part of its first line: the mark stays in the text,
-    where an edit can take it out. YAML, JSON, TOML and Python files may have one."""
+    """Whether a file is for a shell, to which a byte-order mark is a part of its first line: the mark stays in the
+    text, where an edit can take it out. YAML, JSON, TOML and Python files may have one."""
     return not path.endswith(MARKED) and (path.endswith(SCRIPTS) or "#SBATCH" in text or text[1:3] == "#!")

@@ -32,7 +32,7 @@ FROZEN = "replace_batch_norm"
 WITHIN = ("AutoBackbone", "AutoModel", "load_backbone", "create_model")
 """What makes a model that a configuration names: beginnings of names that are called."""
 CONTRASTIVE = re.compile(r"\w*(clip|siglip|contrastive)_loss|logits_per_text")
-"""Losses that are functions of a module, and similarities of all texts to all images (SigLIP's loss is in its forward)."""
+"""Losses that are functions of a module, and similarities of all texts to all images (SigLIP's is in its forward)."""
 PER_OBJECT = re.compile(r"\w+For(ZeroShot)?(Object|Instance|Universal|Detection|Segmentation)\w*|\w+ForSegmentation")
 """Classes whose loss is divided by the objects of the micro-batch (loss/loss_for_object_detection.py: num_boxes; the
 losses of MaskFormer and its relatives: num_masks)."""

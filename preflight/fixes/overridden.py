@@ -1,7 +1,7 @@
-"""Whether what a fix edits may be overridden by something that the study's reading lacks, so that it would change nothing.
+"""Whether something that was not read may override what a fix edits, so that the fix would change nothing.
 
-A class that builds its own command line (LightningCLI, jsonargparse) takes every argument from files and flags; a launch
-may name a file of settings that was not read. Defaults are then no more than defaults.
+A class that builds its own command line (LightningCLI, jsonargparse) takes every argument from files and flags; a
+launch may name a file of settings that was not read. Defaults are then no more than defaults.
 """
 
 from __future__ import annotations

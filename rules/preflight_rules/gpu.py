@@ -154,8 +154,9 @@ class GpuMemoryExceeded(Rule):
     comes after the first epoch.
 
     The fix that keeps the run the same is a smaller micro-batch with accumulation raised so that their product stays
-    exactly what it was. Where that is another run (batch normalisation, a contrastive loss, a swept batch, a mean over
-    tokens in a hand-written loop, a scheduler stepped per micro-batch) it is offered as unsafe, with the reason.
+    exactly what it was. Where that is another run (batch normalisation, a model that nothing is known of, a contrastive
+    loss, a swept batch, a mean over tokens in a hand-written loop, a scheduler stepped per micro-batch) it is offered
+    as unsafe, with the reason.
     Gradient checkpointing comes next; then, unsafe, a shorter length, a lower precision, an 8-bit optimizer.
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from preflight.dialects.reading import Request
-from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
+from preflight.findings import Change, Confidence, Finding, Proposal, Severity
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.study.request import resolve

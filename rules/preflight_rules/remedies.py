@@ -171,8 +171,8 @@ def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
 
 
 def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int) -> Iterator[Proposal]:
-    """The framework accumulates to its nominal batch by itself: a smaller batch that divides it is the same run, but for
-    layers with batch statistics."""
+    """The framework accumulates to its nominal batch by itself: a smaller batch that divides it is the same run, but
+    for layers with batch statistics."""
     sizes = [n for n in divisors(nominal) if n < batch]
     size = largest(sizes, lambda n: fits(case, {**base, "train.batch_size": n}))
     if size is not None:

@@ -45,11 +45,13 @@ UNKNOWN: tuple[Said, ...] = (
 FREE: tuple[Said, ...] = (
     *({"model.name": name} for name in (
         "gpt2", "bert-base-uncased", "meta-llama/Llama-2-7b-hf", "t5-small", "google/vit-base-patch16-224",
-        "openai/whisper-small", "openai/clip-vit-base-patch32", "llava-hf/llava-1.5-7b-hf", "Qwen/Qwen2.5-VL-7B-Instruct",
+        "openai/whisper-small", "openai/clip-vit-base-patch32", "llava-hf/llava-1.5-7b-hf",
+        "Qwen/Qwen2.5-VL-7B-Instruct",
         "mistralai/Mixtral-8x7B-v0.1", "facebook/detr-resnet-50", "google/gemma-3-4b-it",
         "stabilityai/stable-diffusion-2-1",
     )),
-    {"model.architecture": "llama", "model.config": {}}, {"model.architecture": "T5ForConditionalGeneration", "model.config": {}},
+    {"model.architecture": "llama", "model.config": {}},
+    {"model.architecture": "T5ForConditionalGeneration", "model.config": {}},
     {"model.target": "timm:vit_base_patch16_224"}, {"model.target": "timm:convnext_tiny"},
     {"model.target": "torchvision:vit_b_16"}, {"model.target": "torchvision:vgg16"},
     {"model.target": "detectron2:faster_rcnn_R_50_FPN_1x"}, {"model.target": "mmdet:retinanet_r50_fpn"},
