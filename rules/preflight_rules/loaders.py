@@ -24,7 +24,8 @@ LARGEST_CUT = 10
 
 
 TRAINING_WORKERS = {"data.workers", "data.persistent_workers"}
-"""Settings that decide what a data set that is iterated gives."""
+"""Settings that decide what a data set that is iterated gives. Prefetch does not: batches are handed out in turns of
+the workers, however many wait."""
 
 GIB = 2**30
 RESERVED = ((4 * GIB, 0.25), (8 * GIB, 0.20), (16 * GIB, 0.10), (128 * GIB, 0.06), (2**60, 0.02))

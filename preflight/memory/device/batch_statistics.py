@@ -89,11 +89,12 @@ def parts(job: Job) -> list[tuple[str, str, Mapping[str, Any]]]:
 
 def _one(job: Job, target: str, architecture: str, config: Mapping[str, Any]) -> Statistics:
     if target:
-        return _of_target(target)
+        return of_target(target)
     return _of_class(architecture) if architecture in _diffusers() else _of_type(architecture, config, job.task or "")
 
 
-def _of_target(target: str) -> Statistics:
+def of_target(target: str) -> Statistics:
+    """Whether a model that is named by its library and name there has such a layer."""
     from preflight.memory.device import detectors
 
     if target.startswith(_HOMES):
