@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from preflight.dialects.slurm_submission import Submission
     from preflight.settings import Settings
 
+BOM = "\ufeff"
+"""The byte-order mark, as UTF-8 text has it."""
+MARKED = (".yaml", ".yml", ".json", ".toml", ".py", ".ipynb", ".md")
+"""Files whose readers skip a byte-order mark."""
+SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job")
+
 
 class Project:
     """Read access to the files of one repository; paths are relative to `root`, with `/`, and never leave it."""
@@ -91,4 +97,12 @@ class Project:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UnreadableFile(f"it is not UTF-8 text (byte {error.start})") from error
-        return Source(path, text.removeprefix("\ufeff"), text.startswith("\ufeff"))
+        if text.startswith(BOM) and not _is_script(path, text):
+            return Source(path, text.removeprefix(BOM), True)
+        return Source(path, text)
+
+
+def _is_script(path: str, text: str) -> bool:
+    """Whether a file is for a shell, to which a byte-order mark is a part of its first line: the mark stays in the
+    text, where an edit can take it out. YAML, JSON, TOML and Python files may have one."""
+    return not path.endswith(MARKED) and (path.endswith(SCRIPTS) or "#SBATCH" in text or text[1:3] == "#!")

@@ -112,7 +112,7 @@ def of_problem(problem: Problem) -> Finding:
     if problem.fix is not None:
         edit = Edit(problem.origin.path, problem.origin.span, problem.fix)
         safety = Safety.safe if problem.safe else Safety.unsafe
-        proposals = (Proposal(f"write `{problem.fix}`", safety=safety, edits=(edit,)),)
+        proposals = (Proposal(problem.fix_title, safety=safety, edits=(edit,)),)
     return Finding(
         rule=problem.rule,
         severity=Severity(problem.severity),

@@ -278,5 +278,5 @@ def _configuration(path: Path, asked: Asked) -> Subject:
     elif result.study.is_search:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
-    estimate = result.estimate or asked.estimators[result.gpu].full
+    estimate = result.estimate or question.estimators[result.gpu].full
     return Subject(result.space.worst.job, result.gpu, estimate, note)

@@ -144,6 +144,7 @@ FACTS: Mapping[str, str] = {
     "token_mean_loss": "bool: a hand-written loop averages the loss over tokens per micro-batch",
     "scheduler_per_micro_batch": "bool: a learning-rate scheduler is stepped once per micro-batch",
     "batch_norm": "bool: the model normalises over the batch",
+    "dataset_kind": "map or iterable: whether what is loaded to train on is indexed or iterated; absent: not known",
     "nominal_batch": "int: the framework accumulates to this batch by itself (Ultralytics nbs)",
     "accumulation_supported": "bool: the program reads train.grad_accum",
     "dataset_held": "objects or strings: a data set keeps a list of Python objects that its __init__ builds",
@@ -168,6 +169,11 @@ class Problem:
     fix: str | None = None
     safe: bool = False
     related: tuple[tuple[Origin, str], ...] = ()
+
+    @property
+    def fix_title(self) -> str:
+        """What the repair does, in words."""
+        return f"write `{self.fix}`" if self.fix else "take it out"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ ARRAY_INDEX = "SLURM_ARRAY_TASK_ID"
 MAX_SCRIPTS = 4
 """Scripts that start scripts, before it is known that one of them starts a program."""
 
-_DIRECTIVE = re.compile(r"^#SBATCH[ \t]", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^\ufeff?#SBATCH[ \t]", re.MULTILINE)
 _LAUNCH = re.compile(
     r"^[^#\n]*\b(python[\d.]*|torchrun|accelerate\s+launch|deepspeed|wandb\s+sweep|srun|axolotl|llamafactory-cli|"
     r"swift|litgpt|tune|trl|sbatch|bash|sh)\b",

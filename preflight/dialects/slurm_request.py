@@ -14,6 +14,7 @@ from preflight.dialects.slurm_submission import COMMAND_LINE, ENVIRONMENT, Submi
 from preflight.dialects.slurm_words import WORDS, said_of
 from preflight.documents.base import Source
 from preflight.plain import plain
+from preflight.project import BOM
 from preflight.records import dataclass, replace
 from preflight.values import Origin, Span, Unknown, Value
 
@@ -231,9 +232,12 @@ def _gres_texts(given: _Given) -> tuple[tuple[str, str], ...]:
 
 def _insert_at(source: Source, directives: tuple[Directive, ...]) -> int:
     """The start of the line after the last directive, or after the shebang."""
-    line = directives[-1].line if directives else 1 if source.text.startswith("#!") else 0
+    marked = len(BOM) if source.text.startswith(BOM) else 0
+    line = directives[-1].line if directives else 1 if source.text.startswith("#!", marked) else 0
     end = source.text.find("\n", source.offset(line, 1)) if line else -1
-    return end + 1 if line == 0 or end >= 0 else len(source.text)
+    if line == 0:
+        return marked
+    return end + 1 if end >= 0 else len(source.text)
 
 
 def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
@@ -373,7 +377,13 @@ def _names(text: str) -> set[str]:
 
 def script_problems(source: Source) -> Iterator[Problem]:
     """What makes sbatch refuse the file as a whole."""
-    if not source.text.startswith("#!"):
+    if source.text.startswith(BOM):
+        message = (
+            "sbatch refuses a script that starts with a byte-order mark: its first line is not #! and an interpreter"
+        )
+        fix = "" if source.text.startswith(f"{BOM}#!") else "#!/bin/bash\n"
+        yield Problem("invalid-config", message, Origin(source.path, Span(0, len(BOM))), "error", fix, True)
+    elif not source.text.startswith("#!"):
         message = "sbatch refuses a script whose first line is not #! and an interpreter"
         yield Problem("invalid-config", message, Origin(source.path, Span(0, 0)), "error", "#!/bin/bash\n", True)
     at = source.text.find("\r\n")

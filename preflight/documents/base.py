@@ -32,7 +32,8 @@ class DocumentError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """A file's text exactly as it stands (line endings kept, a byte-order mark left out of `text`).
+    """A file's text exactly as it stands: line endings kept, a byte-order mark left out of `text` (but for shell
+    scripts, which it is a part of).
 
     `path` is relative to the project's root, with `/`. `bom` says whether the file starts with a UTF-8 mark.
     """

@@ -14,7 +14,7 @@ from preflight.documents.shell_reader import Reader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defaults
-from preflight.records import dataclass
+from preflight.records import dataclass, replace
 from preflight.values import Expr, Origin, Span, Value
 
 if TYPE_CHECKING:
@@ -33,6 +33,21 @@ about a second."""
 MAX_SECONDS = 10.0
 """For the rest, it can: hostile scripts are given up after this time. Real ones of a thousand lines take a tenth of a
 second."""
+
+
+MARK = "\ufeff"
+"""A byte-order mark, which a shell takes for a part of the first word."""
+
+
+def moved(span: Span, by: int) -> Span:
+    """A span so many characters further on."""
+    return Span(span.start + by, span.end + by)
+
+
+def behind(one: Directive) -> Directive:
+    """A directive one character further on."""
+    value = None if one.value_span is None else moved(one.value_span, 1)
+    return replace(one, span=moved(one.span, 1), name_span=moved(one.name_span, 1), value_span=value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +74,12 @@ class BashDocument:
 
     @cached_property
     def _directives(self) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
-        return read_directives(self.source.text, tuple(heredoc.span for heredoc in self.heredocs))
+        text, heredocs = self.source.text, tuple(heredoc.span for heredoc in self.heredocs)
+        if not text.startswith(MARK):
+            return read_directives(text, heredocs)
+        # sbatch refuses such a script: what its directives say once the mark is taken out
+        found, ignored = read_directives(text[1:], tuple(moved(span, -1) for span in heredocs))
+        return tuple(behind(one) for one in found), tuple(replace(one, span=moved(one.span, 1)) for one in ignored)
 
     @property
     def directives(self) -> tuple[Directive, ...]:
@@ -116,7 +136,8 @@ def parse_bash(source: Source) -> BashDocument:
 
     Raises DocumentError where the file is larger than sbatch takes.
     """
-    return _parse(source, ShellText(source.path, source.text))
+    text = f" {source.text[1:]}" if source.text.startswith(MARK) else source.text  # the first line may be a comment
+    return _parse(source, ShellText(source.path, text))
 
 
 def reparse(source: Source, expr: Expr) -> BashDocument:

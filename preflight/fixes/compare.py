@@ -251,8 +251,8 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
         if _same_meaning(old, new, intent):
             continue
         if not intent.touches(origins(old)):
-            if any(True for _ in origins(old)) or not (_among(old, named) and _among(new, later)):
-                yield Difference(name)  # else: a flag that nobody gave, and that a named field is read from
+            if not (_among(old, named) and _among(new, later)):
+                yield Difference(name)  # else: what a named field is read from, given on the command line now
         elif _written_elsewhere(name, old) and not _among(old, named):
             yield Difference(name, harmless=True)
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 from preflight.documents.base import Edit
 from preflight.findings import Finding, Fix, Proposal, Safety
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
+from preflight.fixes.launches import Launches, listed
+from preflight.fixes.overridden import overridable
 from preflight.fixes.plan import edited, plan
 from preflight.fixes.routes import only_meant
 from preflight.project import Project
 from preflight.records import replace
+from preflight.study.override import override
 
 if TYPE_CHECKING:
     from preflight.study.model import Study
@@ -47,6 +50,7 @@ class Prover:
     def __init__(self, found: Read, again: Again) -> None:
         self.found, self.again = found, again
         self._checked: dict[frozenset[tuple[str, str]], Read] = {}
+        self.others = Launches(found)
         self._before = Counter(_key(finding) for finding in found.findings)
 
     def fixed(self, finding: Finding) -> Finding:
@@ -61,6 +65,21 @@ class Prover:
         """The proposal as a fix: the finding is gone, nothing as bad is new, and no other setting changed."""
         study = None if finding.study is None else self.found.studies[finding.study].study
         edits = plan(proposal, study, self.found.project)
+        if study is None or not edits or overridable(study, edits, self.found.project):
+            return self._proof(finding, proposal, edits) if study is None else None
+        sharing = self.others.sharing(finding, proposal, edits)
+        if not sharing:
+            return self._proof(finding, proposal, edits)
+        own = self._proof(finding, proposal, override(proposal.changes, study))
+        if own is not None:
+            return own
+        fix, names = self._proof(finding, proposal, edits), self.others.changed(finding, proposal, sharing)
+        if fix is None or not names:
+            return fix
+        title = f"{fix.title} (also in {listed(names)})"
+        return Fix(title, Safety.unsafe, fix.edits, fix.reason or f"{listed(names)} reads the edited value as well")
+
+    def _proof(self, finding: Finding, proposal: Proposal, edits: tuple[Edit, ...] | None) -> Fix | None:
         texts = edited(self.found.project, edits) if edits else None
         if not edits or not texts or not self._texts_hold(edits):
             return None

@@ -10,6 +10,7 @@ from preflight.libraries import loaders, precision, ultralytics
 from preflight.libraries.accelerator import accelerator_bindings
 from preflight.libraries.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origin, is_constant, settled, under
+from preflight.libraries.dataset_kinds import dataset_kind
 from preflight.libraries.evaluation import evaluation
 from preflight.libraries.freezing import frozen_bindings
 from preflight.libraries.handwritten import handwritten_bindings
@@ -160,7 +161,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     ]
     facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts, *_shrinking(calls),
              *one_process(calls), *batch_norm(models, calls), *yolo_facts, *kept_facts,
-             *checkpoint_facts(calls)]  # fmt: skip
+             *checkpoint_facts(calls), *dataset_kind(calls, project)]  # fmt: skip
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
     problems = tuple(loader_problems(calls))

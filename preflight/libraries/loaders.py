@@ -63,6 +63,17 @@ def _role(record: CallRecord, project: Project) -> str:
     return next((role for text in said if (role := role_of(text)) is not None), "")
 
 
+def validates(record: CallRecord, project: Project) -> bool:
+    """Whether what surrounds a loader says that it does not train."""
+    return _role(record, project) in ("validation", "test")
+
+
+def indexes(record: CallRecord) -> bool:
+    """Whether a loader asks for indices: DataLoader refuses shuffle and samplers for a data set that is iterated."""
+    shuffled = constant(record.argument("shuffle", _POSITIONS["shuffle"])) is True
+    return shuffled or any(_given(record, name) for name in ("sampler", "batch_sampler"))
+
+
 def _bindings(record: CallRecord, role: str) -> list[Binding]:
     found: list[Binding] = []
     for name, field in _FIELDS[role].items():

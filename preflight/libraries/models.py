@@ -19,6 +19,7 @@ from preflight.libraries.common import DEFAULT_RANK, bind, constant, first_origi
 from preflight.libraries.embedders import embedder_bindings
 from preflight.libraries.spellings import DTYPES, spelled
 from preflight.libraries.surroundings import targets, words
+from preflight.memory.device.batch_statistics import of_target
 from preflight.project import Project
 from preflight.python.objects import Container, Instance, alternatives, is_expr, to_expr
 from preflight.python.records import CallRecord
@@ -345,10 +346,8 @@ def batch_norm(bindings: Sequence[Binding], records: Sequence[CallRecord]) -> li
             return [Fact("batch_norm", True, record.origin)]
     for binding in bindings:
         target = constant(binding.expr)
-        if binding.field == "model.target" and isinstance(target, str):
-            name = target.partition(":")[2]
-            if name.startswith(tuple(table()["with_batch_norm"])):
-                return [Fact("batch_norm", True, binding.origin)]
+        if binding.field == "model.target" and isinstance(target, str) and of_target(target) is True:
+            return [Fact("batch_norm", True, binding.origin)]
     return []
 
 

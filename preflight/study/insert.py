@@ -116,14 +116,16 @@ def _holds(outer: Span, inner: Span) -> bool:
 
 def _flag(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
     """A flag of the program's own parser, behind the last word of the line that launches it."""
-    parameter = next(_parameters(change.field, study), None)
-    place = _line_end(study)
-    if parameter is None or place is None or not parameter.flags:
-        return None
-    written = _written(parameter, change.value)
-    if written is None:
+    place, written = line_end(study), flag(change.field, change.value, study)
+    if place is None or written is None:
         return None
     return (Edit(place.path, Span(place.span.end, place.span.end), f" {written}"),)
+
+
+def flag(field: str, value: Value, study: Study) -> str | None:
+    """The words by which the program's own parser takes a value; None where it has no flag for the field."""
+    parameter = next(_parameters(field, study), None)
+    return _written(parameter, value) if parameter is not None and parameter.flags else None
 
 
 def _parameters(field: str, study: Study) -> Iterator[Parameter]:
@@ -145,7 +147,7 @@ def _written(parameter: Parameter, value: Value) -> str | None:
     return f"{longest} {render('', value, 'bash')}"
 
 
-def _line_end(study: Study) -> Origin | None:
+def line_end(study: Study) -> Origin | None:
     """The last word of the innermost launch line in a script."""
     if not study.links:
         return None

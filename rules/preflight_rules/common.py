@@ -329,7 +329,7 @@ def from_problems(case: Case, name: str) -> Iterator[Finding]:
         if problem.fix is not None:
             edit = Edit(problem.origin.path, problem.origin.span, problem.fix)
             safety = Safety.safe if problem.safe else Safety.unsafe
-            proposals = (Proposal(f"write `{problem.fix}`", safety=safety, edits=(edit,)),)
+            proposals = (Proposal(problem.fix_title, safety=safety, edits=(edit,)),)
         yield Finding(
             rule=name,
             severity=Severity(problem.severity),

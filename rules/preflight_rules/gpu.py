@@ -11,7 +11,7 @@ from preflight.memory.estimate import DeviceEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.states import states
 from preflight.values import Origin
-from preflight_rules import gpu_examples, gpu_unstated, remedies, resumed
+from preflight_rules import gpu_examples, gpu_unstated, remedies, resumed, same_run
 from preflight_rules.common import (
     bounds,
     describe,
@@ -70,7 +70,7 @@ def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
         advice.append("not even a batch of 1 fits")
     elif device.largest_batch_size is not None:
         advice.append(f"the largest batch that fits is {device.largest_batch_size}")
-    hazard = remedies.accumulation_hazard(case)
+    hazard = same_run.accumulation_hazard(case)
     if hazard:
         advice.append(f"accumulation is not the same run here: {hazard}")
     elif case.fact("nominal_batch") is None and device.largest_batch_size != 0 and (case.job.train.batch_size or 1) > 1:
@@ -154,8 +154,9 @@ class GpuMemoryExceeded(Rule):
     comes after the first epoch.
 
     The fix that keeps the run the same is a smaller micro-batch with accumulation raised so that their product stays
-    exactly what it was. Where that is another run (batch normalisation, a contrastive loss, a swept batch, a mean over
-    tokens in a hand-written loop, a scheduler stepped per micro-batch) it is offered as unsafe, with the reason.
+    exactly what it was. Where that is another run (batch normalisation, a model that nothing is known of, a contrastive
+    loss, a swept batch, a mean over tokens in a hand-written loop, a scheduler stepped per micro-batch) it is offered
+    as unsafe, with the reason.
     Gradient checkpointing comes next; then, unsafe, a shorter length, a lower precision, an 8-bit optimizer.
     """
 

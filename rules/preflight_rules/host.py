@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from preflight.dialects.reading import Request
-from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
+from preflight.findings import Change, Confidence, Finding, Proposal, Severity
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case, Options, Rule
 from preflight.study.request import resolve
@@ -26,6 +26,7 @@ from preflight_rules.common import (
     written,
 )
 from preflight_rules.host_memory import asked_for, offloaded
+from preflight_rules.same_run import workers_hazard
 
 FIELDS = (
     "train.batch_size", "data.workers", "data.prefetch", "validation.batch_size", "data.validation_workers",
@@ -219,7 +220,9 @@ class WorkersExceedCpus(Rule):
     PyTorch warns of it at run time ("This DataLoader will create 16 worker processes in total. Our suggested max number
     of worker in current system is 4"). Each worker keeps its batches whether or not it runs.
 
-    The fix sets the workers to the processors of one rank. The samples and their order stay the same.
+    The fix sets the workers to the processors of one rank. The samples and their order stay the same where the data set
+    is indexed; for one that is iterated (an IterableDataset, `streaming=True`), or of a kind that cannot be read, the
+    fix is unsafe: every worker runs through the data by itself.
     """
 
     name = "workers-exceed-cpus"
@@ -235,7 +238,7 @@ class WorkersExceedCpus(Rule):
         proposals: tuple[Proposal, ...] = ()
         if written(case, "data.workers"):
             changes = (Change("data.workers", fewer),)
-            proposals = (Proposal(f"workers {workers} -> {fewer}", changes, Safety.safe),)
+            proposals = (loaders.proposed(case, f"workers {workers} -> {fewer}", changes, workers_hazard(case)),)
         request = case.study.request
         names = [name for name in ASKED if request is not None and name in request.origins]
         related = tuple((request.origins[name], self._asked(request, name)) for name in names if request)

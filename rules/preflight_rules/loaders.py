@@ -7,19 +7,25 @@ halved at most once before anything is halved twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
-from preflight.findings import Proposal, Safety
+from preflight.findings import Change, Proposal, Safety
 from preflight.job import Job
 from preflight.memory.estimate import HostEstimate
 from preflight.rule import Case
 from preflight_rules.common import changed, gib, possible, settable, with_fields, written
-from preflight_rules.remedies import accumulation_hazard, changes_of
+from preflight_rules.remedies import changes_of
+from preflight_rules.same_run import accumulation_hazard, statistics_hazard, workers_hazard
 
 Changes = Mapping[str, object]
 
 LARGEST_CUT = 10
 """Halvings of one setting that are tried: 1,024 workers become one."""
 
+
+TRAINING_WORKERS = {"data.workers", "data.persistent_workers"}
+"""Settings that decide what a data set that is iterated gives. Prefetch does not: batches are handed out in turns of
+the workers, however many wait."""
 
 GIB = 2**30
 RESERVED = ((4 * GIB, 0.25), (8 * GIB, 0.20), (16 * GIB, 0.10), (128 * GIB, 0.06), (2**60, 0.02))
@@ -53,25 +59,37 @@ def same_batch(case: Case, times: int) -> Changes:
     size = batch >> times
     nominal = case.fact("nominal_batch")
     if isinstance(nominal, int):
-        return {"train.batch_size": size} if nominal % batch == 0 else {}
+        return {"train.batch_size": size} if nominal % batch == 0 and not statistics_hazard(case) else {}
     if accumulation_hazard(case) or not settable(case, "train.grad_accum"):
         return {}
     return {"train.batch_size": size, "train.grad_accum": accumulation << times}
 
 
-def candidates(case: Case) -> Iterator[Changes]:
-    """Changes of the loaders that keep the run the same, each with one more setting halved than the one before."""
-    state = dict(quiet_changes(case))
+def candidates(case: Case, workers: bool = True) -> Iterator[Changes]:
+    """Changes of the loaders that keep the run the same, each with one more setting halved than the one before. Without
+    `workers` those of a training loader stay as they are: `workers_hazard` says whether they must."""
+    state = dict(quiet_changes(case)) if workers else {}
     if state:
         yield dict(state)
     shut: set[tuple[str, ...]] = set()
     for times in range(1, LARGEST_CUT + 1):
         for lever in levers(case, times):
+            if not workers and TRAINING_WORKERS & set(lever):
+                continue
             if times == 1 and not possible(case, changes_of(lever)):
                 shut.add(tuple(lever))
             if tuple(lever) not in shut and any(state.get(field) != value for field, value in lever.items()):
                 state.update(lever)
                 yield dict(state)
+
+
+def safe_candidates(case: Case) -> Iterator[tuple[Changes, str]]:
+    """Candidates that keep the run the same, then those of which that is not known or not so, with the reason."""
+    hazard = workers_hazard(case)
+    yield from ((changes, "") for changes in candidates(case, workers=not hazard))
+    if hazard:
+        for changes in candidates(case):
+            yield changes, hazard if TRAINING_WORKERS & set(changes) else ""
 
 
 def levers(case: Case, times: int) -> Iterator[Changes]:
@@ -120,12 +138,18 @@ def loader_proposals(case: Case) -> tuple[Proposal, ...]:
 
     On a machine of one's own a fix leaves room for everything else that runs there, if it can.
     """
-    for room in (unreserved(case), None):
-        for changes in candidates(case):
-            if fits(case, changes) and below(case, changes, room):
+    for same, room in product((True, False), (unreserved(case), None)):
+        for changes, hazard in safe_candidates(case):
+            if (not hazard) is same and fits(case, changes) and below(case, changes, room):
                 needed = without_idle(case, changes, room)
-                return (Proposal(title(case.job, needed), changes_of(needed), Safety.safe),)
+                return (proposed(case, title(case.job, needed), changes_of(needed), hazard),)
     return tuple(_smaller_batch(case))
+
+
+def proposed(case: Case, words: str, changes: tuple[Change, ...], hazard: str) -> Proposal:
+    """A proposal that is safe where no hazard is known, or where it leaves the training workers alone."""
+    hazard = hazard if any(change.field in TRAINING_WORKERS for change in changes) else ""
+    return Proposal(words, changes, Safety.unsafe if hazard else Safety.safe, hazard)
 
 
 def unreserved(case: Case) -> int | None:
@@ -209,7 +233,7 @@ def raised_memory(case: Case, host: HostEstimate) -> Proposal | None:
         if fits(case, changes, memory):
             words = f"memory per node {gib(host.limit)} -> {gib(memory)}"
             words += f", {title(case.job, changes)}" if changes else ""
-            return Proposal(words, (change, *changes_of(changes)), Safety.safe)
+            return proposed(case, words, (change, *changes_of(changes)), workers_hazard(case) if changes else "")
     return None
 
 

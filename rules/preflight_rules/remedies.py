@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from preflight.findings import Change, Proposal, Safety
 from preflight.job import Job
 from preflight.rule import Case
-from preflight_rules.common import axes_of, changed, largest, possible, settable, values_text, written
+from preflight_rules.common import changed, largest, possible, settable, values_text, written
 from preflight_rules.constraints import lower_bounds
+from preflight_rules.same_run import accumulation_hazard, checkpointing_hazard, statistics_hazard
 
 EVALUATION = ("validation", "generation")
 """Phases that the validation settings rule."""
@@ -48,24 +49,6 @@ def usual_batches(limit: int) -> list[int]:
     """Batch sizes below a limit that people use: powers of two and multiples of 8."""
     powers = {2**n for n in range(limit.bit_length()) if 2**n < limit}
     return sorted(powers | set(range(8, min(limit, LARGEST_MULTIPLE), 8)))
-
-
-def accumulation_hazard(case: Case) -> str:
-    """Why accumulating over smaller micro-batches would not be the same run; empty where it is."""
-    if case.fact("contrastive_loss") is True or case.job.task == "contrastive":
-        return (
-            "the loss is contrastive: each sample is compared with its micro-batch alone, so accumulation trains with "
-            "fewer negatives"
-        )
-    if case.fact("batch_norm") is True:
-        return "batch normalisation takes its statistics from the micro-batch"
-    if case.fact("token_mean_loss") is True:
-        return "the loop averages the loss over the tokens of a micro-batch, so accumulation weighs samples differently"
-    if case.fact("scheduler_per_micro_batch") is True:
-        return "the learning-rate scheduler steps once per micro-batch, so the schedule would run faster"
-    if axes_of(case, "train.batch_size"):
-        return "the batch size is swept: another value changes what the search explores"
-    return ""
 
 
 def device_proposals(case: Case, batch: bool = True, others: bool = True) -> tuple[Proposal, ...]:
@@ -149,8 +132,8 @@ def _training(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
 
 def _checkpointing(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
     changes = {**base, "train.gradient_checkpointing": True}
-    hazard = "batch normalisation would update its statistics twice" if case.fact("batch_norm") is True else ""
     if fits(case, changes):
+        hazard = checkpointing_hazard(case)
         safety = Safety.unsafe if hazard else Safety.safe
         yield Proposal("turn gradient checkpointing on", changes_of(changes), safety, hazard)
     elif batch:
@@ -198,13 +181,16 @@ def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
 
 
 def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int) -> Iterator[Proposal]:
-    """The framework accumulates to its nominal batch by itself: a smaller batch that divides it is the same run."""
+    """The framework accumulates to its nominal batch by itself: a smaller batch that divides it is the same run, but
+    for layers with batch statistics."""
     sizes = [n for n in divisors(nominal) if n < batch]
     size = largest(sizes, lambda n: fits(case, {**base, "train.batch_size": n}))
     if size is not None:
         title = f"batch {batch} -> {size}: the framework accumulates to {nominal} by itself"
         changes = {**base, "train.batch_size": size}
-        yield Proposal(_with_base(title, base), changes_of(changes), Safety.safe)
+        hazard = statistics_hazard(case)
+        safety = Safety.unsafe if hazard else Safety.safe
+        yield Proposal(_with_base(title, base), changes_of(changes), safety, hazard)
 
 
 def _with_base(title: str, base: Changes) -> str:

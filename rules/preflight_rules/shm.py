@@ -16,6 +16,7 @@ from preflight.values import Origin, Span
 from preflight_rules import host_memory_examples, loaders
 from preflight_rules.common import at_most, changed, describe_loaders, gib, related_of, written
 from preflight_rules.remedies import changes_of
+from preflight_rules.same_run import workers_hazard
 
 GIB = 2**30
 SUGGESTED = 16 * GIB
@@ -155,13 +156,13 @@ def _spelled(size: int, unit: str) -> str:
 
 def _fewer(case: Case, shm: int) -> Iterator[Proposal]:
     """The gentlest change of the loaders after which the batches in flight fit."""
-    for changes in loaders.candidates(case):
+    for changes, hazard in loaders.safe_candidates(case):
         job = changed(case, changes)
         samples, each = samples_in_shared_memory(job), sample_bytes(job)[0]
         if samples is not None and each is not None and samples * each <= shm:
-            yield Proposal(loaders.title(case.job, changes), changes_of(changes), Safety.safe)
+            yield loaders.proposed(case, loaders.title(case.job, changes), changes_of(changes), hazard)
             return
     alone = not case.job.data.persistent_workers and not written(case, "data.prefetch")  # refused without workers
     if alone and written(case, "data.workers"):
         changes = {"data.workers": 0}
-        yield Proposal(loaders.title(case.job, changes), changes_of(changes), Safety.safe)
+        yield loaders.proposed(case, loaders.title(case.job, changes), changes_of(changes), workers_hazard(case))

@@ -17,6 +17,8 @@ INCIDENTS = {
 }
 """Incident -> the rule that has to speak."""
 
+AT_RISK = {"wandb-host-oom": 1}
+"""Combinations that may exceed the GPU afterwards: what would help is another run (batch normalisation)."""
 SAFELY_FIXED = ("wandb-host-oom", "slurm-validation-oom")
 UNSAFELY_FIXED = ("wandb-vocab-gpu-oom", "argparse-clip-gpu-oom")
 SAMPLE = {"slurm-validation-oom": ("--set", "data.sample_bytes=230000000")}
@@ -61,7 +63,7 @@ def test_safe_fixes_make_it_clean(name: str, tmp_path: Path) -> None:
     room.check("--fix", *SAMPLE.get(name, ()))
     after = room.check(*SAMPLE.get(name, ()))
     assert after.errors == []
-    assert after.unsafe == 0
+    assert after.unsafe == AT_RISK.get(name, 0)
     assert after.status == 0
 
 
@@ -100,7 +102,7 @@ def test_wandb_host_locates_both_lines_and_edits_nothing_else(tmp_path: Path) ->
     before = room.texts()
     room.check("--fix")
     edited = changed_lines(before, room.texts())
-    assert edited.keys() == {"sweep_config.yaml", "train_sweep.py"}
+    assert edited.keys() == {"train_sweep.py"}, "a smaller batch is another run under batch normalisation"
     for pairs in edited.values():
         [(old, new)] = pairs
         assert re.sub(r"\d+", "N", old) == re.sub(r"\d+", "N", new)

@@ -154,9 +154,13 @@ def case(
     node: Node | None = None,
     settings: Settings | None = None,
     options: Options | None = None,
+    model: str | None = "openai-gpt",
 ) -> Case:
-    """A case of one box; `worst` picks the axes' values of its worst combination."""
-    box = Box(bounds_of(written, defaults), axes, constants=constants or {})
+    """A case of one box; `worst` picks the axes' values of its worst combination. `model` is trained where nothing of
+    what is written names one; None: nothing says what is."""
+    named = any(name.startswith("model.") for name in {**written, **(defaults or {})})
+    known = {} if named or model is None else {"model.name": model}
+    box = Box(bounds_of(written, {**known, **(defaults or {})}), axes, constants=constants or {})
     assignment = dict(worst or {})
     job = JobMaker(box).at(assignment).job
 

@@ -102,9 +102,14 @@ def test_a_vocabulary_that_is_the_cause_goes_before_the_batch() -> None:
 
 def test_nominal_batch_is_the_same_run() -> None:
     written = {"train.batch_size": 32, "train.seq_len": 1024}
-    facts = {"nominal_batch": 64, "batch_norm": True, "framework": "ultralytics"}
+    facts = {"nominal_batch": 64, "framework": "ultralytics"}
     [finding] = findings(case(written, device=Device(), facts=facts))["gpu-memory-exceeded"]
     assert finding.proposals[0].safety is Safety.safe
+    [other] = findings(case({**written, "model.name": "yolov8n.pt"}, device=Device(), facts=facts))[
+        "gpu-memory-exceeded"
+    ]
+    assert other.proposals[0].safety is Safety.unsafe
+    assert other.proposals[0].changes == finding.proposals[0].changes
     assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("train.batch_size", 8)]
 
 

@@ -1,0 +1,102 @@
+"""Safety of a smaller micro-batch with accumulation, and of fewer workers, wherever model and data come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cases import Device, case
+
+from preflight.findings import Safety
+from preflight.project import Project
+from preflight.records import replace
+from preflight.rule import Case
+from preflight.settings import Settings
+from preflight.study.model import Study
+from preflight.values import Axis, Choices, Ref
+from preflight_rules import remedies, same_run
+
+WRITTEN = {"train.batch_size": 32, "train.seq_len": 1024, "train.grad_accum": 2}
+TORCH = "import torch\nfrom torch import nn\n"
+OWN = f"{TORCH}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = {{}}\n"
+
+
+def of_program(text: str, *, model: str | None = None, files: dict[str, str] | None = None, **facts: object) -> Case:
+    """A case whose study runs a program."""
+    made = case(WRITTEN, device=Device(), model=model, facts=facts)  # type: ignore[arg-type]
+    texts = {**made.project.overlay, "train.py": text, **(files or {})}
+    study: Study = replace(made.study, paths=(*made.study.paths, "train.py"))
+    return replace(made, study=study, project=Project(Path("."), Settings(), overlay=texts))
+
+
+UNSAFE = {
+    "nothing is known": ("", None),
+    "a layer": (OWN.format("nn.BatchNorm1d(8)"), None),
+    "a reference": (OWN.format("make(norm_layer=nn.BatchNorm2d)"), None),
+    "a head of the user's": (OWN.format("nn.BatchNorm1d(8)"), "bert-base-uncased"),
+    "synchronised": (f"{TORCH}model = nn.SyncBatchNorm.convert_sync_batchnorm(model)", "gpt2"),
+    "a function": (f"{TORCH}import torch.nn.functional as F\nF.batch_norm(x, a, b)", "gpt2"),
+    "layers of another package": ("from gnn import Conv\n" + OWN.format("Conv(3)"), "gpt2"),
+    "a model of another package": ("from lab.zoo import Net\n" + OWN.format("nn.Linear(1, 1)"), None),
+    "balanced experts": ('model.config.output_router_logits = True', "mistralai/Mixtral-8x7B-v0.1"),
+    "objects": ("", "facebook/detr-resnet-50"),
+    "contrastive": ("", "openai/clip-vit-base-patch32"),
+    "a hub name": ("", "microsoft/resnet-50"),
+}  # fmt: skip
+SAFE = {
+    "own layers": (OWN.format("nn.Linear(8, 8)"), None),
+    "group norm": (OWN.format("nn.GroupNorm(2, 8)"), None),
+    "frozen": (f"{TORCH}from torchvision.ops import FrozenBatchNorm2d\n", "bert-base-uncased"),
+    "asked about": (f"{TORCH}frozen = isinstance(model, nn.BatchNorm2d)", "bert-base-uncased"),
+    "a setting": ("print(args.batch_norm)", "bert-base-uncased"),
+    "experts": ("model.config.output_router_logits = False", "mistralai/Mixtral-8x7B-v0.1"),
+    **{name: ("", name) for name in ("gpt2", "t5-small", "google/vit-base-patch16-224", "meta-llama/Llama-2-7b-hf")},
+}
+
+
+def safety(one: Case) -> Safety:
+    return next(remedies.smaller_batch(one, {})).safety
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_another_micro_batch_is_another_run(name: str) -> None:
+    text, model = UNSAFE[name]
+    assert safety(of_program(text, model=model)) is Safety.unsafe
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_another_micro_batch_is_the_same_run(name: str) -> None:
+    text, model = SAFE[name]
+    assert safety(of_program(text, model=model)) is Safety.safe
+
+
+def test_what_a_file_imports_counts() -> None:
+    files = {"net.py": OWN.format("nn.BatchNorm1d(8)")}
+    assert safety(of_program("from net import Net\n", model="gpt2", files=files)) is Safety.unsafe
+
+
+def test_every_model_of_a_search_counts() -> None:
+    """The fix edits one text for all of them."""
+    axis = Axis("model", Choices(("gpt2", "microsoft/resnet-50")), ("model.name",))
+    searched = case(
+        {**WRITTEN, "model.name": Ref("model")}, axes=(axis,), worst={"model": "gpt2"}, device=Device(),
+    )  # fmt: skip
+    assert "batch normalisation" in same_run.accumulation_hazard(searched)
+
+
+WORKERS = {
+    ("iterable", "a stream"): False,
+    ("map", "indexed"): True,
+    (None, "not known"): False,
+}
+
+
+@pytest.mark.parametrize(("kind", "words"), WORKERS)
+def test_fewer_workers(kind: str | None, words: str) -> None:
+    facts = {} if kind is None else {"dataset_kind": kind}
+    hazard = same_run.workers_hazard(of_program("x = 1", **facts))
+    assert (not hazard) is WORKERS[kind, words]
+
+
+def test_a_framework_that_loads_by_itself() -> None:
+    assert same_run.workers_hazard(of_program("x = 1", framework="ultralytics")) == ""
