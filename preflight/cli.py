@@ -59,7 +59,7 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status of one command line. Every error ends here, as one line on stderr."""
-    from preflight.errors import PreflightError, debugging
+    from preflight.vocabulary.errors import PreflightError, debugging
 
     try:
         status = cli.main(args=arguments, prog_name="preflight", standalone_mode=False)

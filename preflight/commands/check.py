@@ -9,15 +9,15 @@ from pathlib import Path
 
 import click
 
-from preflight.baseline import Baseline, record, replace_file
 from preflight.commands.options import parse_set, set_option
-from preflight.engine import Options, check, setup
-from preflight.errors import UsageError
-from preflight.files import Batch, batches, checkout
-from preflight.findings import Severity
+from preflight.engine.baseline import Baseline, record, replace_file
+from preflight.engine.check import Options, check, setup
+from preflight.engine.files import Batch, batches, checkout
 from preflight.reports import FORMATS, PEOPLE, automatic, render
 from preflight.reports.model import Outcome, Report
 from preflight.reports.style import Look, look_for
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.findings import Severity
 
 RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Python training programs"
 
@@ -120,7 +120,7 @@ def _run(
     project, asked = setup(batch, options, cwd)
     if not fixing:
         return view(check(project, asked)), ""
-    from preflight.fixing import diff, fixed, write
+    from preflight.engine.rounds import diff, fixed, write
 
     result = fixed(project, asked, unsafe, view)
     if fixing == "diff":
@@ -130,7 +130,7 @@ def _run(
 
 def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) -> Outcome:
     """Reports as formats take them, with the paths they are shown under."""
-    from preflight.registry import summaries
+    from preflight.engine.registry import summaries
 
     roots = [report.project.root for report in reports]
     base = cwd.resolve()

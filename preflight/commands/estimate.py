@@ -12,18 +12,18 @@ import click
 
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option
-from preflight.errors import UsageError, suggestion
-from preflight.estimating import Estimator, tracing_of
-from preflight.job import Job, build
+from preflight.engine.estimator import Estimator, tracing_of
 from preflight.machines.model import Gpu
-from preflight.memory.estimate import Estimates
-from preflight.records import dataclass
-from preflight.values import Value
+from preflight.vocabulary.errors import UsageError, suggestion
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Value
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from preflight.memory.device.timeline import Moment
+    from preflight.memory.device.step.timeline import Moment
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def command(
     found = subject.estimator.full(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
-    from preflight.frontier import frontier
-    from preflight.measured import compare
+    from preflight.engine.batch_by_length import frontier
+    from preflight.engine.explain_measured import compare
     from preflight.reports import estimate as texts
     from preflight.reports import plain
     from preflight.reports.style import look_for
@@ -109,8 +109,8 @@ def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
 
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
     """Write the figure. Raises UsageError."""
-    from preflight.baseline import replace_file
-    from preflight.memory.device.replay import ALL_PARTS
+    from preflight.engine.baseline import replace_file
+    from preflight.memory.device.step.replay import ALL_PARTS
     from preflight.reports.estimate import heading
     from preflight.reports.plot import figure, format_of
 
@@ -124,7 +124,7 @@ def _plot(path: Path, subject: Subject, found: Estimates) -> None:
 
 
 def _smallest(found: Estimates) -> str:
-    from preflight.engine import smallest
+    from preflight.engine.check import smallest
 
     gpu = smallest(found.device)
     return gpu.name if gpu is not None else ""
@@ -152,8 +152,8 @@ def _as_job(path: Path) -> dict[str, object] | None:
     from preflight.documents.base import DocumentError
     from preflight.documents.json import parse_json
     from preflight.documents.yaml import parse_yaml
-    from preflight.project import Project, UnreadableFile
-    from preflight.settings import Settings
+    from preflight.engine.project import Project, UnreadableFile
+    from preflight.engine.settings import Settings
 
     project = Project(path.resolve().parent, Settings())
     try:
@@ -166,23 +166,24 @@ def _as_job(path: Path) -> dict[str, object] | None:
         raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
     if not isinstance(data, Mapping) or not data:
         return None
-    from preflight.study.by_hand import dotted, is_job, strays
+    from preflight.engine.job_by_hand import dotted, is_job, strays
 
     ours = data.get("job")  # as `--output-format json` wrote it
     whole: Mapping[str, object] = ours if isinstance(ours, Mapping) and "model" in ours else data
     if is_job(whole):
         return dotted(whole)
     if path.suffix.lower() == ".json" and (stray := strays(whole)):
-        from preflight.job import Job
+        from preflight.vocabulary.job import Job
 
         raise UsageError(f"{path}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
     return None
 
 
 def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
-    from preflight.memory.device import catalogue, others
+    from preflight.memory.device.law import catalogue
+    from preflight.memory.device.workloads import registry
 
-    target = others.target_of(name)
+    target = registry.target_of(name)
     if target is not None:
         return _of_values({"model.target": target, "task": "other", **overrides}, gpu, Path.cwd())
     model = catalogue.find(name)
@@ -196,8 +197,8 @@ def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subj
     """A subject of plain Job fields. Raises UsageError for a value that does not suit its field."""
     from pydantic import ValidationError
 
-    from preflight.settings import load
-    from preflight.study.by_hand import completed
+    from preflight.engine.job_by_hand import completed
+    from preflight.engine.settings import load
 
     settings, _ = load(folder)
     try:
@@ -212,7 +213,7 @@ def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subj
 
 def _words(error: ValidationError) -> str:
     """The first thing that is wrong with a Job: a field that there is not, or a value that does not suit it."""
-    from preflight.job import fields
+    from preflight.vocabulary.job import fields
 
     details = error.errors(include_url=False)[0]
     name = ".".join(map(str, details["loc"]))
@@ -224,8 +225,8 @@ def _words(error: ValidationError) -> str:
 
 def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
     """The GPU of the command line, the Job or the settings. One that nobody knows needs its memory stated."""
+    from preflight.engine.target import gpu_named
     from preflight.machines.gpus import find_gpu
-    from preflight.target import gpu_named
 
     if named is not None:
         return gpu_named(named, "--gpu")
@@ -242,8 +243,8 @@ def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
 
 def _configuration(path: Path, overrides: dict[str, Value], gpu: str | None) -> Subject:
     """The worst combination of the study that a configuration starts."""
-    from preflight.engine import Options, analyse, setup
-    from preflight.files import batches
+    from preflight.engine.check import Options, analyse, setup
+    from preflight.engine.files import batches
 
     batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
     project, asked = setup(batch, Options(gpu=gpu, set=overrides), Path.cwd(), rules=False)

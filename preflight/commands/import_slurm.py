@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.errors import UsageError
+from preflight.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:
     from preflight.machines.model import Cluster
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def run(conf: str | None, output: str | None) -> None:
     """Writes the machine file, or prints it where no file is named. Raises UsageError."""
     from preflight.machines.clusters import MachineError, dump_machine, save_machine
-    from preflight.machines.slurm_import import import_slurm
+    from preflight.slurm.import_.importer import import_slurm
 
     try:
         cluster = import_slurm(Path(conf) if conf is not None else None)

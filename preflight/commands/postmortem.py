@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from preflight.commands.options import parse_set, set_option
-from preflight.errors import UsageError
 from preflight.reports.model import Outcome, Report
+from preflight.vocabulary.errors import UsageError
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,7 +45,7 @@ def command(
     Exit status: 1 if a cause was found, 0 if the logs hold none, 2 for what cannot be read.
     """
     from preflight.commands.check import internal_error
-    from preflight.engine import Options
+    from preflight.engine.check import Options
     from preflight.postmortem import plain, text
     from preflight.postmortem.reading import logs as expanded
     from preflight.postmortem.run import postmortem

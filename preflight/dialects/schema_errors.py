@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.plain import plain
-from preflight.records import dataclass
-from preflight.values import Route
+from preflight.vocabulary.plain import plain
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Route
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError

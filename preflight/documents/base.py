@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 
-from preflight.records import dataclass
-from preflight.values import Span
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from preflight.documents.shell_reader import Reader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defaults
-from preflight.records import dataclass
-from preflight.values import Expr, Origin, Span, Value
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Expr, Origin, Span, Value
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree

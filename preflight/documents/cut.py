@@ -9,7 +9,7 @@ from preflight.documents import items
 from preflight.documents.base import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.documents.render import render
 from preflight.documents.tree import Found, Node
-from preflight.values import Route, Span, Unknown, Value
+from preflight.vocabulary.values import Route, Span, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.documents.document import TreeDocument

@@ -6,8 +6,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from preflight.records import dataclass
-from preflight.values import Span
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Span
 
 
 # Options of sbatch(1), Slurm 25.05: those without a value, those whose value is optional (only behind `=`), the rest.

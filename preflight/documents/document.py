@@ -8,8 +8,8 @@ from typing import Literal
 from preflight.documents.base import Edit, Source
 from preflight.documents.scalars import Version
 from preflight.documents.tree import Found, Item, Node, entries
-from preflight.records import dataclass, field
-from preflight.values import Origin, Route, Span, Unknown, Value
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Origin, Route, Span, Unknown, Value
 
 
 @dataclass(frozen=True, slots=True)

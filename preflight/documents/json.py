@@ -9,7 +9,7 @@ from json import JSONDecodeError, JSONDecoder
 from preflight.documents.base import DocumentError, Source
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import Item, Node
-from preflight.values import Span
+from preflight.vocabulary.values import Span
 
 MAX_DEPTH = 200
 """Levels of nesting, as for YAML."""

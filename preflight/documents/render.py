@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NoReturn
 
 from preflight.documents.base import CannotEdit
-from preflight.values import Unknown, Value
+from preflight.vocabulary.values import Unknown, Value
 
 Language = Literal["yaml", "json", "python", "bash", "hydra", "slurm-size"]
 """How an old text is to be read. "hydra" is the right side of an override; "slurm-size" is an amount of memory as

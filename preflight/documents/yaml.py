@@ -15,7 +15,7 @@ from preflight.documents.base import DocumentError, Source
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
 from preflight.documents.tree import Item, Node, key_name, mark_shared
-from preflight.values import Span, Unknown
+from preflight.vocabulary.values import Span, Unknown
 
 MAX_DEPTH = 200
 """Levels of nesting. Real configurations stay below 20; Python's own recursion limit is 1000 frames."""

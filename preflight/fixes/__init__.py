@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from preflight.findings import Finding
     from preflight.fixes.proof import Again, Read
+    from preflight.vocabulary.findings import Finding
 
 __all__ = ["prove"]
 

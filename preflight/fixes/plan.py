@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from preflight.documents.base import Edit, EditConflict, splice
-from preflight.project import Project, UnreadableFile
+from preflight.engine.project import Project, UnreadableFile
 
 if TYPE_CHECKING:
-    from preflight.findings import Proposal
-    from preflight.study.model import Study
+    from preflight.vocabulary.findings import Proposal
+    from preflight.vocabulary.study import Study
 
 
 def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edit, ...] | None:
@@ -21,7 +21,7 @@ def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edi
     if proposal.changes:
         if study is None:
             return None
-        from preflight.study.route_back import edits_in
+        from preflight.fixes.edits import edits_in
 
         for change in proposal.changes:
             found = edits_in(change, study, project)

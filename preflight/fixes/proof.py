@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from preflight.documents.base import Edit
-from preflight.findings import Finding, Fix, Proposal, Safety
+from preflight.engine.project import Project
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
 from preflight.fixes.plan import edited, plan
 from preflight.fixes.routes import only_meant
-from preflight.project import Project
-from preflight.records import replace
+from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
+from preflight.vocabulary.records import replace
 
 if TYPE_CHECKING:
-    from preflight.study.model import Study
+    from preflight.vocabulary.study import Study
 
 
 class Judged(Protocol):

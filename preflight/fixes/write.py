@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from preflight.errors import PreflightError
-from preflight.project import Project, UnreadableFile
+from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.errors import PreflightError
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.records import dataclass, field
+from preflight.vocabulary.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.frontier import possible
+from preflight.engine.batch_by_length import possible
+from preflight.engine.steady_states import states
 from preflight.machines.sizes import format_gib
-from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
 from preflight.postmortem.units import LARGEST, shown
-from preflight.records import dataclass
 from preflight.reports.places import place
 from preflight.reports.style import gib
-from preflight.states import states
+from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
+from preflight.vocabulary.records import dataclass
 
 SEGMENT = 2 << 20
 """PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""
@@ -156,7 +156,7 @@ def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> 
     mine = own(one)
     if mine is None or one.tried is None or mine + one.tried <= device.process.high + ROUNDING:
         return
-    from preflight.measured import compare as measured
+    from preflight.engine.explain_measured import compare as measured
 
     yield f"the process needed at least {gib(mine + one.tried)}, above the estimate's high end"
     for found in measured(mine + one.tried, candidate.job, device, candidate.estimate).explanations[:2]:

@@ -6,8 +6,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from preflight.engine import Options
-from preflight.errors import UsageError
+from preflight.engine.check import Options
 from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import collect, collect_text
 from preflight.postmortem.compare import Compared, compare
@@ -15,6 +14,7 @@ from preflight.postmortem.conclude import conclude, of_job
 from preflight.postmortem.configuration import Candidate, judge, meant, named
 from preflight.postmortem.report import Postmortem
 from preflight.reports.model import Outcome, Report
+from preflight.vocabulary.errors import UsageError
 
 MOST_STUDIES = 3
 """Studies whose estimate is shown; the check lists all."""

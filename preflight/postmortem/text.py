@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Confidence
 from preflight.postmortem.cause import Cause, Misleading
 from preflight.postmortem.compare import Compared, Row
 from preflight.postmortem.evidence import Accounting, Place
 from preflight.postmortem.moments import at, of
 from preflight.postmortem.report import Postmortem
 from preflight.reports.style import Look, clean, plural, wrap
+from preflight.vocabulary.findings import Confidence
 
 _SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
 

@@ -13,6 +13,7 @@ from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
     Abstract,
     Attribute,
+    CallRecord,
     ClassValue,
     Either,
     External,
@@ -24,9 +25,8 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import Op, Origin
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Op, Origin
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

@@ -10,6 +10,7 @@ from preflight.python.expressions import evaluate
 from preflight.python.functions import invoke
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     ClassValue,
     External,
     Frame,
@@ -17,9 +18,8 @@ from preflight.python.objects import (
     Instance,
     made_by,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import unknown
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

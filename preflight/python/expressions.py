@@ -30,7 +30,7 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

@@ -9,6 +9,7 @@ from preflight.python.access import is_class_method
 from preflight.python.expressions import evaluate
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     Container,
     External,
     Frame,
@@ -18,9 +19,8 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import Const, unknown
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Parameter
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     Config,
     Container,
     Either,
@@ -19,8 +19,8 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.values import Const, Ref, Unknown
+from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.values import Const, Ref, Unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Parameter
 from preflight.python.hooks_argparse import state_of
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     ClassValue,
     Config,
     Container,
@@ -18,8 +18,8 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.values import Const, Ref, Unknown
+from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.values import Const, Ref, Unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     Container,
     FunctionValue,
     Instance,
@@ -19,9 +20,8 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import Const, Unknown, unknown
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook

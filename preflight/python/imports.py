@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight.python.module import is_package_dir, load_module, resolve_import
 from preflight.python.objects import Abstract, External, Frame, Lazy, ModuleValue
-from preflight.values import unknown
+from preflight.vocabulary.values import unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

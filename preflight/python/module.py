@@ -7,9 +7,9 @@ import re
 from pathlib import PurePosixPath
 
 from preflight.documents.base import Source
-from preflight.project import Project, UnreadableFile
-from preflight.records import dataclass, field
-from preflight.values import Origin, Span
+from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Origin, Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python's tokenizer ends a line at
 

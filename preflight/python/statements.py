@@ -14,11 +14,11 @@ from preflight.python.objects import (
     Frame,
     Instance,
     Key,
+    TryRecord,
     is_expr,
     to_expr,
 )
-from preflight.python.records import TryRecord
-from preflight.values import Const, Expr, Op, unknown
+from preflight.vocabulary.values import Const, Expr, Op, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

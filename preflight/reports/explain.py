@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.job import Job, fields
 from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place
 from preflight.reports.style import Look, clean, gib
-from preflight.study.model import Bound
-from preflight.values import Const, Origin, Unknown
+from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.study import Bound
+from preflight.vocabulary.values import Const, Origin, Unknown
 
 _BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
 """How names of fields end that hold bytes."""

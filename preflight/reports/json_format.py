@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from preflight.findings import Severity
 from preflight.reports import plain
 from preflight.reports.model import Outcome
 from preflight.reports.style import Look
+from preflight.vocabulary.findings import Severity
 
 VERSION = 1
 

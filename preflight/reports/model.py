@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from preflight.findings import Finding, Severity
+from preflight.engine.project import Project
 from preflight.machines.model import Cluster, Gpu, Node
-from preflight.project import Project
-from preflight.records import dataclass, field
-from preflight.study.model import Study
-from preflight.study.verdicts import SpaceVerdict
+from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.study import Study
+from preflight.vocabulary.verdicts import SpaceVerdict
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from preflight.documents.base import Place, Source
-from preflight.project import UnreadableFile
+from preflight.engine.project import UnreadableFile
 from preflight.reports.model import Report
-from preflight.values import Origin, Span
+from preflight.vocabulary.values import Origin, Span
 
 
 def source_of(report: Report, path: str) -> Source | None:

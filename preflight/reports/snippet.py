@@ -5,7 +5,7 @@ from __future__ import annotations
 from preflight.documents.base import Source
 from preflight.reports.places import place_in
 from preflight.reports.style import Look, clean, columns
-from preflight.values import Span
+from preflight.vocabulary.values import Span
 
 _MARGIN = 12
 """Characters kept before the span where a long line is cut."""

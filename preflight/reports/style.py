@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
 
-from preflight.findings import Severity
-from preflight.records import dataclass
+from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.records import dataclass
 
 _CODES = {
     "bold": "1",

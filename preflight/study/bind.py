@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.dialects.reading import Parameter, Word, word
-from preflight.records import dataclass
-from preflight.values import Const, Expr, Op, Origin, unknown
-
-TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})
-"""What HfArgumentParser's `string_to_bool` and click's BOOL accept (click adds on and off)."""
+from preflight.vocabulary.reading import FALSE, SWITCHES, TRUE, Parameter, Word, convert, word
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Const, Expr, Op, Origin, unknown
 
 _ARGV = ("argparse", "click", "dataclass")
-_SWITCHES = ("flag", "no-flag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,7 @@ def _option(item: Word, flags: Mapping[str, Parameter]) -> tuple[Parameter, Expr
         close = {p.name: p for flag, p in flags.items() if flag.startswith(name) and p.kind != "click"}
         return (next(iter(close.values())), item.value) if len(close) == 1 else None
     short = name[:2]
-    if short in flags and len(name) > 2 and flags[short].type not in _SWITCHES:
+    if short in flags and len(name) > 2 and flags[short].type not in SWITCHES:
         return flags[short], Const(name[2:], _tail(item.origin, 2))
     return None
 
@@ -116,7 +112,7 @@ def _take(parameter: Parameter, item: Word, value: Expr | None, queue: list[Word
 
 def _is_switch(parameter: Parameter) -> bool:
     negated = any(flag.startswith("--no-") and _negates(flag, parameter) for flag in parameter.flags)
-    return parameter.type in _SWITCHES or (parameter.type == "bool" and negated and parameter.kind != "dataclass")
+    return parameter.type in SWITCHES or (parameter.type == "bool" and negated and parameter.kind != "dataclass")
 
 
 def _negates(flag: str, parameter: Parameter) -> bool:
@@ -174,34 +170,3 @@ def _is_number(text: str) -> bool:
 
 def _is_bool(value: Expr) -> bool:
     return not isinstance(value, Const) or str(value.value).lower() in TRUE | FALSE
-
-
-def convert(value: Expr, kind: str | None, keyed: bool = False) -> Expr:
-    """Text from an argv as a parameter of that type reads it; an operation, so that the way back stays known."""
-    if kind in ("int", "float"):
-        return Op(kind, (value,), value.origin)
-    if isinstance(value, Const) and isinstance(value.value, str):
-        text = value.value
-        if kind in ("bool", *_SWITCHES):
-            low = text.lower()
-            if low in TRUE | FALSE:
-                return Const(low in TRUE, value.origin)
-            return unknown(f"{text!r} is not a yes or no", value.origin)
-        if keyed and kind is None:
-            return Const(scalar(text), value.origin)
-    return value
-
-
-def scalar(text: str) -> bool | int | float | str | None:
-    """A word of `key=value` as YAML and OmegaConf read it."""
-    low = text.lower()
-    if low in ("null", "none", "~", ""):
-        return None if low != "none" else text
-    if low in ("true", "false"):
-        return low == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cached_property
 
-from preflight.project import Project, UnreadableFile
+from preflight.engine.project import Project, UnreadableFile
 from preflight.study.follow import Chain, Follower
 
 USUAL = (

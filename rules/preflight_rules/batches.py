@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.records import dataclass
-from preflight.rule import Case
-from preflight.values import Origin, evaluate
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.values import Origin, evaluate
 from preflight_rules.common import worst_box
 
 STATED = ("effective_batch_size", "total_batch_size", "global_batch_size")
@@ -46,7 +46,7 @@ def ranks_of(case: Case) -> int | None:
 def _deepspeed(case: Case, path: str) -> Iterator[Mismatch]:
     from preflight.documents.base import DocumentError
     from preflight.documents.json import parse_json
-    from preflight.project import UnreadableFile
+    from preflight.engine.project import UnreadableFile
 
     try:
         document = parse_json(case.project.source(path))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.findings import Proposal, Safety
-from preflight.job import Job
-from preflight.memory.estimate import HostEstimate
-from preflight.rule import Case
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.findings import Proposal, Safety
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.rule import Case
 from preflight_rules.common import changed, gib, possible, settable, with_fields, written
 from preflight_rules.remedies import accumulation_hazard, changes_of
 

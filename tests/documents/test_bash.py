@@ -18,7 +18,7 @@ from preflight.documents.bash import (
     reparse,
     split_words,
 )
-from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, evaluate, substitute
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, evaluate, substitute
 
 
 def parse(text: str) -> BashDocument:

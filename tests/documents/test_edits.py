@@ -13,7 +13,7 @@ from preflight.documents.base import CannotEdit, Edit, Source, splice
 from preflight.documents.document import TreeDocument
 from preflight.documents.json import parse_json
 from preflight.documents.yaml import parse_yaml
-from preflight.values import Value
+from preflight.vocabulary.values import Value
 
 
 def parse(text: str, path: str = "a.yaml", version: str = "1.1") -> TreeDocument:

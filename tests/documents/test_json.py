@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from preflight.documents.base import DocumentError, Source
 from preflight.documents.json import JsonDocument, parse_json
-from preflight.values import Value
+from preflight.vocabulary.values import Value
 
 
 def parse(text: str) -> JsonDocument:

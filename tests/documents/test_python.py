@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from preflight.documents.base import CannotEdit, DocumentError, Source, splice
 from preflight.documents.python import PythonDocument, parse_python
-from preflight.values import Value
+from preflight.vocabulary.values import Value
 
 
 def parse(text: str) -> PythonDocument:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from preflight.documents.base import DocumentError, Source
 from preflight.documents.yaml import MAX_DEPTH, YamlDocument, parse_yaml
-from preflight.values import Unknown
+from preflight.vocabulary.values import Unknown
 
 
 def parse(text: str, version: str = "1.1") -> YamlDocument:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.dialects.reading import Parameter, Word, word
 from preflight.study.bind import bind, bind_words
-from preflight.values import Const, Op, Origin, Ref, Span, Unknown, evaluate
+from preflight.vocabulary.reading import Parameter, Word, word
+from preflight.vocabulary.values import Const, Op, Origin, Ref, Span, Unknown, evaluate
 
 BATCH = Parameter("batch_size", Const(32), ("--batch_size", "-b"), type="int")
 AMP = Parameter("amp", Const(False), ("--amp",), type="flag")
