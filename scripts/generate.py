@@ -54,7 +54,7 @@ def generated(only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
 
 def schema() -> str:
     """JSON schema of `[tool.preflight]`, as editors take it."""
-    from preflight.engine.settings import Settings
+    from preflight.vocabulary.settings import Settings
 
     data = Settings.model_json_schema(by_alias=True)
     data = {"$schema": "https://json-schema.org/draft/2020-12/schema", **data, "title": "preflight settings"}

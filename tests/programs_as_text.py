@@ -7,9 +7,9 @@ from pathlib import Path
 from textwrap import dedent
 
 from preflight.dialects.program import reader as program
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Unknown, Value, evaluate
 
 

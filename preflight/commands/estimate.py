@@ -149,11 +149,11 @@ def _as_job(path: Path) -> dict[str, object] | None:
     """The dotted fields of a file that holds a Job; None where it holds something else."""
     if path.suffix.lower() not in (".json", ".yaml", ".yml"):
         return None
-    from preflight.documents.base import DocumentError
     from preflight.documents.json import parse_json
     from preflight.documents.yaml import parse_yaml
-    from preflight.engine.project import Project, UnreadableFile
-    from preflight.engine.settings import Settings
+    from preflight.vocabulary.project import Project, UnreadableFile
+    from preflight.vocabulary.settings import Settings
+    from preflight.vocabulary.text import DocumentError
 
     project = Project(path.resolve().parent, Settings())
     try:

@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
-from preflight.documents.base import Source
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
+from preflight.vocabulary.text import Source
 
 
 class Dialect(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from preflight.documents import items
-from preflight.documents.base import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.documents.render import render
 from preflight.documents.tree import Found, Node
+from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Route, Span, Unknown, Value
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from preflight.documents.base import Edit, Source
 from preflight.documents.scalars import Version
 from preflight.documents.tree import Found, Item, Node, entries
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.values import Origin, Route, Span, Unknown, Value
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.documents.base import CannotEdit, Edit, Source
 from preflight.documents.tree import Item, Node
+from preflight.vocabulary.text import CannotEdit, Edit, Source
 from preflight.vocabulary.values import Span
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from json import JSONDecodeError, JSONDecoder
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import Item, Node
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Span
 
 MAX_DEPTH = 200

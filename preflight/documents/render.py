@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, NoReturn
 
-from preflight.documents.base import CannotEdit
+from preflight.vocabulary.text import CannotEdit
 from preflight.vocabulary.values import Unknown, Value
 
 Language = Literal["yaml", "json", "python", "bash", "hydra", "slurm-size"]

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import yaml
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
 from preflight.documents.tree import Item, Node, key_name, mark_shared
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Span, Unknown
 
 MAX_DEPTH = 200

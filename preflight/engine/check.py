@@ -8,16 +8,16 @@ from pathlib import Path
 from preflight.engine import file_findings, registry, suppress
 from preflight.engine.estimator import Estimator, Tracing, tracing_of
 from preflight.engine.files import Batch
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.engine.target import Wanted, choose, placed, wanted
 from preflight.machines.model import Gpu
 from preflight.reports.model import Report, StudyResult
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.values import Origin, Span, Value
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from preflight.engine import registry
-from preflight.engine.project import Project, UnreadableFile
 from preflight.vocabulary.errors import debug_traceback
 from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.values import Origin, Span
@@ -55,7 +55,7 @@ def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
     """Why nobody recognises a file that was named: often it only cannot be parsed."""
     if one.kind != "unrecognised":
         return ()
-    from preflight.documents.base import DocumentError
+    from preflight.vocabulary.text import DocumentError
 
     try:
         if one.path.endswith(".py"):
@@ -74,7 +74,7 @@ def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
 def _sure(path: str, project: Project) -> bool:
     """Whether a reader claims a file that cannot be parsed to the end (a template, say, belongs to nobody)."""
     from preflight.dialects import recognise
-    from preflight.documents.base import DocumentError
+    from preflight.vocabulary.text import DocumentError
 
     try:
         return recognise(project.source(path), project) is not None

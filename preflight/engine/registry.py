@@ -11,13 +11,13 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
-from preflight.documents.base import Edit
-from preflight.engine.settings import Settings
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.plain import plain
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.rule import Options, Rule
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.text import Edit
 
 GROUP = "preflight.rules"
 

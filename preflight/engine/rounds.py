@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from preflight.documents.base import Edit, EditConflict, splice
 from preflight.engine.check import Setup, check
-from preflight.engine.project import Project
 from preflight.reports.model import Report
 from preflight.vocabulary.findings import Finding, Fix, Safety
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.text import Edit, EditConflict, splice
 
 MAX_ROUNDS = 50
 """Every round writes at least one fix and every fix removes its finding, so this many rounds means that two fixes undo

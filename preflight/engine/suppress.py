@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from preflight.documents.base import Edit, Source
 from preflight.engine.globs import matches
-from preflight.engine.project import Project, UnreadableFile
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Safety, Severity
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.values import Origin, Span
 
 UNUSED = "unused-ignore"

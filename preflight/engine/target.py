@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.engine.settings import Settings
 from preflight.machines.model import Cluster, Gpu, Node
 from preflight.vocabulary.errors import SettingsError, UsageError
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Study
 from preflight.vocabulary.values import Const, Value
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import CannotEdit, DocumentError, Edit
-from preflight.engine.project import Project, UnreadableFile
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
 from preflight.fixes.texts import keep_items, replace_text
 from preflight.vocabulary.findings import Change
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import CannotEdit, DocumentError, Edit
 from preflight.vocabulary.values import Axis, Choices, Const, Domain, Origin, Range, Ref, Unknown, Value, evaluate
 
 if TYPE_CHECKING:

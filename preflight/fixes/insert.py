@@ -10,12 +10,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import Edit
 from preflight.documents.render import render
-from preflight.engine.project import Project
 from preflight.fixes.insert_arguments import inserted
 from preflight.vocabulary.findings import Change
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.study import Study
+from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin, Ref, Span, Unknown, Value
 
 if TYPE_CHECKING:

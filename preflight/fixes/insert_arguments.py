@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.documents.base import Edit
 from preflight.documents.render import render
-from preflight.engine.project import Project
 from preflight.vocabulary.findings import Change
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Reading
 from preflight.vocabulary.study import Study
+from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin, Route, Span, Value
 
 _TRAINER: Mapping[str, str] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import Edit, EditConflict, splice
-from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.text import Edit, EditConflict, splice
 
 if TYPE_CHECKING:
     from preflight.vocabulary.findings import Proposal

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Sequence
 from itertools import pairwise
 
-from preflight.documents.base import CannotEdit, Edit, Source
 from preflight.documents.document import TreeDocument
 from preflight.documents.render import Language, language_of, render
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.text import CannotEdit, Edit, Source
 from preflight.vocabulary.values import Origin, Span, Value
 
 

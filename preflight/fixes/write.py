@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from preflight.engine.project import Project, UnreadableFile
 from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.project import Project, UnreadableFile
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from preflight.documents.base import Source
 from preflight.documents.document import TreeDocument
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Word
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Unknown, Value, evaluate, names
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from preflight.dialects.shell.launchers import take_apart, text
-from preflight.documents.base import Source
-from preflight.engine.project import Project
 from preflight.frameworks.diffusers import SCRIPTS
 from preflight.frameworks.ultralytics import training
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op
 
 _FILES = (".yaml", ".yml", ".json")

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.documents.base import DocumentError, Source
-from preflight.engine.project import Project
 from preflight.frameworks.arguments import Arguments, document_of, given_by
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Problem, Reading
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Origin, Value
 
 NAME = "transformers_args"

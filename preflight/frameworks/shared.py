@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from preflight.engine.project import Project
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import shrinks_itself
 from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Problem
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.spelling import OPTIMIZERS, spelled

@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from preflight.dialects.shell.launchers import text
-from preflight.engine.project import Project
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, is_unknown
 from preflight.python.objects import CallRecord, kinds_of
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Word
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.spelling import OPTIMIZERS, spelled
@@ -117,9 +117,9 @@ def _classes(record: CallRecord, project: Project) -> list[Binding]:
     value = constant(data)
     if not isinstance(value, str) or not value.endswith((".yaml", ".yml")) or not project.exists(value):
         return []
-    from preflight.documents.base import DocumentError
     from preflight.documents.yaml import parse_yaml
-    from preflight.engine.project import UnreadableFile
+    from preflight.vocabulary.project import UnreadableFile
+    from preflight.vocabulary.text import DocumentError
 
     try:
         found = parse_yaml(project.source(value)).value()

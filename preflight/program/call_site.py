@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from preflight.engine.project import Project
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
 
 ROLES = {
     "validation": frozenset({"val", "valid", "validation", "eval", "evaluation", "evaluate", "dev", "validate"}),

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.bindings import TEXT_RANK, bind
 from preflight.python.module import Module, load_module
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact
 from preflight.vocabulary.values import Const, Origin
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.bindings import bind, constant, is_unknown
 from preflight.program.call_site import ROLES, enclosing_function, evaluates, loops_around, scope_of, words
 from preflight.program.loops import is_forward
 from preflight.python.objects import CallRecord, Container, FunctionValue
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Const, Expr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from preflight.engine.project import Project
 from preflight.frameworks import ultralytics
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
 from preflight.frameworks.library_defaults import shrinks_itself
@@ -47,6 +46,7 @@ from preflight.program.precision import (
 from preflight.program.resuming import resume_bindings
 from preflight.program.spread_arguments import filled
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, same, under
 from preflight.program.call_site import evaluates, role_of, targets
 from preflight.python.module import Module, load_module
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.values import Const, Expr, Op
 

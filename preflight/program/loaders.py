@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, under
 from preflight.program.call_site import role_of, targets
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem
 from preflight.vocabulary.values import Const, Scalar, Unknown, unknown
 

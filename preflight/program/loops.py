@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.bindings import bind, first_origin, is_unknown
 from preflight.program.call_site import around, enclosing_function, evaluates, loops_around, scope_of, words
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, Instance, kinds_of
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact
 from preflight.vocabulary.values import Const, Expr, Op, Origin
 

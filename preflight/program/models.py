@@ -14,11 +14,11 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.engine.project import Project
 from preflight.frameworks.sentence_transformers import embedder_bindings
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, under, unless_unset, when
 from preflight.program.call_site import parents, targets, words
 from preflight.python.objects import CallRecord, Container, Instance, is_expr, to_expr
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown

@@ -11,12 +11,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, fold, is_unknown, same
 from preflight.program.call_site import targets, words
 from preflight.program.names import field_for
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Const, Expr, Op, Origin

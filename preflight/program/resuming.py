@@ -11,11 +11,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.bindings import bind, constant, fold, is_constant, under, when
 from preflight.program.call_site import around, enclosing_function, scope_of, words
 from preflight.program.loops import backwards, bound_again
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from preflight.engine.project import Project
 from preflight.program.call_site import scope_of
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Expr, Ref, Scalar

@@ -7,9 +7,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from preflight.engine.project import Project, UnreadableFile
 from preflight.program.bindings import TEXT_RANK, bind
 from preflight.python.module import load_module
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.values import Const, Origin, Span
 

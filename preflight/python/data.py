@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from preflight.documents.base import Source
-from preflight.engine.project import Project, UnreadableFile
 from preflight.python.objects import Abstract, Container, Key
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Origin, Route, Scalar, Span, unknown
 
 MAX_NODES = 20_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from preflight.engine.project import Project
 from preflight.python.hooks import library_hooks
 from preflight.python.module import Module, load_module
 from preflight.python.objects import (
@@ -31,6 +30,7 @@ from preflight.python.objects import (
     is_within,
     to_expr,
 )
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown

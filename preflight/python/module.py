@@ -6,9 +6,9 @@ import ast
 import re
 from pathlib import PurePosixPath
 
-from preflight.documents.base import Source
-from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python's tokenizer ends a line at

@@ -6,8 +6,8 @@ import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from preflight.engine.project import Project
 from preflight.python.objects import CallRecord, Container, External, to_expr
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Launch, Link, Word, word
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
 

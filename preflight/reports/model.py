@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from preflight.engine.project import Project
 from preflight.machines.model import Cluster, Gpu, Node
 from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.verdicts import SpaceVerdict

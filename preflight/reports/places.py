@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from preflight.documents.base import Place, Source
-from preflight.engine.project import UnreadableFile
 from preflight.reports.model import Report
+from preflight.vocabulary.project import UnreadableFile
+from preflight.vocabulary.text import Place, Source
 from preflight.vocabulary.values import Origin, Span
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from preflight.documents.base import Source
 from preflight.reports.places import place_in
 from preflight.reports.style import Look, clean, columns
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Span
 
 _MARGIN = 12

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.engine.project import Project
 from preflight.study.follow import Chain, Step, branch_scope
 from preflight.study.scope import MARK, Scope, fixed, references, unmark
 from preflight.vocabulary.defaults import table_defaults
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Branch, Fact, Problem, Reading, Request
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.spelling import checked
@@ -28,7 +28,7 @@ from preflight.vocabulary.values import (
 )
 
 if TYPE_CHECKING:
-    from preflight.engine.settings import Settings
+    from preflight.vocabulary.settings import Settings
 
 ALSO_BY_NAME = ("train.seq_len",)
 """Fields that a name is a hint at even if something else was seen to read it: `--seq_len` that sizes the positions of a

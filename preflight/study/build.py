@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from preflight.engine.project import Project
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed
 from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.study import Skipped, Study

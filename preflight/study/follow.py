@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from preflight.dialects import Dialect, load, recognise
-from preflight.documents.base import DocumentError
-from preflight.engine.project import Project, UnreadableFile
 from preflight.study.bind import bind
 from preflight.study.scope import Scope
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.study import Skipped
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin
 
 MAX_DEPTH = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from preflight.documents.base import Edit
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin, Value
 
 

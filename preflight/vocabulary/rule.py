@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.machines.model import Cluster, Gpu, Node
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Study
 from preflight.vocabulary.values import Origin
 from preflight.vocabulary.verdicts import Point, SpaceVerdict

@@ -44,9 +44,9 @@ def ranks_of(case: Case) -> int | None:
 
 
 def _deepspeed(case: Case, path: str) -> Iterator[Mismatch]:
-    from preflight.documents.base import DocumentError
     from preflight.documents.json import parse_json
-    from preflight.engine.project import UnreadableFile
+    from preflight.vocabulary.project import UnreadableFile
+    from preflight.vocabulary.text import DocumentError
 
     try:
         document = parse_json(case.project.source(path))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from preflight.documents.base import Edit
 from preflight.fixes.invert import solutions
 from preflight.memory.host.estimate import sample_bytes
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
@@ -15,6 +14,7 @@ from preflight.vocabulary.plain import assign
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Box
+from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import (
     Axis,
     Choices,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.documents.base import Edit, Source
 from preflight.vocabulary.findings import Finding, Proposal, Safety
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.values import Span
 from preflight_rules import slurm_examples
 from preflight_rules.common import from_problems

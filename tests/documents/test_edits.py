@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import CannotEdit, Edit, Source, splice
 from preflight.documents.document import TreeDocument
 from preflight.documents.json import parse_json
 from preflight.documents.yaml import parse_yaml
+from preflight.vocabulary.text import CannotEdit, Edit, Source, splice
 from preflight.vocabulary.values import Value
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.json import JsonDocument, parse_json
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Value
 
 

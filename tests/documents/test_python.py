@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import CannotEdit, DocumentError, Source, splice
 from preflight.documents.python import PythonDocument, parse_python
+from preflight.vocabulary.text import CannotEdit, DocumentError, Source, splice
 from preflight.vocabulary.values import Value
 
 

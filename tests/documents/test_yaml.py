@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.yaml import MAX_DEPTH, YamlDocument, parse_yaml
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Unknown
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from preflight.engine.baseline import Baseline, read, record
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.reports.model import Report
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Origin, Span
 
 

@@ -11,15 +11,16 @@ from command_line import GIB, PROGRAM, SWEEP, TooLarge, fake_engine
 from preflight.engine import registry
 from preflight.engine.check import Analysis, Options, Setup, again, analyse, check, setup
 from preflight.engine.files import batches, walk
-from preflight.engine.project import Project
 from preflight.engine.registry import RuleError, enabled
-from preflight.engine.settings import Settings, parse
+from preflight.engine.settings import parse
 from preflight.engine.target import Wanted, choose, placed
 from preflight.machines.clusters import parse_machine
 from preflight.machines.gpus import find_gpu
 from preflight.vocabulary.errors import SettingsError, UsageError
 from preflight.vocabulary.findings import Finding
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Study
 
 Write = Callable[[dict[str, str]], Path]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from preflight.documents.base import Source, splice
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.engine.suppress import ignores, inline, per_file
 from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.text import Source, splice
 from preflight.vocabulary.values import Origin, Span
 
 KNOWN = frozenset({"a-rule", "b-rule", "unused-ignore"})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.documents.base import Edit, Source
 from preflight.fixes.compare import Intent, carried_over, differences, same_expr
 from preflight.fixes.routes import changed_routes, only_meant
 from preflight.vocabulary.findings import Change, Safety
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Range, Ref, Span, Unbounded, Unknown
 
 PLACE = Origin("a.yaml", Span(10, 12), ("batch",))

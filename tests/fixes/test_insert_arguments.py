@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from preflight.documents.base import splice
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.fixes.edits import edits_in
 from preflight.study.build import build
 from preflight.vocabulary.findings import Change
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.text import splice
 from preflight.vocabulary.values import Value, evaluate
 
 HEAD = "#!/bin/bash\n#SBATCH --gres=gpu:1\n"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from preflight.documents.base import splice
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.fixes.edits import edits_in
 from preflight.study.build import build
 from preflight.vocabulary.findings import Change
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Study
+from preflight.vocabulary.text import splice
 
 ARGPARSE = """\
 import argparse

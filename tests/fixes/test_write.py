@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.fixes.write import NotWritten, write_text
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 
 
 def project(root: Path) -> Project:
@@ -94,7 +94,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from preflight.fixes.write import write_text
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.engine.settings import Settings
 root, moment = Path(sys.argv[1]), sys.argv[2]
 real = getattr(os, moment.removeprefix("after-"))

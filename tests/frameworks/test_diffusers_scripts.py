@@ -9,14 +9,14 @@ from programs_as_text import is_unknown, values
 from test_litgpt_and_swift import command
 
 from preflight.dialects.slurm import reader as slurm
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.frameworks.commands import KINDS, module, started
 from preflight.frameworks.diffusers import SCRIPTS, scripts
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.workloads import denoisers
 from preflight.vocabulary.job import build
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Launch, Word
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Value
 
 SDXL = "stabilityai/stable-diffusion-xl-base-1.0"

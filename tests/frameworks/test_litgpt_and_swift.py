@@ -8,10 +8,10 @@ import pytest
 from argument_files import place, read
 from programs_as_text import is_unknown, values
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.frameworks import commands
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Launch, Reading, Word, word
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Origin, Span, Value
 
 LITGPT = """\

@@ -8,10 +8,10 @@ from textwrap import dedent
 import pytest
 from programs_as_text import values
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.frameworks import reader as transformers_args
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Reading
+from preflight.vocabulary.settings import Settings
 
 SILENT = {
     "a compose file": ("x.yaml", "services:\n  trainer:\n    image: x\n"),

@@ -9,8 +9,8 @@ from programs_as_text import facts, is_unknown, read_program, text_at, values
 
 from preflight.dialects.program import reader as program
 from preflight.engine.job_by_hand import completed
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 
 PROGRAM = """
 import wandb

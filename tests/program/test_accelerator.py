@@ -9,10 +9,10 @@ from programs_as_text import is_unknown, read_program, values
 
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
-from preflight.engine.settings import Settings
 from preflight.memory.host.estimate import estimate_host
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import build
+from preflight.vocabulary.settings import Settings
 
 SAID = {
     "import lightning as L\ntrainer = L.Trainer(accelerator='cpu')\n": "cpu",

@@ -8,9 +8,9 @@ from textwrap import dedent
 
 import pytest
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.python.evaluator import Evaluator
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Environment, Expr
 
 Run = Callable[..., Evaluator]

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.python.evaluator import Evaluator
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Unknown, evaluate
 
 NAMES = ("a", "b", "c")

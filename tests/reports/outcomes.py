@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from preflight.documents.base import Edit
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.machines.model import Gpu
 from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Part, Safety, Severity
 from preflight.vocabulary.job import build
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Axis, Choices, Const, Origin, Ref, Span
 from preflight.vocabulary.verdicts import BoxVerdict, Counts, Point, SpaceVerdict
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.machines.model import Gpu, Node
 from preflight.space.jobs import JobMaker
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Fact, Problem, Request
 from preflight.vocabulary.rule import Case, Options
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Ref, Span, Value
 from preflight.vocabulary.verdicts import BoxVerdict, Counts, Point, SafeBox, SpaceVerdict

@@ -7,7 +7,7 @@ from pathlib import Path
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
 from preflight.engine.rounds import fixed
-from preflight.engine.settings import Settings
+from preflight.vocabulary.settings import Settings
 from preflight_rules.resumed import KEPT, ON_HOST
 
 GIB = 2**30

@@ -8,8 +8,8 @@ import pytest
 
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
-from preflight.engine.settings import Settings
 from preflight.vocabulary.findings import Finding, Safety
+from preflight.vocabulary.settings import Settings
 from preflight_rules.slurm_examples import CLUSTER, TRAIN, job
 
 MIB = 2**20

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from cases import GIB, Device, case, origin
 
-from preflight.engine.settings import Settings
 from preflight.vocabulary.findings import Finding, Safety, Severity
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.rule import Case
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Axis, Choices, Const, Range, Ref, Value
 from preflight.vocabulary.verdicts import Counts, ModelVerdict, SafeBox
 from preflight_rules import config, search, sweep

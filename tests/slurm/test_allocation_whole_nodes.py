@@ -7,7 +7,6 @@ from folders import Write
 
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
-from preflight.engine.settings import Settings
 from preflight.machines.clusters import dump_machine
 from preflight.machines.model import Cgroup
 from preflight.slurm.allocation import Allocation, resolve
@@ -15,6 +14,7 @@ from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.slurm.import_.importer import by_type
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.records import replace
+from preflight.vocabulary.settings import Settings
 
 NODES = """\
 NodeName=a[1-2] CPUs=64 RealMemory=512000 Gres=gpu:a100:4

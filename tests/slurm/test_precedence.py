@@ -9,12 +9,12 @@ from slurm.clusters import CLUSTERS
 from slurm.controller import Controller, started
 
 from preflight.dialects.slurm.request import read_request
-from preflight.dialects.slurm.submission import Submission
-from preflight.documents.base import Source
 from preflight.documents.directives import read_directives
 from preflight.machines.model import Cluster
 from preflight.slurm.controller.verdict import judge
 from preflight.slurm.import_.importer import import_slurm
+from preflight.vocabulary.submission import Submission
+from preflight.vocabulary.text import Source
 
 TOO_MUCH = "--mem=300G"
 CASES: list[tuple[str, dict[str, str], list[str]]] = [

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.space.jobs import JobMaker
 from preflight.study.assemble import assemble
 from preflight.study.build import build
 from preflight.study.follow import Chain
 from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.values import Origin, Unknown, Value, evaluate
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from command_line import GIB, fake_engine, preflight
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.machines.gpus import find_gpu
 from preflight.study.build import build
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Unknown, Value, evaluate
 

@@ -13,11 +13,11 @@ from preflight.dialects.shell.docker_run import GPUS, MEMORY, SHM
 from preflight.dialects.shell.run import Run, Shell
 from preflight.dialects.shell.values import literal_word
 from preflight.dialects.slurm.launch import links_of
-from preflight.documents.base import Source
 from preflight.documents.yaml import YamlDocument
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link, Reading, Word
 from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Span, Unknown, Value
 
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}

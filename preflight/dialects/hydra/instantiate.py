@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.engine.project import Project
 from preflight.program.facts import CallFacts, read_calls
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Setting
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Const, Expr, Op, Value, unknown

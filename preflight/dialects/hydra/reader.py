@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.find import Application, application, config_folder, resolved
-from preflight.documents.base import DocumentError, Source
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.vocabulary.records import replace
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Value, unknown
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[st
 def _own(folder: str, name: str, project: Project) -> tuple[YamlDocument | None, Mapping[str, Value]]:
     """What the primary configuration says to Hydra itself, before anything is composed."""
     from preflight.dialects.hydra.repository import parsed
-    from preflight.engine.project import UnreadableFile
+    from preflight.vocabulary.project import UnreadableFile
 
     path = f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
     try:

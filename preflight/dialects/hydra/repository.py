@@ -12,12 +12,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
-from preflight.documents.base import DocumentError
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, parse_yaml
-from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from preflight.dialects.hydra.tree import MISSING, ConfigFile, Entry, Item, Leaf, Listing, Table
-from preflight.documents.base import Source
-from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span, Unknown
 
 MAX_DEPTH = 12

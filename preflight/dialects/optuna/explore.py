@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
 from preflight.dialects.program.launch import environment_of, launch_bindings
-from preflight.engine.project import Project
 from preflight.program.facts import CallFacts, read_calls
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
@@ -20,6 +19,7 @@ from preflight.python.objects import (
     alternatives,
     to_expr,
 )
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Branch, Call
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value

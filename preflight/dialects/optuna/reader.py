@@ -10,10 +10,10 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import Source
-from preflight.engine.project import Project
 from preflight.python.module import load_module
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Reading
+from preflight.vocabulary.text import Source
 
 if TYPE_CHECKING:
     from preflight.dialects.optuna.explore import Exploration

@@ -12,10 +12,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.engine.project import Project
 from preflight.program.names import field_for
 from preflight.python.module import Module, load_module
 from preflight.python.objects import Abstract, CallRecord
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter, Word
 from preflight.vocabulary.values import Const, Ref, Value
 

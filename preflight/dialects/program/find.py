@@ -7,8 +7,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from preflight.documents.base import Source
-from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.text import Source
 
 _NAMES = (
     "torch|transformers|trl|ultralytics|lightning|pytorch_lightning|accelerate|timm|deepspeed|diffusers|peft|unsloth"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.engine.project import Project
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_settings
 from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, fold
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link
 from preflight.vocabulary.spelling import PRECISIONS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown

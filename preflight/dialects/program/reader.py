@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program.find import recognises
-from preflight.documents.base import Source
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from preflight.dialects.shell.values import (
     whole,
     word_text,
 )
-from preflight.documents.base import Source
 from preflight.documents.bash import Assignment, BashDocument, Block, Command, apply_defaults, reparse
 from preflight.documents.shell_words import ShellWord
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
 
 MAX_NESTED = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.documents.base import Source
 from preflight.vocabulary.reading import Word
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
 
 MAX_UNROLLED = 64

@@ -10,8 +10,8 @@ from preflight.dialects.shell import docker_run
 from preflight.dialects.shell.launchers import Command, take_apart
 from preflight.dialects.shell.run import Run, Shell
 from preflight.dialects.shell.values import word_text
-from preflight.engine.project import Project
 from preflight.frameworks import commands
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Launch, Link, Request, Word
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import DocumentError, Source
-from preflight.engine.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Unknown, Value, names, unknown
 
 if TYPE_CHECKING:
-    from preflight.dialects.slurm.submission import Submission
+    from preflight.vocabulary.submission import Submission
 
 NAME = "slurm"
 
@@ -93,6 +93,7 @@ def _cached(source: Source, project: Project) -> Reading:
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.shell.run import Shell
     from preflight.dialects.slurm.launch import links_of
+    from preflight.dialects.slurm.submission import exported, positional
     from preflight.documents.bash import BashDocument, parse_bash
 
     document = parse_bash(source)
@@ -119,7 +120,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         variables[ARRAY_INDEX] = Ref(ARRAY_INDEX, axis.origin)
     words = call.words if call is not None else ()
     if call is None and submission is not None and request is not None:
-        outer, words = submission.exported(_last(request, "export")), submission.positional()
+        outer, words = exported(submission, _last(request, "export")), positional(submission)
     axes = frozenset({ARRAY_INDEX} if axis is not None else ()) | {name for e in outer.values() for name in names(e)}
     shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
     if call is None and submission is not None:

@@ -19,11 +19,12 @@ from preflight.dialects.slurm.schema import (
     memory_meant,
     said_of,
 )
-from preflight.dialects.slurm.submission import COMMAND_LINE, ENVIRONMENT, Submission
-from preflight.documents.base import Source
+from preflight.dialects.slurm.submission import command_directives, environment_directives
 from preflight.vocabulary.plain import plain
 from preflight.vocabulary.reading import Problem, Request
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, Submission
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span, Unknown, Value
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def _parts(path: str, script: tuple[Directive, ...], submission: Submission | No
 
     sbatch reads the whole command line once before (process_options_first_pass) and keeps what it then does not reset.
     """
-    command = submission.command_directives()[0] if submission is not None else ()
-    environment = submission.environment_directives() if submission is not None else ()
+    command = command_directives(submission)[0] if submission is not None else ()
+    environment = environment_directives(submission) if submission is not None else ()
     count = max((one.component for one in script), default=0) + 1
     segments = submission.components if submission is not None else 1
     kept = {one.name: _Said(COMMAND_LINE, one) for one in command if one.name in _KEPT}

@@ -12,10 +12,10 @@ from pathlib import PurePosixPath
 
 from preflight.dialects.wandb.command import commands
 from preflight.dialects.wandb.grammar import METHODS, Complaint, OriginOf, Space, kind_of, read_space
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.yaml import YamlDocument, parse_yaml
-from preflight.engine.project import Project
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, Reading, Setting
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Origin, Route, Span, Value
 
 NAME = "wandb"

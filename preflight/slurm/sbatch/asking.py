@@ -9,10 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from pathlib import Path
 
-from preflight.dialects.slurm.submission import Submission
 from preflight.engine.check import Options, Setup, setup
 from preflight.engine.files import batch_of
-from preflight.engine.project import Project
 from preflight.engine.rounds import Fixed, diff, fixed
 from preflight.reports.model import Report, StudyResult
 from preflight.reports.style import Look, look_for
@@ -24,7 +22,9 @@ from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.submission import Submission
 from preflight.vocabulary.values import Choices, Domain, Range, Value
 
 OWN_FAULT = ("internal-error", "unreadable-file")

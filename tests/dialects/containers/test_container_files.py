@@ -10,9 +10,9 @@ import pytest
 from preflight.dialects import recognise
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 
 MIB, GIB = 2**20, 2**30
 TRAIN = """

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from preflight.dialects.hydra import reader as hydra
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Launch, Problem, Reading, Word, word
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Expr, Origin, Span, Value, evaluate
 
 CONFIG = """\

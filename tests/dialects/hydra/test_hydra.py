@@ -167,8 +167,8 @@ def test_composed_values_are_hydras_own(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(60, 80))
 def test_every_value_stands_where_it_says(seed: int, tmp_path: Path) -> None:
     """The text at an editable origin, read as OmegaConf reads it, is the value."""
-    from preflight.documents.base import Source
     from preflight.documents.yaml import parse_yaml
+    from preflight.vocabulary.text import Source
 
     files, _ = random_tree(seed)
     project = tree(tmp_path, files)

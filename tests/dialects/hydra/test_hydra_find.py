@@ -8,8 +8,8 @@ import pytest
 from hydra_trees import MAIN, TREE, alone, launched, problems, tree, values
 
 from preflight.dialects.hydra import reader as hydra
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Unknown, evaluate
 
 # --- what must not be recognised ------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_hydra_core_is_imported_only_to_compose(tmp_path: Path) -> None:
         tmp_path, {**TREE, "plain.yaml": "lr: 1\n", "sweep.yaml": "method: grid\nparameters: {x: {value: 1}}\n"}
     )
     code = (
-        "import sys\nfrom pathlib import Path\nfrom preflight.engine.project import Project\n"
+        "import sys\nfrom pathlib import Path\nfrom preflight.vocabulary.project import Project\n"
         "from preflight.engine.settings import Settings\nfrom preflight.dialects import recognise\n"
         "project = Project(Path(sys.argv[1]), Settings())\n"
         "def read(name):\n    found = recognise(project.source(name), project)\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from preflight.dialects.hydra.instantiate import composed, instantiated
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Ref, evaluate
 
 

@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 from optuna_programs import TRAIN, Read
 
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading, word
+from preflight.vocabulary.settings import Settings
 
 
 @pytest.fixture

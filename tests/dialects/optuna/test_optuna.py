@@ -8,8 +8,8 @@ import pytest
 from optuna_programs import Read, field, plain
 
 from preflight.dialects.optuna import reader as optuna
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Choices, Const, Op, Range, Ref, Unbounded, evaluate
 
 SILENT = {

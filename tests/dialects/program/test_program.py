@@ -8,11 +8,11 @@ import pytest
 from programs_as_text import facts, read_program, values
 
 from preflight.dialects.program import reader as program
-from preflight.documents.base import DocumentError, Source
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
 from preflight.study.build import build
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Launch, Word
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Choices, Const, Range, evaluate
 
 LOOP = """

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
-from preflight.engine.settings import Settings
+from preflight.vocabulary.settings import Settings
 
 TRAIN = """
 import torch

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from preflight.dialects.slurm import reader as slurm
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Link, Reading, Word
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Origin, Unknown, Value, evaluate
 
 FILES = ("train.py", "src/pkg/train.py", "scripts/inner.sh", "sweep.yaml", "env.sh", "config.yaml")

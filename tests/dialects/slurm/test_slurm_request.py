@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from preflight.dialects.slurm.request import ignored_problems, read_request, script_problems
 from preflight.dialects.slurm.schema import array_indices, memory_bytes, memory_meant
-from preflight.documents.base import Source
 from preflight.documents.directives import read_directives
 from preflight.slurm.allocation import resolve
 from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.vocabulary.reading import Problem, Request
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Unknown
 
 MIB = 2**20

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from preflight.dialects.wandb import reader as wandb
-from preflight.documents.base import Source
-from preflight.engine.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link, Problem, Reading
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Domain, Ref, Unknown, evaluate
 
 HEAD = "program: train.py\nmethod: random\nparameters:\n"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import Source
+from preflight.vocabulary.text import Source
 
 if TYPE_CHECKING:
-    from preflight.dialects.slurm.submission import Submission
-    from preflight.engine.settings import Settings
+    from preflight.vocabulary.settings import Settings
+    from preflight.vocabulary.submission import Submission
 
 MAX_BYTES = 8 * 2**20
 """A configuration larger than this is not one: sbatch itself refuses scripts of more than 4 MiB (max_script_size)."""
