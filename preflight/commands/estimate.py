@@ -13,10 +13,10 @@ import click
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option
 from preflight.engine.estimator import Estimator, tracing_of
-from preflight.machines.model import Gpu
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Value
 

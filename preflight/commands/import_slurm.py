@@ -11,7 +11,7 @@ import click
 from preflight.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Cluster
+    from preflight.vocabulary.machine import Cluster
 
 
 def run(conf: str | None, output: str | None) -> None:

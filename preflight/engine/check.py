@@ -9,11 +9,11 @@ from preflight.engine import file_findings, registry, suppress
 from preflight.engine.estimator import Estimator, Tracing, tracing_of
 from preflight.engine.files import Batch
 from preflight.engine.target import Wanted, choose, placed, wanted
-from preflight.machines.model import Gpu
 from preflight.reports.model import Report, StudyResult
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from preflight.machines.model import Gpu
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Unknown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.machines.model import Cgroup
+from preflight.vocabulary.machine import Cgroup
 
 
 def usable_swap(swap: int | None, memory: int | None, cgroup: Cgroup) -> int | None:

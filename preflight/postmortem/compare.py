@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from preflight.engine.batch_by_length import possible
 from preflight.engine.steady_states import states
-from preflight.machines.sizes import format_gib
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
 from preflight.postmortem.evidence import GpuOom
@@ -16,6 +15,7 @@ from preflight.reports.places import place
 from preflight.reports.style import gib
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
 from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.sizes import format_gib
 
 SEGMENT = 2 << 20
 """PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from preflight.machines.model import Cluster, Gpu, Node
 from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.study import Study

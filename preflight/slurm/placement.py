@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight.machines.gpus import ambiguity, find_gpu
-from preflight.machines.model import Cluster, Gpu, Node, Partition
+from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown, Value
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from preflight.machines.model import Cluster, Gpu, Node
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.settings import Settings

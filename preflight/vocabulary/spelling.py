@@ -12,6 +12,7 @@ from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.job import Job, Part
 from preflight.vocabulary.reading import FALSE, TRUE, Problem
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.sizes import parse_size
 from preflight.vocabulary.study import Bound
 from preflight.vocabulary.values import Const, Expr, Op, Scalar, Unknown, Value, evaluate, names
 
@@ -135,8 +136,6 @@ def _int(field: str, value: Value, kind: Kind) -> Value:
     wanted = "a whole number" if kind.low is None else f"a whole number of at least {kind.low}"
     number: object = value
     if isinstance(value, str):
-        from preflight.machines.sizes import parse_size
-
         number = _number(value)
         if number is None:  # "24GiB", as --set and a request give sizes
             number = parse_size(value)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.machines.model import Cgroup
 from preflight.machines.swap import usable_swap
+from preflight.vocabulary.machine import Cgroup
 
 
 @pytest.mark.parametrize(

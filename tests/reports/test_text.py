@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from outcomes import GIB, device, finding, host, outcome, span, study
 
-from preflight.machines.model import Gpu
 from preflight.reports import automatic, render
 from preflight.reports.bar import bar
 from preflight.reports.snippet import snippet
@@ -17,6 +16,7 @@ from preflight.reports.style import Look, clean, columns, gib, look_for, plural,
 from preflight.reports.summary import studies_line, summary
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Part
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.machines.model import Gpu, Node
 from preflight.space.jobs import JobMaker
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu, Node
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Fact, Problem, Request
 from preflight.vocabulary.rule import Case, Options

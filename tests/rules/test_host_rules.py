@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from cases import GIB, Host, case, origin, spread
 
-from preflight.machines.model import Node
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.findings import Finding, Safety, Severity
+from preflight.vocabulary.machine import Node
 from preflight.vocabulary.reading import Launch, Request
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.rule import Case

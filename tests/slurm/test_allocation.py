@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.machines.model import Cluster, Node, Partition
 from preflight.slurm.allocation import Allocation, resolve
+from preflight.vocabulary.machine import Cluster, Node, Partition
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown
 

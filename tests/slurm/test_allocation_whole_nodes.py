@@ -8,10 +8,10 @@ from folders import Write
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
 from preflight.machines.clusters import dump_machine
-from preflight.machines.model import Cgroup
 from preflight.slurm.allocation import Allocation, resolve
 from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.slurm.import_.importer import by_type
+from preflight.vocabulary.machine import Cgroup
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.settings import Settings

@@ -10,9 +10,9 @@ from slurm.controller import Controller, started
 
 from preflight.dialects.slurm.request import read_request
 from preflight.documents.directives import read_directives
-from preflight.machines.model import Cluster
 from preflight.slurm.controller.verdict import judge
 from preflight.slurm.import_.importer import import_slurm
+from preflight.vocabulary.machine import Cluster
 from preflight.vocabulary.submission import Submission
 from preflight.vocabulary.text import Source
 

@@ -9,8 +9,8 @@ from slurm.compare import asked, ours
 from slurm.generated import request
 
 from preflight.machines.cluster_file import parse_machine
-from preflight.machines.model import Cluster, Node, Partition
 from preflight.slurm.controller.verdict import judge
+from preflight.vocabulary.machine import Cluster, Node, Partition
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown
 

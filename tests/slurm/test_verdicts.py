@@ -12,9 +12,9 @@ from slurm.controller import Controller, started
 from slurm.generated import request
 from slurm.given import Part, given
 
-from preflight.machines.model import Cluster
 from preflight.slurm.controller.answers import CLIENT
 from preflight.slurm.import_.importer import import_slurm
+from preflight.vocabulary.machine import Cluster
 
 RECORDED = (
     (Path(__file__).parents[1] / "dialects" / "slurm" / "slurm_verdicts.txt").read_text(encoding="utf-8").splitlines()

@@ -9,8 +9,8 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from preflight.machines.sizes import UNLIMITED, slurm_minutes
 from preflight.slurm.controller import answers
+from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
 
 MIB = 2**20
 _SCALE = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

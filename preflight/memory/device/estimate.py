@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.machines.model import Gpu
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower import lower_bound
 from preflight.memory.device.open_settings import over_candidates
@@ -24,6 +23,7 @@ from preflight.memory.device.workloads.image_models import is_image_model, waiti
 from preflight.memory.device.workloads.registry import is_convolutional, wider
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown
 
 MIB = 2**20

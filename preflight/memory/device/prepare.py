@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.machines.model import Gpu
 from preflight.memory.device import quantization
 from preflight.memory.device.law import other_laws as fused
 from preflight.memory.device.law import other_laws as gathered
@@ -20,6 +19,7 @@ from preflight.memory.device.workloads.denoisers import CONTROLNET
 from preflight.memory.device.workloads.image_models import decayed
 from preflight.memory.device.workloads.registry import with_possible
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown
 
 

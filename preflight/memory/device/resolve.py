@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from preflight.machines.model import Gpu
 from preflight.memory.device import adapters, quantization
 from preflight.memory.device.attention import attention, kernel, window
 from preflight.memory.device.families import Family, family_of, unlike
@@ -19,6 +18,7 @@ from preflight.memory.device.workloads import litgpt
 from preflight.memory.device.workloads.image_models import VALUES_ONLY, target_of, usual_size
 from preflight.memory.device.workloads.remote import Likeness, likeness
 from preflight.vocabulary.job import Job, Peft
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown
 
 # Other names that configs and hand-written programs give to a family's keys.

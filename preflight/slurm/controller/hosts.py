@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 
 from preflight.machines.hostlist import expand, natural
-from preflight.machines.model import Cluster, Node, Partition
 from preflight.slurm.controller.gres import number
+from preflight.vocabulary.machine import Cluster, Node, Partition
 from preflight.vocabulary.records import dataclass
 
 MIB = 2**20

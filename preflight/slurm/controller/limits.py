@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 from preflight.machines.hostlist import expand
-from preflight.machines.model import Cluster, Partition
 from preflight.slurm.controller.answers import (
     ARRAY,
     CPUS,
@@ -25,6 +24,7 @@ from preflight.slurm.controller.answers import (
 )
 from preflight.slurm.controller.hosts import MIB, Host, counts_nodes, in_partition
 from preflight.slurm.controller.job import Job
+from preflight.vocabulary.machine import Cluster, Partition
 
 UNLIMITED = 2**32 - 1
 

@@ -5,10 +5,10 @@ Cores that a gres.conf binds GPUs to are not modelled: every GPU may be used fro
 
 from __future__ import annotations
 
-from preflight.machines.model import Cluster, Partition
 from preflight.slurm.controller.gres import Gres
 from preflight.slurm.controller.hosts import Shape
 from preflight.slurm.controller.job import Job
+from preflight.vocabulary.machine import Cluster, Partition
 from preflight.vocabulary.records import dataclass, field
 
 NO_LIMIT = 0xFFFFFFFE

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
-from preflight.machines.model import Cluster, Node, Partition
 from preflight.slurm.controller import features, limits, linear
 from preflight.slurm.controller.answers import NODE_CONFIG, NODE_COUNT, Refused
 from preflight.slurm.controller.choose import Search
@@ -14,6 +13,7 @@ from preflight.slurm.controller.hosts import MIB, Host, Shape, hosts_of, in_part
 from preflight.slurm.controller.job import Job, describe
 from preflight.slurm.controller.offer import Details, Offer, Rules, details_of, offer, rules_of
 from preflight.slurm.controller.share import Share, shares, whole_shares
+from preflight.vocabulary.machine import Cluster, Node, Partition
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Unknown

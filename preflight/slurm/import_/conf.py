@@ -8,9 +8,9 @@ from pathlib import Path
 
 from preflight.machines.errors import MachineError
 from preflight.machines.hostlist import expand
-from preflight.machines.model import Cgroup, Cluster, Node, Partition
-from preflight.machines.sizes import UNLIMITED, slurm_minutes
 from preflight.slurm.import_.lines import Line, read_lines
+from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
+from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
 
 MIB = 2**20
 NO_LIMIT = ("UNLIMITED", "INFINITE", "NONE", "0", "")

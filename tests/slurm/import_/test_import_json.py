@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from preflight.machines.clusters import MachineError
-from preflight.machines.model import Cluster
 from preflight.slurm.import_.ask import COLUMNS
 from preflight.slurm.import_.importer import import_slurm
+from preflight.vocabulary.machine import Cluster
 
 MIB = 2**20
 Plain = dict[str, object]

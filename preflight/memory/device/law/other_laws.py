@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
-from preflight.machines.model import Gpu
 from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
 from preflight.memory.device.law.laws import Laws, laws_for
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Unknown
 

@@ -9,9 +9,9 @@ family (preflight/machines/gpus.json) where there is one communicator.
 
 from __future__ import annotations
 
-from preflight.machines.model import Gpu
 from preflight.memory.device.parallel.layout import layouts
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown
 
 STEPS = 8

@@ -19,10 +19,10 @@ from preflight.memory.device.workloads.image_models import is_image_model, is_ti
 from preflight.vocabulary.estimates import Interval
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Gpu
     from preflight.memory.device.law.tape import Tape, Token
     from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
 
 MIB = 2**20
 WORKSPACE = "c"

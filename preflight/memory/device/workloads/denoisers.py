@@ -22,9 +22,9 @@ from preflight.memory.device.parallel.rank import Held
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Gpu
     from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
 
 DATA = Path(__file__).with_name("denoisers.json")
 KIND = "denoisers"

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Gpu
     from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
 
 KIND = "detectors"
 HOMES = ("detectron2:", "mmdet:", "maskrcnn_benchmark:")

@@ -20,10 +20,10 @@ from preflight.memory.device.workloads import (
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Gpu
     from preflight.memory.device.prepare import Ready
     from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
 
 FREE = ("b", "u", "r", "w", "t", "V", "k", "o")
 """Lengths that a shipped law of these models is a function of."""

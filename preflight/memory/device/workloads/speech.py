@@ -16,9 +16,9 @@ from preflight.memory.device.fit.make import CHECK_LAYERS
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Gpu
     from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
 
 KIND = "speech"
 ARCHITECTURES = ("wav2vec2", "hubert", "wavlm", "data2vec-audio")

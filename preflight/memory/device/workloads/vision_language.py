@@ -24,10 +24,10 @@ from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Gpu
     from preflight.memory.device.prepare import Ready
     from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
 
 KIND = "pictures"
 FREE = ("b", "s")

@@ -17,10 +17,10 @@ from preflight.memory.device.workloads.denoisers import Companion
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Gpu
     from preflight.memory.device.prepare import Ready
     from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
 
 KIND = "yolo"
 HOMES = ("ultralytics:", "yolov5:")
