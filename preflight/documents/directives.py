@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -186,8 +187,6 @@ def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tup
 
     `:` starts the next component of a heterogeneous job. A word that is no option is returned as what is ignored.
     """
-    import shlex
-
     words: list[_Word] = []
     at = 0
     for argument in arguments:

@@ -10,6 +10,7 @@ from preflight.vocabulary.findings import Confidence, Finding, Severity
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.study import Skipped
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
 
 _NAMED = 3
@@ -55,7 +56,6 @@ def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
     """Why nobody recognises a file that was named: often it only cannot be parsed."""
     if one.kind != "unrecognised":
         return ()
-    from preflight.vocabulary.text import DocumentError
 
     try:
         if one.path.endswith(".py"):
@@ -74,7 +74,6 @@ def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
 def _sure(path: str, project: Project) -> bool:
     """Whether a reader claims a file that cannot be parsed to the end (a template, say, belongs to nobody)."""
     from preflight.dialects import recognise
-    from preflight.vocabulary.text import DocumentError
 
     try:
         return recognise(project.source(path), project) is not None

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from preflight.dialects import may_recognise
-from preflight.engine.globs import matches
 from preflight.engine.settings import load
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.globs import matches
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.settings import Settings
 

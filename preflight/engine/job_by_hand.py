@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from preflight.vocabulary.defaults import frozen, thawed
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.job import Job, fields
-from preflight.vocabulary.spelling import Invalid, normal
+from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, IN_BACKWARD, Invalid, normal
 from preflight.vocabulary.values import Unknown
 
 SHORT: Mapping[str, str] = {
@@ -71,8 +71,6 @@ def completed(values: Mapping[str, object]) -> dict[str, object]:
     found = {field: stated(field, value) for field, value in values.items()}
     name = values.get("train.optimizer")
     if isinstance(name, str):
-        from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD
-
         if name.lower() in IMPLEMENTATIONS:
             found.setdefault("train.optimizer_impl", IMPLEMENTATIONS[name.lower()])
         if name.lower() in IN_BACKWARD:
@@ -131,8 +129,6 @@ def _text(field: str, value: str) -> object:
         match = _COUNT.fullmatch(value.strip())
         return round(float(match[1]) * 1000 ** (1 + "KMBT".index(match[2].upper()))) if match else value
     if field == "train.precision":  # a Job's "bf16" is a dtype, and so are its other spellings, not a mode of autocast
-        from preflight.vocabulary.spelling import DTYPES
-
         return DTYPES.get(value.lower(), value)
     if field == "train.peft.method":
         low = value.lower().replace("_", "-")

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from preflight.vocabulary.errors import SettingsError, suggestion
-from preflight.vocabulary.job import fields
+from preflight.vocabulary.job import build, fields
 from preflight.vocabulary.plain import plain
 from preflight.vocabulary.settings import MAPPINGS, Settings
 
@@ -110,7 +110,6 @@ def is_field(name: str) -> bool:
 def check_values(values: Mapping[str, object], where: str) -> None:
     """Raises SettingsError where a value does not suit its Job field."""
     from preflight.engine.job_by_hand import stated
-    from preflight.vocabulary.job import build
 
     for field, value in values.items():
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from preflight.engine.globs import matches
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Safety, Severity
+from preflight.vocabulary.globs import matches
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.text import Edit, Source
@@ -58,7 +59,6 @@ def ignores(source: Source) -> list[Ignore]:
 
 def _strings(source: Source) -> set[int] | None:
     """Offsets at which Python sees a comment start; None where the text cannot be tokenised."""
-    import io
     import tokenize
 
     starts = set()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.vocabulary.errors import SettingsError, UsageError
-from preflight.vocabulary.machine import Cluster, Gpu, Node
+from preflight.vocabulary.machine import Cgroup, Cluster, Gpu, Node
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Study
@@ -138,7 +138,6 @@ def placed(study: Study, target: Target) -> Study:
         values |= {"node_memory": node.memory, "swap": node.swap, "shm": node.shm, "cpus": node.cpus}
     if allocation is not None:
         from preflight.machines.swap import usable_memory, usable_swap
-        from preflight.vocabulary.machine import Cgroup
 
         held_to = target.cluster.cgroup if target.cluster is not None else Cgroup()
         memory = allocation.memory_limit if allocation.memory_limit is not None else node.memory if node else None

@@ -22,10 +22,11 @@ from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, is_unknown
 from preflight.python.objects import CallRecord, kinds_of
-from preflight.vocabulary.project import Project
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Fact, Word
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.spelling import OPTIMIZERS, spelled
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Scalar, unknown
 
 _MODELS = ("YOLO", "RTDETR", "YOLOWorld", "YOLOE", "FastSAM")
@@ -118,8 +119,6 @@ def _classes(record: CallRecord, project: Project) -> list[Binding]:
     if not isinstance(value, str) or not value.endswith((".yaml", ".yml")) or not project.exists(value):
         return []
     from preflight.documents.yaml import parse_yaml
-    from preflight.vocabulary.project import UnreadableFile
-    from preflight.vocabulary.text import DocumentError
 
     try:
         found = parse_yaml(project.source(value)).value()

@@ -15,6 +15,7 @@ Sizes are powers of 1024 and a bare number is MiB, as in slurm.conf.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
@@ -37,7 +38,6 @@ def load_machine(path: Path) -> Cluster:
 
 def save_machine(cluster: Cluster, path: Path) -> None:
     """Write the cluster as a machine file, whole or not at all."""
-    import os
     import tempfile
 
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")

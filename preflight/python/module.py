@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from pathlib import PurePosixPath
 
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -70,8 +71,6 @@ def load_module(path: str, project: Project) -> Module | None:
 
 
 def _parse(path: str, project: Project) -> Module | None:
-    import warnings
-
     try:
         source = project.source(path)
         with warnings.catch_warnings():  # "invalid escape sequence" is the author's business

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
@@ -51,8 +52,6 @@ def look_for(stream: TextIO, environment: Mapping[str, str] | None = None) -> Lo
         colour = False
     width = 100
     if terminal or env.get("COLUMNS", "").isdigit():
-        import shutil
-
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return Look(colour, encoding.startswith("utf") or encoding == "gb18030", width)

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed
-from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
+from preflight.vocabulary.job import fields
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link
 from preflight.vocabulary.records import replace
+from preflight.vocabulary.spelling import Invalid, kind_of, normal
 from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.values import Value
 
@@ -53,9 +55,6 @@ def _known_fields(project: Project, overrides: Mapping[str, Value]) -> None:
     settings = project.settings
     if not (settings.map or settings.set or overrides):
         return
-    from preflight.vocabulary.errors import SettingsError, UsageError, suggestion
-    from preflight.vocabulary.job import fields
-    from preflight.vocabulary.spelling import Invalid, kind_of, normal
 
     given: list[tuple[str, type[PreflightError], str, Value]] = [
         *((f"[tool.preflight.map] {name}", SettingsError, target, None) for name, target in settings.map.items()),

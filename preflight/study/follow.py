@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from preflight.dialects import Dialect, load, recognise
-from preflight.study.bind import bind
 from preflight.study.scope import Scope
+from preflight.vocabulary.argv import bind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.vocabulary.records import dataclass, replace

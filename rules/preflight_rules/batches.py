@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight.vocabulary.project import UnreadableFile
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.rule import Case
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, evaluate
 from preflight_rules.common import worst_box
 
@@ -45,8 +47,6 @@ def ranks_of(case: Case) -> int | None:
 
 def _deepspeed(case: Case, path: str) -> Iterator[Mismatch]:
     from preflight.documents.json import parse_json
-    from preflight.vocabulary.project import UnreadableFile
-    from preflight.vocabulary.text import DocumentError
 
     try:
         document = parse_json(case.project.source(path))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.engine.globs import matches
 from preflight.engine.settings import load, parse
 from preflight.vocabulary.errors import SettingsError
+from preflight.vocabulary.globs import matches
 
 
 def test_no_file_means_defaults(tmp_path: Path) -> None:

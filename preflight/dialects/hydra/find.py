@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from preflight.dialects.hydra.repository import package_header, parsed, read_entries
 from preflight.dialects.hydra.tree import Entry
+from preflight.vocabulary.globs import matches
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.text import DocumentError
@@ -181,8 +182,6 @@ def _knows(primary: str, path: str, group: str, project: Project) -> int:
 
 
 def _in_roots(primary: str, project: Project) -> bool:
-    from preflight.engine.globs import matches
-
     return matches(primary, project.settings.roots)
 
 

@@ -7,11 +7,12 @@ over a group is one composition per option. Nothing of the application is import
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.find import Application, application, config_folder, resolved
-from preflight.vocabulary.project import Project
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.text import DocumentError, Source
@@ -106,7 +107,6 @@ def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[st
 def _own(folder: str, name: str, project: Project) -> tuple[YamlDocument | None, Mapping[str, Value]]:
     """What the primary configuration says to Hydra itself, before anything is composed."""
     from preflight.dialects.hydra.repository import parsed
-    from preflight.vocabulary.project import UnreadableFile
 
     path = f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
     try:
@@ -263,8 +263,6 @@ def _identity(problem: Problem) -> tuple[str, str, Span]:
 
 
 def _combinations(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    from itertools import islice, product
-
     yield from islice(product(*groups), 10 * MAX_COMPOSITIONS)
 
 

@@ -19,6 +19,7 @@ from preflight.python.objects import (
     alternatives,
     to_expr,
 )
+from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Branch, Call
 from preflight.vocabulary.records import dataclass, replace
@@ -60,8 +61,6 @@ class Explorer:
         self.words: dict[str, Expr] = {}
         self.defaults = True
         if call is not None and call.words:
-            from preflight.study.bind import bind_words
-
             found = self.run({}).evaluator
             self.words = bind_words(list(found.parameters.values()), call.words)
             self._known.clear()

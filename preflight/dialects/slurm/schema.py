@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal as known
 from collections.abc import Callable, Mapping
 from typing import Annotated, NamedTuple
 
@@ -337,8 +338,6 @@ def mail_type(text: str) -> bool:
 
 def signal(text: str) -> bool:
     """`[R][B:]SIGNAL[@SECONDS]` (get_signal_opts)"""
-    import signal as known
-
     found = _SIGNAL.fullmatch(text)
     if found is None or int(found[2] or 0) > 0xFFFF:
         return False

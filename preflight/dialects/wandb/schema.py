@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -166,8 +167,6 @@ def check_sweep(sweep: Mapping[str, object]) -> Iterator[SchemaError]:
 
 
 def _check_parameters(parameters: Mapping[str, object], route: Route) -> Iterator[SchemaError]:
-    import re
-
     for name, body in parameters.items():
         at = (*route, name)
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):

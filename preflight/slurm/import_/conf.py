@@ -10,6 +10,7 @@ from preflight.machines.errors import MachineError
 from preflight.machines.hostlist import expand
 from preflight.slurm.import_.lines import Line, read_lines
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
+from preflight.vocabulary.records import replace
 from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
 
 MIB = 2**20
@@ -167,8 +168,6 @@ def _gres(text: str) -> tuple[str | None, int, tuple[str, ...]]:
 
 def _name_gpus(nodes: dict[str, Node], lines: Iterable[Line]) -> None:
     """Types that only gres.conf knows (`NodeName=gpu[1-4] Name=gpu Type=a100 File=...`)."""
-    from preflight.vocabulary.records import replace
-
     for line in lines:
         values = line.values
         kind = values.get("type")

@@ -106,7 +106,7 @@ def test_a_program_started_for_each_trial(name: str, read: Read) -> None:
     )
     (link,) = reading.links
     assert (link.kind, link.target) == ("program", "train.py")
-    from preflight.study.bind import bind_words
+    from preflight.vocabulary.argv import bind_words
 
     given = bind_words(
         [Parameter("bs", Const(1), ("--bs",), type="int"), Parameter("name", Const(""), ("--name",))], link.words

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.study.bind import bind, bind_words
+from preflight.vocabulary.argv import bind, bind_words
 from preflight.vocabulary.reading import Parameter, Word, word
 from preflight.vocabulary.values import Const, Op, Origin, Ref, Span, Unknown, evaluate
 
