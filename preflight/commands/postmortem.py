@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from preflight.commands.options import parse_set, set_option
-from preflight.reports.model import Outcome, Report
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.outcome import Outcome, Report
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,6 +66,6 @@ def command(
 
 
 def _outcome(reports: Sequence[Report], cwd: Path) -> Outcome:
-    from preflight.commands.check import outcome_of
+    from preflight.engine.check import outcome_of
 
     return outcome_of(reports, cwd)

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from preflight.reports.model import Report
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Finding
+from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.records import dataclass, field, replace
 
 VERSION = 1

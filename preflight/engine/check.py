@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
 from preflight.engine.estimator import Estimator, Tracing, tracing_of
-from preflight.engine.files import Batch
+from preflight.engine.files import Batch, checkout
 from preflight.engine.target import Wanted, choose, placed, wanted
-from preflight.reports.model import Report, StudyResult
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule
@@ -248,3 +249,16 @@ def _order(finding: Finding) -> tuple[str, int, int, str, str]:
     if origin is None:
         return "", 0, 0, finding.rule, finding.message
     return origin.path, origin.span.start, -finding.severity.rank, finding.rule, finding.message
+
+
+def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) -> Outcome:
+    """Reports as formats take them, with the paths they are shown under."""
+    roots = [report.project.root for report in reports]
+    base = cwd.resolve()
+    if len(roots) == 1:
+        root = roots[0]
+    elif all(root.is_relative_to(base) for root in roots):
+        root = base
+    else:
+        root = Path(os.path.commonpath(roots))
+    return Outcome(tuple(reports), root, base, registry.summaries(), tuple(notes), checkout(root))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from preflight.engine.check import Setup, check
-from preflight.reports.model import Report
 from preflight.vocabulary.findings import Finding, Fix, Safety
+from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.text import Edit, EditConflict, splice

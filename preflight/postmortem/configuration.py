@@ -12,11 +12,11 @@ from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
 from preflight.postmortem.trace import library
-from preflight.reports.model import Report, StudyResult
 from preflight.space.jobs import JobMaker
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from preflight.postmortem.cause import Conclusion
 from preflight.postmortem.collect import Found
 from preflight.postmortem.compare import Compared
-from preflight.reports.model import Outcome
+from preflight.vocabulary.outcome import Outcome
 from preflight.vocabulary.records import dataclass
 
 

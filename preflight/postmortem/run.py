@@ -13,8 +13,8 @@ from preflight.postmortem.compare import Compared, compare
 from preflight.postmortem.conclude import conclude, of_job
 from preflight.postmortem.configuration import Candidate, judge, meant, named
 from preflight.postmortem.report import Postmortem
-from preflight.reports.model import Outcome, Report
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.outcome import Outcome, Report
 
 MOST_STUDIES = 3
 """Studies whose estimate is shown; the check lists all."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from preflight.reports.model import Outcome
 from preflight.reports.style import Look
+from preflight.vocabulary.outcome import Outcome
 
 FORMATS = {
     "full": "preflight.reports.full",

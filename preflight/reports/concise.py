@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place
 from preflight.reports.style import COLOURS, Look, clean
 from preflight.reports.summary import summary
 from preflight.vocabulary.findings import Finding
+from preflight.vocabulary.outcome import Outcome, Report
 
 
 def render(outcome: Outcome, look: Look) -> str:

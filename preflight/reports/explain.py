@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place
 from preflight.reports.style import Look, clean, gib
 from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.study import Bound
 from preflight.vocabulary.values import Const, Origin, Unknown
 

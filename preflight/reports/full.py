@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.reports.bar import bar
-from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place, place_in, source_of
 from preflight.reports.snippet import snippet
 from preflight.reports.style import COLOURS, Look, clean, gib, wrap
 from preflight.reports.summary import summary
 from preflight.vocabulary.findings import Finding, Safety
+from preflight.vocabulary.outcome import Outcome, Report
 from preflight.vocabulary.values import Origin
 
 _RELATED_LIMIT = 6

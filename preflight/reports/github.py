@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place
 from preflight.reports.style import Look, clean
 from preflight.reports.summary import summary
 from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.outcome import Outcome, Report
 
 _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "notice"}
 

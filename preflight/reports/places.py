@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.reports.model import Report
+from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.project import UnreadableFile
 from preflight.vocabulary.text import Place, Source
 from preflight.vocabulary.values import Origin, Span

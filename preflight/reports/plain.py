@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place, source_of
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin
 

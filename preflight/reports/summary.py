@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.reports.model import Outcome, StudyResult
 from preflight.reports.style import COLOURS, Look, clean, gib, plural
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
+from preflight.vocabulary.outcome import Outcome, StudyResult
 
 _ORDER = ("fits", "unknown", "at-risk", "exceeds")
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from preflight.engine.baseline import Baseline, read, record
-from preflight.reports.model import Report
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Origin, Span

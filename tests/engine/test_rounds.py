@@ -12,7 +12,7 @@ from preflight.engine import check as engine
 from preflight.engine import registry
 from preflight.engine.files import Batch
 from preflight.engine.rounds import fixed, write
-from preflight.reports.model import Report
+from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.rule import Example
 from preflight.vocabulary.settings import Settings
 

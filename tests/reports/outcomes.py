@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Part, Safety, Severity
 from preflight.vocabulary.job import build
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Study

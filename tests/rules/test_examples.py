@@ -11,7 +11,7 @@ import pytest
 from preflight.engine import check as engine
 from preflight.engine import registry
 from preflight.engine.files import Batch
-from preflight.reports.model import Report
+from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.rule import Example, Rule
 from preflight.vocabulary.settings import Settings
 

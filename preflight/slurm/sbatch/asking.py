@@ -12,7 +12,6 @@ from pathlib import Path
 from preflight.engine.check import Options, Setup, setup
 from preflight.engine.files import batch_of
 from preflight.engine.rounds import Fixed, diff, fixed
-from preflight.reports.model import Report, StudyResult
 from preflight.reports.style import Look, look_for
 from preflight.slurm.allocation import one_part, resolve
 from preflight.slurm.sbatch.checking import Question, clusters_of, machine_of, place_of
@@ -22,6 +21,7 @@ from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.submission import Submission
@@ -273,7 +273,7 @@ def _text(question: Question, report: Report, result: Fixed | None, stop: bool) 
 
 
 def _report(report: Report, look: Look, full: bool) -> str:
-    from preflight.commands.check import outcome_of
+    from preflight.engine.check import outcome_of
     from preflight.reports import render
 
     return render("full" if full else "concise", outcome_of([report], Path.cwd()), look)
