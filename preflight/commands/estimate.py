@@ -23,7 +23,7 @@ from preflight.vocabulary.values import Value
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from preflight.memory.device.step.timeline import Moment
+    from preflight.vocabulary.estimates import Moment
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
     """Write the figure. Raises UsageError."""
     from preflight.engine.baseline import replace_file
-    from preflight.memory.device.step.replay import ALL_PARTS
     from preflight.reports.estimate import heading
     from preflight.reports.plot import figure, format_of
+    from preflight.vocabulary.estimates import ALL_PARTS
 
     kind = format_of(path)
     moments = _moments(subject, found)

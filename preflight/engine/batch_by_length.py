@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import ValidationError
-
-from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.job import Job, build, fields
-from preflight.vocabulary.records import dataclass
-
-LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
-"""Powers of two, the lengths that people train with."""
+from preflight.vocabulary.edits_of_job import with_values
+from preflight.vocabulary.estimates import LENGTHS, Estimates, Row
+from preflight.vocabulary.job import Job
 
 BATCHES = (1, 8, 32)
-
-
-@dataclass(frozen=True)
-class Row:
-    """At one length (None: the model has none, or it is known): the largest batch that fits, and bytes by batch."""
-
-    length: int | None
-    largest_batch: int | None
-    needs: tuple[tuple[int, int], ...]
 
 
 def frontier(job: Job, estimate: Callable[[Job], Estimates]) -> list[Row]:
@@ -60,16 +46,3 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
         needs.append((batch, device.process.expected))
         largest = device.largest_batch_size if largest is None else largest
     return Row(length, largest, tuple(needs))
-
-
-def with_values(job: Job, values: dict[str, object]) -> Job:
-    """A copy of a job with dotted fields set. Raises pydantic.ValidationError for a value that does not suit."""
-    return build({**{name: job.get(name) for name in fields()}, **values})
-
-
-def possible(job: Job, values: dict[str, object]) -> Job | None:
-    """The copy, None where a value does not suit its field."""
-    try:
-        return with_values(job, values)
-    except ValidationError:
-        return None

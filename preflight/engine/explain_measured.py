@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from preflight.engine.batch_by_length import possible
-from preflight.vocabulary.estimates import DeviceEstimate, Estimates
+from preflight.vocabulary.edits_of_job import possible
+from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, Explanation
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import dataclass
 
 VARIANTS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("train.gradient_checkpointing", (True, False)),
@@ -21,27 +20,6 @@ VARIANTS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("validation.accumulates_logits", (True, False)),
 )
 """Settings that a file may not show and that move memory by more than an interval."""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """With this one setting different, the estimate would be `expected`; `part` is the term that moves most."""
-
-    field: str
-    value: object
-    expected: int
-    part: str
-    change: int
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A measurement against the process tier. `explanations`: the closest first, those that agree within 5 % only."""
-
-    measured: int
-    difference: int
-    agrees: bool
-    explanations: tuple[Explanation, ...]
 
 
 CLOSE = 0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from preflight.engine.batch_by_length import possible
+from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job
 

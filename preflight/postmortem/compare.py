@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.engine.batch_by_length import possible
 from preflight.engine.steady_states import states
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
@@ -13,6 +12,7 @@ from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
 from preflight.postmortem.units import LARGEST, shown
 from preflight.reports.places import place
 from preflight.reports.style import gib
+from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.sizes import format_gib

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.engine.batch_by_length import LENGTHS
 from preflight.memory.device.law.law import Row
 from preflight.memory.device.law.laws import Laws
 from preflight.memory.device.law.regions import Regions, regions
 from preflight.memory.device.resolve import Resolved
 from preflight.reports.style import Look, wrap
+from preflight.vocabulary.estimates import LENGTHS
 from preflight.vocabulary.job import Job
 
 MEANINGS = {

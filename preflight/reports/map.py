@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from preflight.engine.batch_by_length import LENGTHS, with_values
 from preflight.reports.style import Look
-from preflight.vocabulary.estimates import DeviceEstimate, Estimates
+from preflight.vocabulary.edits_of_job import with_values
+from preflight.vocabulary.estimates import LENGTHS, DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)

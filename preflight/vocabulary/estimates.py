@@ -91,3 +91,51 @@ class Estimates:
     unknown: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a side is None, in words for the user: "device", "host"."""
+
+
+LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
+"""Powers of two, the lengths that people train with."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """At one length (None: the model has none, or it is known): the largest batch that fits, and bytes by batch."""
+
+    length: int | None
+    largest_batch: int | None
+    needs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """With this one setting different, the estimate would be `expected`; `part` is the term that moves most."""
+
+    field: str
+    value: object
+    expected: int
+    part: str
+    change: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measurement against the process tier. `explanations`: the closest first, those that agree within 5 % only."""
+
+    measured: int
+    difference: int
+    agrees: bool
+    explanations: tuple[Explanation, ...]
+
+
+ALL_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "temporary")
+"""What allocated bytes belong to, in the order in which they are counted and drawn."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Bytes: `parts` in the order of ALL_PARTS, `allocated` their sum, `reserved` what the allocator holds."""
+
+    phase: str
+    allocated: int
+    reserved: int
+    parts: tuple[int, ...]

@@ -16,12 +16,12 @@ from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.largest import largest_allocation
 from preflight.memory.device.step.loading import load
 from preflight.memory.device.step.replay import Replay, Replayed, Segment
-from preflight.memory.device.step.timeline import Moment, Recorder, thinned
+from preflight.memory.device.step.timeline import Recorder, thinned
 from preflight.memory.device.step.validation import Phase, phases_beside
 from preflight.memory.device.workloads import remote_code_extras as own
 from preflight.memory.device.workloads.image_models import is_image_model, waiting
 from preflight.memory.device.workloads.registry import is_convolutional, wider
-from preflight.vocabulary.estimates import DeviceEstimate, Interval
+from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown

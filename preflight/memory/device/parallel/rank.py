@@ -27,7 +27,7 @@ REMEMBERED = 64
 
 @dataclass(frozen=True)
 class Held:
-    """A storage that lies on the GPU throughout; `part` as in replay.ALL_PARTS."""
+    """A storage that lies on the GPU throughout; `part` as in ALL_PARTS."""
 
     nbytes: int
     part: str

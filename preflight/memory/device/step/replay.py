@@ -16,8 +16,8 @@ from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.step.allocator import Block, CachingAllocator
 from preflight.memory.device.step.convolution import WORKSPACE
 from preflight.memory.device.step.optimizers import Step
+from preflight.vocabulary.estimates import ALL_PARTS
 
-ALL_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "temporary")
 _PART = {name: index for index, name in enumerate(ALL_PARTS)}
 _CODE = {"b": 0, "d": 1, "+": 2}
 _FROM_LAW = tuple(_PART[name] for name in PARTS)

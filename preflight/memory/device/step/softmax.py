@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.step.replay import ALL_PARTS, Segment
+from preflight.memory.device.step.replay import Segment
+from preflight.vocabulary.estimates import ALL_PARTS
 
 if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved

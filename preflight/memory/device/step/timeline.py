@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.estimates import Moment
 
 MOST_POINTS = 400
 """Points that a drawing gets: a terminal has fewer columns, and a figure no finer pixels."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """Bytes: `parts` in the order of replay.ALL_PARTS, `allocated` their sum, `reserved` what the allocator holds."""
-
-    phase: str
-    allocated: int
-    reserved: int
-    parts: tuple[int, ...]
 
 
 class Recorder:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.step.replay import ALL_PARTS, Segment
+from preflight.memory.device.step.replay import Segment
 from preflight.memory.device.workloads.remote import elements
+from preflight.vocabulary.estimates import ALL_PARTS
 
 if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved

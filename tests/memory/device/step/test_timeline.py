@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from preflight.memory import device
 from preflight.memory.device.estimate import timeline
-from preflight.memory.device.step.timeline import Moment, thinned
-from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.memory.device.step.timeline import thinned
+from preflight.vocabulary.estimates import DeviceEstimate, Moment
 from preflight.vocabulary.job import build
 
 JOB = {"model.name": "bert-base-uncased", "train.batch_size": 16, "train.seq_len": 128, "train.precision": "bf16-mixed"}

@@ -10,9 +10,9 @@ from preflight.memory.device.law import catalogue, store
 from preflight.memory.device.prepare import Ready, prepare
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.step.allocator import CachingAllocator
-from preflight.memory.device.step.replay import ALL_PARTS, Replay, Segment
+from preflight.memory.device.step.replay import Replay, Segment
 from preflight.memory.device.workloads import remote, remote_code_extras
-from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
 
