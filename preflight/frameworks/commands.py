@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from preflight.dialects.shell.launchers import take_apart, text
 from preflight.frameworks.diffusers import SCRIPTS
+from preflight.frameworks.launchers import take_apart, text
 from preflight.frameworks.ultralytics import training
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
@@ -154,9 +154,9 @@ def recognises(source: Source, project: Project) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The bindings of the command in `call`: its first word names the reader of its settings."""
-    from preflight.dialects.program.launch import launch_bindings, launch_links
     from preflight.frameworks import axolotl
     from preflight.frameworks.arguments import Arguments, given_by
+    from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.frameworks.shared import unread
 
     words = call.words if call is not None else ()

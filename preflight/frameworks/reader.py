@@ -77,8 +77,8 @@ def kind_of(top: Mapping[str, Value]) -> str | None:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The file's bindings, by the trainer that reads it."""
-    from preflight.dialects.program.launch import launch_bindings, launch_links
     from preflight.frameworks import axolotl
+    from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.frameworks.shared import unread
 
     try:

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from preflight.dialects.shell.launchers import text
 from preflight.frameworks.arguments import Arguments
+from preflight.frameworks.launchers import text
 from preflight.frameworks.shared import Found
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, is_unknown
 from preflight.python.objects import CallRecord, kinds_of

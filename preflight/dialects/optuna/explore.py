@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
-from preflight.dialects.program.launch import environment_of, launch_bindings
+from preflight.frameworks.launch import environment_of, launch_bindings
 from preflight.program.facts import CallFacts, read_calls
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (

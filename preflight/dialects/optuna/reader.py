@@ -48,7 +48,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The search space, the Job fields it feeds, and whether a trial that runs out of memory is handled."""
     from preflight.dialects.optuna.explore import Explorer, branches, jobs
     from preflight.dialects.optuna.handling import handles_oom
-    from preflight.dialects.program.launch import launch_links
+    from preflight.frameworks.launch import launch_links
     from preflight.python.subprocesses import subprocess_links
 
     explorer = Explorer(source.path, project, call)

@@ -31,9 +31,9 @@ _CONFIG_SUFFIXES = (".yaml", ".yml")
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
     from preflight.dialects.hydra.instantiate import fits_what_it_is_given
-    from preflight.dialects.program.launch import launch_bindings, launch_links
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
+    from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.program.facts import CallFacts, read_calls
     from preflight.program.versions import imported, pinned
 
@@ -77,7 +77,7 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator:
     """The program interpreted; a second time where the command line names a data file that it reads."""
-    from preflight.dialects.program.launch import environment_of
+    from preflight.frameworks.launch import environment_of
     from preflight.python.evaluator import Evaluator
 
     environment = environment_of(call.launch) if call is not None else {}

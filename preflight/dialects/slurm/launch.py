@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from preflight.dialects.shell import docker_run
-from preflight.dialects.shell.launchers import Command, take_apart
 from preflight.dialects.shell.run import Run, Shell
 from preflight.dialects.shell.values import word_text
 from preflight.frameworks import commands
+from preflight.frameworks.launchers import Command, take_apart
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Launch, Link, Request, Word
 from preflight.vocabulary.records import dataclass, replace

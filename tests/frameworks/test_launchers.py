@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from preflight.dialects.shell.launchers import Command, take_apart, text
+from preflight.frameworks.launchers import Command, take_apart, text
 from preflight.vocabulary.reading import Word, word
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, Value, evaluate
 
