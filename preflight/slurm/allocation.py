@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from preflight.slurm.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
 from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
-from preflight.vocabulary.reading import Launch, Request
+from preflight.vocabulary.reading import HET_GROUP, Launch, Request
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Unknown, Value, evaluate
 
@@ -116,8 +116,6 @@ def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[N
 def part_of(request: Request, launch: Launch) -> Request:
     """The part of a heterogeneous job that a launch runs in: its own becomes the first. Where srun names none it is the
     first, as it is for a script's own lines (srun(1), --het-group)."""
-    from preflight.dialects.slurm.launch import HET_GROUP
-
     expr = launch.environment.get(HET_GROUP)
     if expr is None:
         return request
@@ -130,8 +128,6 @@ def part_of(request: Request, launch: Launch) -> Request:
 
 def one_part(request: Request, launch: Launch) -> bool:
     """Whether it is known which part of the job a launch runs in, and it is one alone."""
-    from preflight.dialects.slurm.launch import HET_GROUP
-
     expr = launch.environment.get(HET_GROUP)
     if not request.components or expr is None:
         return True

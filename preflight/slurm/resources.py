@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.vocabulary.reading import Binding, Launch, Request
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Launch, Request
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
 
 RANK = 2
@@ -28,8 +28,6 @@ _SOURCES = {
 
 def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding, str]]:
     """Bindings of parallel.* and machine.memory_limit, each with where it comes from in words."""
-    from preflight.dialects.shell.docker_run import GPUS
-
     asked = _allocation(request) if request is not None else {}
     nodes = launch.nodes if launch.nodes is not None else asked.get("nodes")
     ranks = launch.ranks_per_node
@@ -85,8 +83,6 @@ def _allocation(request: Request) -> dict[str, Expr]:
 
 def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, str]]:
     """What a container gives the processes in it; a memory limit of the job's own request stands."""
-    from preflight.dialects.shell.docker_run import GPUS, MEMORY, SHM
-
     for name, field in ((SHM, "machine.shm"), (MEMORY, "machine.memory_limit")):
         expr = launch.environment.get(name)
         if expr is not None and not (asked and name == MEMORY):

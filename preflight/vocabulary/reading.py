@@ -301,3 +301,11 @@ def scalar(text: str) -> bool | int | float | str | None:
         except ValueError:
             continue
     return text
+
+
+HET_GROUP = "--het-group"
+"""In a launch's environment: which part of a heterogeneous job srun starts it on (its own name: no variable has it)."""
+
+
+SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
+"""Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit, and its GPUs."""

@@ -9,13 +9,12 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
-from preflight.dialects.shell.docker_run import GPUS, MEMORY, SHM
+from preflight.dialects.shell.launch import links_of
 from preflight.dialects.shell.run import Run, Shell
 from preflight.dialects.shell.values import literal_word
-from preflight.dialects.slurm.launch import links_of
 from preflight.documents.yaml import YamlDocument
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Link, Reading, Word
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Word
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Span, Unknown, Value

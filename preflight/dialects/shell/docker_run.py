@@ -10,13 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from preflight.dialects.shell.values import word_text
-from preflight.vocabulary.reading import Launch, Word
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Launch, Word
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Expr, Unknown, evaluate, unknown
 
 ENGINES = ("docker", "podman", "nvidia-docker")
-SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
-"""Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit, and its GPUs."""
 
 DEFAULT_SHM = 64 * 2**20
 

@@ -91,8 +91,8 @@ def _cached(source: Source, project: Project) -> Reading:
 
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
+    from preflight.dialects.shell.launch import links_of
     from preflight.dialects.shell.run import Shell
-    from preflight.dialects.slurm.launch import links_of
     from preflight.dialects.slurm.submission import exported, positional
     from preflight.documents.bash import BashDocument, parse_bash
 

@@ -12,7 +12,7 @@ from preflight.dialects.shell.values import word_text
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import Command, take_apart
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Launch, Link, Request, Word
+from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
 
@@ -22,8 +22,6 @@ MAX_PEELED = 12
 STEP = "SLURM_STEP_ID"
 """A variable that only processes started by srun have: one runs per task, on every node."""
 
-HET_GROUP = "--het-group"
-"""In a launch's environment: which part of a heterogeneous job srun starts it on (its own name: no variable has it)."""
 
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
 """What srun reads in the place of its -c."""
