@@ -5,9 +5,9 @@ from __future__ import annotations
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.deepspeed import STAGES, deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings
+from preflight.frameworks.lightning import lightning_arguments
 from preflight.frameworks.shared import Found, scheme_link
 from preflight.program.bindings import constant, first_origin, fold
-from preflight.program.precision import lightning_arguments
 from preflight.vocabulary.spelling import PRECISIONS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Value
 

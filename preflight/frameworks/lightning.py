@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_objects, truth
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, under
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, under
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding
-from preflight.vocabulary.spelling import spelled
-from preflight.vocabulary.values import Const, Expr
+from preflight.vocabulary.spelling import PRECISIONS, spelled
+from preflight.vocabulary.values import Const, Expr, Op, Scalar
 
 STRATEGIES: Mapping[str, str] = {
     "ddp": "ddp", "ddp_spawn": "ddp", "ddp_notebook": "ddp", "ddp_fork": "ddp",
@@ -109,3 +109,64 @@ def _two_dimensional(record: CallRecord) -> list[Binding]:
     if size is not None and constant(size) != "auto":
         found.append(bind("parallel.tensor", size))
     return found
+
+
+_TRAINERS = ("Trainer", "Fabric")
+_LIGHTNING = ("lightning", "pytorch_lightning")
+DEFAULTS: Mapping[str, Scalar] = {"precision": None, "accumulate_grad_batches": 1, "num_nodes": 1, "devices": None,
+                                  "strategy": "auto"}  # fmt: skip
+"""Lightning's Trainer (2.6)."""
+
+
+def is_lightning_trainer(record: CallRecord) -> bool:
+    """Whether the call makes Lightning's Trainer or Fabric."""
+    return record.method in _TRAINERS and record.name.startswith(_LIGHTNING)
+
+
+def lightning_bindings(records: Sequence[CallRecord], base: Expr | None = None) -> list[Binding]:
+    """Lightning's Trainer and Fabric calls."""
+    return [
+        b for r in records if is_lightning_trainer(r) for b in under(r.conditions, lightning_arguments(r.kwargs, base))
+    ]
+
+
+def lightning_arguments(values: Mapping[str, Expr], base: Expr | None = None) -> list[Binding]:
+    """Arguments of Lightning's Trainer, from a call or a config: `devices` is per node, a list names devices."""
+    found: list[Binding] = []
+    precision = values.get("precision")
+    found.append(
+        bind("train.precision", base or Const("fp32"), DEFAULT_RANK)
+        if precision is None or constant(precision) is None
+        else bind("train.precision", spelled(precision, PRECISIONS))
+    )
+    if (steps := values.get("accumulate_grad_batches")) is not None:
+        found.append(bind("train.grad_accum", steps))
+    if (nodes := values.get("num_nodes")) is not None:
+        found.append(bind("parallel.nodes", nodes))
+    found += _devices(values.get("devices"))
+    strategy = values.get("strategy")
+    found += named_strategy(strategy) if strategy is not None else []
+    every = values.get("val_check_interval")
+    if every is not None:
+        found.append(bind("data.validation_overlaps", fold(Op("!=", (every, Const(1.0))), first_origin(every))))
+    return found
+
+
+def _devices(devices: Expr | None) -> list[Binding]:
+    """How many: 2 and "2" count, [0, 1] and "0,1" list, -1 and "auto" take what is there."""
+    if devices is None:
+        return []
+    value = constant(devices)
+    if isinstance(value, tuple):
+        devices = Const(len(value), first_origin(devices))
+    elif isinstance(value, str):
+        text = value.strip()
+        if "," in text:
+            devices = Const(len([part for part in text.split(",") if part.strip()]), first_origin(devices))
+        elif text.isdigit():
+            devices = Const(int(text), first_origin(devices))
+        else:
+            return []
+    elif isinstance(value, int) and value < 1:
+        return []
+    return [bind("parallel.gpus_per_node", devices), bind("parallel.ranks_per_node", devices)]

@@ -14,9 +14,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.frameworks.sentence_transformers import embedder_bindings
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, under, unless_unset, when
 from preflight.program.call_site import parents, targets, words
+from preflight.program.sentence_transformers import embedder_bindings
 from preflight.python.objects import CallRecord, Container, Instance, is_expr, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact

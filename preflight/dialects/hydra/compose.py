@@ -30,7 +30,7 @@ from preflight.dialects.hydra.tree import (  # fmt: skip
     select,
     split_key,
 )
-from preflight.dialects.schema_errors import nearest
+from preflight.documents.schema_errors import nearest
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Const, Origin, Unknown

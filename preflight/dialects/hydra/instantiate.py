@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.program.facts import CallFacts, read_calls
+from preflight.frameworks.facts import CallFacts, read_calls
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding
@@ -30,8 +30,6 @@ MAX_DEPTH = 12
 """Tables within each other; configurations written by people stay below eight."""
 
 _LIGHTNING = ("LightningModule", "LightningDataModule")
-_FITS = ("fit", "train", "learn", "run")
-"""Methods that objects named by a configuration train with."""
 
 _READ_RANK = 2
 """A configuration's values were composed with the overrides already: no literal in them beats the program's text."""
@@ -61,11 +59,6 @@ def _placed(expr: Expr) -> Expr:
     if not isinstance(expr, Op) or not any(True for operand in expr.operands for _ in origins(operand)):
         return expr
     return Op(expr.operator, tuple(_placed(operand) for operand in expr.operands))
-
-
-def fits_what_it_is_given(calls: Sequence[CallRecord]) -> bool:
-    """Whether a program trains with an object that its configuration names: `instantiate(cfg.trainer).fit(model)`."""
-    return any(record.method in _FITS and (record.receiver or "").endswith("instantiate") for record in calls)
 
 
 def records_of(settings: Mapping[str, Expr]) -> dict[str, CallRecord]:

@@ -9,7 +9,7 @@ from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.interpolation import Resolver
 from preflight.dialects.hydra.overrides import Given, parse_override
 from preflight.dialects.hydra.tree import Item, Leaf, Listing, Table, select
-from preflight.dialects.schema_errors import check
+from preflight.documents.schema_errors import check
 from preflight.vocabulary.reading import Binding, Problem, Request
 from preflight.vocabulary.values import Choices, Const, Domain, Origin, Range, Unknown, Value, evaluate, unknown
 

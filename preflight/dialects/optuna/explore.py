@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
+from preflight.frameworks.facts import CallFacts, read_calls
 from preflight.frameworks.launch import environment_of, launch_bindings
-from preflight.program.facts import CallFacts, read_calls
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
     Abstract,

@@ -30,11 +30,10 @@ _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
-    from preflight.dialects.hydra.instantiate import fits_what_it_is_given
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
+    from preflight.frameworks.facts import CallFacts, fits_what_it_is_given, read_calls
     from preflight.frameworks.launch import launch_bindings, launch_links
-    from preflight.program.facts import CallFacts, read_calls
     from preflight.program.versions import imported, pinned
 
     parse_python(source)  # raises where it is not Python

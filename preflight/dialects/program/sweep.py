@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.dialects.wandb.grammar import read_space
+from preflight.frameworks.wandb_space import read_space
 from preflight.python.objects import Container, to_expr
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.values import Axis, Const, Expr, Origin, Route, Unknown, evaluate

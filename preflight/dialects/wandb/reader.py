@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from preflight.dialects.wandb.command import commands
-from preflight.dialects.wandb.grammar import METHODS, Complaint, OriginOf, Space, kind_of, read_space
 from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, Space, kind_of, read_space
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, Reading, Setting
 from preflight.vocabulary.text import DocumentError, Source

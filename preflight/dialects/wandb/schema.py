@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from preflight.dialects.schema_errors import SchemaError, check, nearest
-from preflight.dialects.wandb.grammar import BETA, BOUNDED, UNBOUNDED, kind_of
+from preflight.documents.schema_errors import SchemaError, check, nearest
+from preflight.frameworks.wandb_space import BETA, BOUNDED, UNBOUNDED, kind_of
 from preflight.vocabulary.values import Route
 
 Number = float

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from wandb_sweeps import HEAD, domain, only, parameter, place, project, read
 
 from preflight.dialects.wandb import reader as wandb
-from preflight.dialects.wandb.grammar import read_space
 from preflight.dialects.wandb.reader import as_yaml_11
+from preflight.frameworks.wandb_space import read_space
 from preflight.vocabulary.values import Axis, Choices, Const, Range, Unbounded, Unknown, evaluate
 
 # --- what must not be recognised -----------------------------------------------------------------------------------

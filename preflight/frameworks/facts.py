@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from preflight.frameworks import ultralytics
+from preflight.frameworks import lightning, ultralytics
+from preflight.frameworks.accelerator import accelerate_bindings, accelerator_bindings
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
 from preflight.frameworks.library_defaults import shrinks_itself
-from preflight.frameworks.lightning import strategy_bindings
+from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings, strategy_bindings
 from preflight.frameworks.transformers_trainer import (
     ARGUMENT_CLASSES,
     FP32,
@@ -22,7 +23,7 @@ from preflight.frameworks.transformers_trainer import (
 )
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
 from preflight.frameworks.unsloth import unsloth_bindings
-from preflight.program import loaders, precision
+from preflight.program import loaders
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.datasets import held
@@ -35,14 +36,7 @@ from preflight.program.models import batch_norm, frozen_bindings, model_bindings
 from preflight.program.offloading import offloading_bindings
 from preflight.program.optimizers import optimizer_bindings
 from preflight.program.own_transformer import handwritten_bindings
-from preflight.program.precision import (
-    accelerate_bindings,
-    accelerator_bindings,
-    autocast_binding,
-    is_lightning_trainer,
-    lightning_bindings,
-    weights_dtype,
-)
+from preflight.program.precision import autocast_binding, weights_dtype
 from preflight.program.resuming import resume_bindings
 from preflight.program.spread_arguments import filled
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
@@ -196,7 +190,7 @@ def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
     if is_loader(record):
         return loaders.DEFAULTS
     if is_lightning_trainer(record):
-        return precision.DEFAULTS
+        return lightning.DEFAULTS
     if is_training(record):
         return ultralytics.DEFAULTS
     flavour = ARGUMENT_CLASSES.get(record.method)
@@ -347,3 +341,12 @@ def _links(calls: Sequence[CallRecord]) -> list[Link]:
     for target, expr in settings_links(calls):
         found.append(Link("config", posixpath.normpath(target), origin=expr.origin))
     return found
+
+
+_FITS = ("fit", "train", "learn", "run")
+"""Methods that objects named by a configuration train with."""
+
+
+def fits_what_it_is_given(calls: Sequence[CallRecord]) -> bool:
+    """Whether a program trains with an object that its configuration names: `instantiate(cfg.trainer).fit(model)`."""
+    return any(record.method in _FITS and (record.receiver or "").endswith("instantiate") for record in calls)
