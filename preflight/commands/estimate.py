@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,44 +138,12 @@ def _subject(target: str, overrides: dict[str, Value], gpu: str | None) -> Subje
         raise UsageError(f"{target} is a directory; name one configuration, or use preflight check")
     if not path.exists():
         return _model(target, overrides, gpu)
-    job = _as_job(path)
+    from preflight.engine.job_by_hand import in_file
+
+    job = in_file(path)
     if job is not None:
         return _of_values({**job, **overrides}, gpu, Path.cwd())
     return _configuration(path, overrides, gpu)
-
-
-def _as_job(path: Path) -> dict[str, object] | None:
-    """The dotted fields of a file that holds a Job; None where it holds something else."""
-    if path.suffix.lower() not in (".json", ".yaml", ".yml"):
-        return None
-    from preflight.documents.json import parse_json
-    from preflight.documents.yaml import parse_yaml
-    from preflight.vocabulary.project import Project, UnreadableFile
-    from preflight.vocabulary.settings import Settings
-    from preflight.vocabulary.text import DocumentError
-
-    project = Project(path.resolve().parent, Settings())
-    try:
-        source = project.source(path.name)
-        data = (parse_json(source) if path.suffix.lower() == ".json" else parse_yaml(source, "1.2")).value()
-    except UnreadableFile as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    except DocumentError as error:
-        place = project.source(path.name).place(error.span)
-        raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
-    if not isinstance(data, Mapping) or not data:
-        return None
-    from preflight.engine.job_by_hand import dotted, is_job, strays
-
-    ours = data.get("job")  # as `--output-format json` wrote it
-    whole: Mapping[str, object] = ours if isinstance(ours, Mapping) and "model" in ours else data
-    if is_job(whole):
-        return dotted(whole)
-    if path.suffix.lower() == ".json" and (stray := strays(whole)):
-        from preflight.vocabulary.job import Job
-
-        raise UsageError(f"{path}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
-    return None
 
 
 def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
 from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
@@ -13,14 +14,15 @@ from preflight.engine.target import Wanted, choose, placed, wanted
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.study import Skipped, Study
-from preflight.vocabulary.values import Origin, Span, Value
+from preflight.vocabulary.study import Box, Skipped, Study
+from preflight.vocabulary.values import Choices, Domain, Origin, Range, Span, Value
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,39 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
         study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node
     )  # fmt: skip
     return result, case
+
+
+def job_at(box: Box, assignment: Mapping[str, Value]) -> Job:
+    """The Job of one combination: a value for each of the box's axes that memory depends on."""
+    from preflight.space.jobs import JobMaker
+
+    return JobMaker(box).at(assignment).job
+
+
+def jobs_of(box: Box, most: int) -> list[Job] | None:
+    """The different Jobs of a box; None where there are more than `most`, or nobody knows how many."""
+    from preflight.space.jobs import JobMaker
+
+    maker, axes = JobMaker(box), box.memory_axes
+    domains = [_values(axis.domain, most) for axis in axes]
+    if any(values is None for values in domains):
+        return None
+    jobs: dict[tuple[str, ...], Job] = {}
+    for point in islice(product(*(values for values in domains if values)), most + 1):
+        assignment = {axis.name: value for axis, value in zip(axes, point, strict=True)}
+        jobs.setdefault(maker.key(assignment), maker.at(assignment).job)
+    return list(jobs.values()) if len(jobs) <= most else None
+
+
+def _values(domain: Domain, most: int) -> tuple[Value, ...] | None:
+    """Every value of an axis; None where there are too many to look at, or none that are known."""
+    if isinstance(domain, Choices):
+        return domain.values
+    size = domain.size() if isinstance(domain, Range) and domain.step is not None else None
+    if size is None or size > most or not isinstance(domain, Range):
+        return None
+    points = (domain.low + index * (domain.step or 0) for index in range(size))
+    return tuple(round(point) if domain.integer else point for point in points)
 
 
 def smallest(device: DeviceEstimate | None) -> Gpu | None:

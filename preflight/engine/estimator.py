@@ -87,6 +87,13 @@ class Estimator:
         )
 
 
+def largest_sample_bytes(job: Job) -> int | None:
+    """The largest data.sample_bytes with which the node's memory fits; None where another field is missing, too."""
+    from preflight.memory.host.estimate import solve_sample_bytes
+
+    return solve_sample_bytes(job, job.model.parameters)
+
+
 def _host(job: Job, bound: bool = False) -> HostEstimate | Unknown:
     from preflight.memory.host.estimate import estimate_host
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from preflight.vocabulary.defaults import frozen, thawed
-from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, IN_BACKWARD, Invalid, normal
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Unknown
 
 SHORT: Mapping[str, str] = {
@@ -44,6 +48,34 @@ def strays(data: Mapping[str, object]) -> list[str]:
     ):
         return []
     return sorted(key for key in data if not roots({key: None}) <= {*Job.model_fields, "version"})
+
+
+def in_file(path: Path) -> dict[str, object] | None:
+    """The dotted fields of a file that holds a Job; None where it holds something else. Raises UsageError."""
+    suffix = path.suffix.lower()
+    if suffix not in (".json", ".yaml", ".yml"):
+        return None
+    from preflight.documents.json import parse_json
+    from preflight.documents.yaml import parse_yaml
+
+    project = Project(path.resolve().parent, Settings())
+    try:
+        source = project.source(path.name)
+        data = (parse_json(source) if suffix == ".json" else parse_yaml(source, "1.2")).value()
+    except UnreadableFile as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    except DocumentError as error:
+        place = project.source(path.name).place(error.span)
+        raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
+    if not isinstance(data, Mapping) or not data:
+        return None
+    ours = data.get("job")  # as `--output-format json` wrote it
+    whole: Mapping[str, object] = ours if isinstance(ours, Mapping) and "model" in ours else data
+    if is_job(whole):
+        return dotted(whole)
+    if suffix == ".json" and (stray := strays(whole)):
+        raise UsageError(f"{path}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
+    return None
 
 
 def dotted(data: Mapping[str, object]) -> dict[str, object]:

@@ -57,14 +57,18 @@ def wanted(machine: str | None, gpu: str | None, settings: Settings, root: Path,
 
 
 def _machine(name: str | None, folder: Path, where: str) -> Cluster | None:
-    if name is None:
-        return None
+    return machine_named(name, folder, where) if name is not None else None
+
+
+def machine_named(name: str, folder: Path, where: str = "") -> Cluster:
+    """The machine of that name. Raises UsageError, or SettingsError where it is the settings that name it."""
     from preflight.machines.clusters import MachineError, find_machine
 
     try:
         return find_machine(name, folder)
     except MachineError as error:
-        raise (UsageError if where.startswith("--") else SettingsError)(f"{where}: {error}") from error
+        kind = SettingsError if where.startswith("tool.") else UsageError
+        raise kind(f"{where}: {error}" if where else str(error)) from error
 
 
 def _gpu(name: str | None, where: str, notes: list[str]) -> Gpu | None:

@@ -8,6 +8,7 @@ from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.lightning import lightning_arguments
 from preflight.frameworks.shared import Found, scheme_link
 from preflight.program.bindings import constant, first_origin, fold
+from preflight.vocabulary.reading import Fact
 from preflight.vocabulary.spelling import PRECISIONS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Value
 
@@ -66,7 +67,9 @@ def deepspeed(args: Arguments) -> Found:
         route = keys if document.has(keys) else keys[:1]
         return Const(None, document.origin(route)) if document.has(route) else None
 
-    return Found(deepspeed_config(args.top, place))
+    stated = args.value("train_batch_size")
+    facts = [Fact("stated_batch", stated, args.origin("train_batch_size"))] if isinstance(stated, int) else []
+    return Found(deepspeed_config(args.top, place), facts=facts)
 
 
 def fsdp(args: Arguments) -> Found:

@@ -95,7 +95,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     found = axolotl.READERS[kind](Arguments(document, top, given=given))
     found.bindings += unread(found, project)
     framework = Fact("framework", axolotl.FRAMEWORKS.get(kind, "transformers-trainer"))
-    facts = (framework, Fact("reads_config", True), *found.facts) if starts else ()
+    facts = (framework, Fact("reads_config", True), *found.facts) if starts else tuple(found.facts)
     bindings = launch_bindings(call, facts, found.bindings) if starts and call is not None else found.bindings
     links = [*launch_links(call, project), *found.links] if starts else found.links
     return Reading(

@@ -220,14 +220,14 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
     yield f"host memory is unknown to the estimate: {reason}"
     if cause.limit not in ("cgroup", "node") or candidate.job.data.sample_bytes is not None:
         return
-    from preflight.memory.host.estimate import solve_sample_bytes
+    from preflight.engine.estimator import largest_sample_bytes
 
     job = candidate.job
-    largest = solve_sample_bytes(job, job.model.parameters)
+    largest = largest_sample_bytes(job)
     if largest is None:
         return
     silent = possible(job, {"data.validation_workers": None})
-    trained = solve_sample_bytes(silent, job.model.parameters) if silent and cause.when.phase == "validation" else None
+    trained = largest_sample_bytes(silent) if silent and cause.when.phase == "validation" else None
     between = f" (and at most {format_gib(trained)}, as training went well)" if trained and trained > largest else ""
     yield (
         f"it did not fit: so one decoded sample is larger than {format_gib(largest)}{between}, or memory went into "

@@ -6,13 +6,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from preflight.engine.check import Options, Setup, check, setup
+from preflight.engine.check import Options, Setup, check, job_at, setup
 from preflight.engine.files import batches
 from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
 from preflight.postmortem.trace import library
-from preflight.space.jobs import JobMaker
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
@@ -165,7 +164,7 @@ def at_trial(result: StudyResult, trial: Trial) -> tuple[Job, dict[str, Value]] 
         axes = [axis.name for axis in box.memory_axes]
         if axes and all(name in given for name in axes):
             values = {name: given[name] for name in axes}
-            return JobMaker(box).at(values).job, values
+            return job_at(box, values), values
     return None
 
 

@@ -145,6 +145,7 @@ FACTS: Mapping[str, str] = {
     "scheduler_per_micro_batch": "bool: a learning-rate scheduler is stepped once per micro-batch",
     "batch_norm": "bool: the model normalises over the batch",
     "nominal_batch": "int: the framework accumulates to this batch by itself (Ultralytics nbs)",
+    "stated_batch": "int: micro-batch x accumulation x ranks, as a DeepSpeed file states it (train_batch_size)",
     "accumulation_supported": "bool: the program reads train.grad_accum",
     "dataset_held": "objects or strings: a data set keeps a list of Python objects that its __init__ builds",
     "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",

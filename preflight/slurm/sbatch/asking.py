@@ -6,18 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice, product
 from pathlib import Path
 
-from preflight.engine.check import Options, Setup, setup
+from preflight.engine.check import Options, Setup, jobs_of, setup
 from preflight.engine.files import batch_of
 from preflight.engine.rounds import Fixed, diff, fixed
+from preflight.engine.target import machine_named
 from preflight.reports.style import Look, look_for
 from preflight.slurm.allocation import one_part, resolve
 from preflight.slurm.sbatch.checking import Question, clusters_of, machine_of, place_of
 from preflight.slurm.sbatch.child import Plain
-from preflight.space.jobs import JobMaker
-from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
 from preflight.vocabulary.job import Job
@@ -25,7 +23,6 @@ from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.submission import Submission
-from preflight.vocabulary.values import Choices, Domain, Range, Value
 
 OWN_FAULT = ("internal-error", "unreadable-file")
 """Findings that say that something was not checked; the rules of that name are the engine's own."""
@@ -75,15 +72,10 @@ def _directory(question: Question, text: str, cwd: Path, root: Path) -> str:
 
 def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str | None:
     """The machine file that speaks of the cluster which is submitted to."""
-    from preflight.machines.clusters import MachineError, find_machine
-
     stated, elsewhere = machine_of(question.line, environment), clusters_of(question.line, environment)
     if stated is None or elsewhere is None:
         return stated
-    try:
-        return stated if find_machine(stated, cwd).name == elsewhere else None
-    except MachineError as error:
-        raise UsageError(str(error)) from error
+    return stated if machine_named(stated, cwd).name == elsewhere else None
 
 
 def read(question: Question, found: Asked) -> Plain:
@@ -165,29 +157,15 @@ def _all_of(setup: Setup, result: StudyResult, tier: str | None) -> bool:
     if space.combinations is None or not space.counts.exceeds or space.counts.fits or space.counts.unknown:
         return False
     estimator = setup.estimators.get(result.gpu)
-    jobs: dict[tuple[object, ...], Job] = {}
-    for number, verdict in enumerate(space.boxes):
-        maker = JobMaker(verdict.box)
-        domains = [_values(axis.domain) for axis in verdict.box.memory_axes]
-        if any(values is None for values in domains):
+    jobs: list[Job] = []
+    for verdict in space.boxes:
+        found = jobs_of(verdict.box, MAX_JOBS)
+        if found is None:
             return False
-        for point in islice(product(*(values for values in domains if values)), MAX_JOBS + 1):
-            assignment = {axis.name: value for axis, value in zip(verdict.box.memory_axes, point, strict=True)}
-            jobs.setdefault((number, *maker.key(assignment)), maker.at(assignment).job)
-            if len(jobs) > MAX_JOBS:
-                return False
-    return estimator is not None and all(_fails(estimator.full(job), tier) for job in jobs.values())
-
-
-def _values(domain: Domain) -> tuple[Value, ...] | None:
-    """Every value of an axis; None where there are too many to look at, or none that are known."""
-    if isinstance(domain, Choices):
-        return domain.values
-    size = domain.size() if isinstance(domain, Range) and domain.step is not None else None
-    if size is None or size > MAX_JOBS or not isinstance(domain, Range):
-        return None
-    points = (domain.low + index * (domain.step or 0) for index in range(size))
-    return tuple(round(point) if domain.integer else point for point in points)
+        jobs += found
+        if len(jobs) > MAX_JOBS:
+            return False
+    return estimator is not None and all(_fails(estimator.full(job), tier) for job in jobs)
 
 
 def _fails(estimates: Estimates, tier: str | None) -> bool:
