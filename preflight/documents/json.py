@@ -29,6 +29,9 @@ _WORDS: dict[str, bool | float | None] = {
 class JsonDocument(TreeDocument):
     """A parsed JSON file; see TreeDocument for what it answers."""
 
+    def reparse(self, source: Source) -> JsonDocument:
+        return parse_json(source)
+
 
 def parse_json(source: Source) -> JsonDocument:
     """A JSON file as `json.loads` reads it. Raises DocumentError with the place of what is wrong."""

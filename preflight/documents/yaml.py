@@ -30,6 +30,9 @@ _PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s
 class YamlDocument(TreeDocument):
     """A parsed YAML file; see TreeDocument for what it answers."""
 
+    def reparse(self, source: Source) -> YamlDocument:
+        return parse_yaml(source, self.version)
+
 
 def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:
     """The first document of a YAML file, its scalars read as `version` says: "1.1" as PyYAML's safe loader does,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from preflight.documents import cut
 from preflight.documents.render import render
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project
@@ -62,7 +63,7 @@ def _in_file(reading: Reading, key: str, value: Value, project: Project) -> tupl
     beside: Route | None = tops[-1] if tops else None
     if batch is not None and batch.path == reading.path and batch.route and len(batch.route) == 1:
         beside = batch.route
-    return None if beside is None else (document.insert(beside, key, value),)
+    return None if beside is None else (cut.insert(document, beside, key, value),)
 
 
 def _on_line(reading: Reading, key: str, value: Value, study: Study) -> tuple[Edit, ...] | None:

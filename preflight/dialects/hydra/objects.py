@@ -49,8 +49,6 @@ def read_objects(plan: Plan, read: Sequence[Composed], merged: Sequence[Setting]
 
 def _joined(plan: Plan, fixed: Sequence[Mapping[str, Value]], said: Sequence[CallFacts]) -> list[Binding]:
     """Per field, what each composition says under the condition that it is the one."""
-    from preflight.dialects.hydra.reader import condition
-
     best = [_winners(one.bindings) for one in said]
     found = []
     for field in dict.fromkeys(field for one in best for field in one):
@@ -62,7 +60,7 @@ def _joined(plan: Plan, fixed: Sequence[Mapping[str, Value]], said: Sequence[Cal
         expr: Expr = unknown(f"{field} is not said for every option that is swept")
         for held, one in reversed(list(zip(fixed, ranked, strict=True))):
             value = one.expr if one is not None else Const(None)
-            expr = Op("if", (condition(plan, held), value, expr))
+            expr = Op("if", (plan.condition(held), value, expr))
         found.append(Binding(field, expr, max(one.rank for one in ranked if one is not None), first.origin))
     return found
 

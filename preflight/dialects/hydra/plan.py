@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_params
@@ -10,7 +10,7 @@ from preflight.dialects.hydra.overrides import Given, domain
 from preflight.dialects.hydra.repository import Repository
 from preflight.vocabulary.reading import Call, Problem
 from preflight.vocabulary.records import dataclass, field, replace
-from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Value
 
 
 @dataclass
@@ -21,6 +21,11 @@ class Plan:
     axes: list[Axis] = field(default_factory=list)
     groups: list[tuple[Given, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+
+    def condition(self, fixed: Mapping[str, Value]) -> Expr:
+        """Whether the swept groups have the options of one composition."""
+        tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in self.groups]
+        return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
 
 
 def sort(

@@ -11,7 +11,8 @@ from itertools import islice, product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from preflight.dialects.hydra.find import Application, application, config_folder, resolved
+from preflight.dialects.hydra.find import Application, application, config_folder
+from preflight.dialects.hydra.programs import resolved
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.vocabulary.records import replace
@@ -300,14 +301,8 @@ def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
         expr: Expr = unknown(f"{key} is not set for every option that is swept")
         for fixed, setting in reversed(found):
             value = setting.expr if setting is not None else unknown(f"{key} is not set here")
-            expr = Op("if", (condition(plan, fixed), value, expr))
+            expr = Op("if", (plan.condition(fixed), value, expr))
         yield Setting(key, expr, max(setting.rank for _, setting in found if setting is not None))
-
-
-def condition(plan: Plan, fixed: Mapping[str, Value]) -> Expr:
-    """Whether the swept groups have the options of one composition."""
-    tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in plan.groups]
-    return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
 
 
 _MARK = "\0"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from preflight.dialects.hydra.programs import python_files
 from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
@@ -85,7 +86,6 @@ class Repository:
 
     def _classes(self) -> Mapping[str, ConfigFile]:
         if self.stored is None:
-            from preflight.dialects.hydra.find import python_files
             from preflight.dialects.hydra.structured import stored
 
             self.stored = stored(python_files(self.project, self.folders[0]), self.project)
