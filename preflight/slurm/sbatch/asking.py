@@ -14,8 +14,8 @@ from preflight.engine.rounds import Fixed, diff, fixed
 from preflight.engine.target import machine_named
 from preflight.reports.style import Look, look_for
 from preflight.slurm.allocation import one_part, resolve
-from preflight.slurm.sbatch.checking import Question, clusters_of, machine_of, place_of
 from preflight.slurm.sbatch.child import Plain
+from preflight.slurm.sbatch.question import Question, clusters_of, machine_of, place_of, unchecked
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
 from preflight.vocabulary.job import Job
@@ -42,6 +42,20 @@ class Asked:
     setup: Setup
     name: str
     text: str
+
+
+def answer(question: Question) -> Plain:
+    """The answer as plain data. Raises PreflightError for wrong settings.
+
+    `stop`; `text` for people, may be empty; `rules` that have something to say; `fixed`: the script's new text, None
+    where it stays; `unchecked`: why, "" where it was checked.
+    """
+    try:
+        text = question.script.decode("utf-8")
+    except UnicodeDecodeError:
+        return unchecked("the script is not UTF-8 text")
+    found = asked(question, text)
+    return read(question, found) if found is not None else unchecked()
 
 
 def asked(question: Question, text: str) -> Asked | None:
@@ -79,8 +93,7 @@ def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str 
 
 
 def read(question: Question, found: Asked) -> Plain:
-    """The answer; see `preflight.slurm.sbatch.checking.check`."""
-
+    """What the engine's report means for the submission; see `answer`."""
     faults: dict[str, None] = {}
 
     def view(report: Report) -> Report:

@@ -6,6 +6,7 @@ This module and what it imports is all that runs before the hand-over in the pro
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from typing import NoReturn, TextIO
 from preflight.slurm.sbatch import handover
 from preflight.slurm.sbatch.arguments import MODES, CommandLine, parse, plugin_options, usage
 from preflight.slurm.sbatch.child import Plain, Unfinished, in_child
+from preflight.slurm.sbatch.question import Question, unchecked
 from preflight.slurm.sbatch.real import find_real, tried
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.records import dataclass
@@ -116,11 +118,20 @@ def _answer(job: Job) -> Plain:
     script = _script(line)
     if script is None or not (_thorough(job) or _may_train(line, script)):
         return {}
-    from preflight.slurm.sbatch.checking import Question, check
-
     scontrol = os.path.join(os.path.dirname(job.sbatch), "scontrol")
     question = Question(line, job.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
-    return in_child(lambda: check(question), line.own.seconds)
+    return in_child(lambda: _checked(question), line.own.seconds)
+
+
+def _checked(question: Question) -> Plain:
+    """The check, by the same engine as `preflight check`; in the child process, which alone imports it."""
+    gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if not question.in_shell:
+        return unchecked()
+    from preflight.slurm.sbatch.asking import answer
+
+    return answer(question)
 
 
 def _thorough(job: Job) -> bool:

@@ -7,7 +7,7 @@ from folders import Write
 
 from preflight.slurm.sbatch.arguments import parse
 from preflight.slurm.sbatch.asking import asked
-from preflight.slurm.sbatch.checking import Question
+from preflight.slurm.sbatch.question import Question
 from preflight.study.build import build
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Unknown, evaluate

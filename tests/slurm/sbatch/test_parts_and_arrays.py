@@ -7,7 +7,7 @@ from folders import Write
 
 from preflight.slurm.sbatch.arguments import parse
 from preflight.slurm.sbatch.asking import asked, read
-from preflight.slurm.sbatch.checking import Question
+from preflight.slurm.sbatch.question import Question
 
 PROGRAM = """\
 import argparse

@@ -1,8 +1,7 @@
-"""The check of one submission, by the same engine as `preflight check`; runs in a child process."""
+"""What the gate asks about one submission: its command line, its script, and which cluster it goes to."""
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 from collections.abc import Mapping
@@ -32,28 +31,14 @@ class Question:
     path: str | None
     scontrol: str
 
-
-def check(question: Question) -> Plain:
-    """The answer as plain data. Raises PreflightError for wrong settings.
-
-    `stop`; `text` for people, may be empty; `rules` that have something to say; `fixed`: the script's new text, None
-    where it stays; `unchecked`: why, "" where it was checked.
-    """
-    gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    if not _SHELL.match(question.script):
-        return _unchecked("")  # a job in another language: no dialect reads it, sbatch judges its first line
-    from preflight.slurm.sbatch.asking import asked, read
-
-    try:
-        text = question.script.decode("utf-8")
-    except UnicodeDecodeError:
-        return _unchecked("the script is not UTF-8 text")
-    found = asked(question, text)
-    return read(question, found) if found is not None else _unchecked("")
+    @property
+    def in_shell(self) -> bool:
+        """Whether a shell reads the script. In another language no dialect reads it; sbatch judges its first line."""
+        return _SHELL.match(self.script) is not None
 
 
-def _unchecked(why: str) -> Plain:
+def unchecked(why: str = "") -> Plain:
+    """The answer of what was not checked; no reason where there is nothing to check."""
     return {"stop": False, "text": "", "rules": [], "fixed": None, "unchecked": why}
 
 
