@@ -20,19 +20,18 @@ from preflight.vocabulary.text import CannotEdit, DocumentError, Edit
 from preflight.vocabulary.values import Axis, Choices, Const, Domain, Origin, Range, Ref, Unknown, Value, evaluate
 
 if TYPE_CHECKING:
-    from preflight.vocabulary.rule import Case
     from preflight.vocabulary.verdicts import BoxVerdict
 
 Edits = tuple[Edit, ...]
 
 
-def edits(change: Change, case: Case) -> Edits | None:
-    """The edits that carry out a change in every box of the case's study; None where there is no provable way.
+def edits(change: Change, study: Study, boxes: Sequence[BoxVerdict], project: Project) -> Edits | None:
+    """The edits that carry out a change in every box of a study; None where there is no provable way.
 
     An empty tuple: the files say so already.
     """
-    meant = [verdict.box for verdict in case.space.boxes if _keeps(verdict, change)] if change.keep is not None else []
-    return edits_in(change, case.study, case.project, meant)
+    meant = [verdict.box for verdict in boxes if _keeps(verdict, change)] if change.keep is not None else []
+    return edits_in(change, study, project, meant)
 
 
 def _keeps(verdict: BoxVerdict, change: Change) -> bool:

@@ -273,7 +273,7 @@ def possible(case: Case, changes: Iterable[Change]) -> bool:
     """Whether every change has a way back to text that makes it."""
     from preflight.fixes.edits import edits
 
-    return all(edits(change, case) is not None for change in changes)
+    return all(edits(change, case.study, case.space.boxes, case.project) is not None for change in changes)
 
 
 def largest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:
