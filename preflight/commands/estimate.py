@@ -57,8 +57,7 @@ def command(
     found = subject.estimator.full(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
-    from preflight.engine.batch_by_length import frontier
-    from preflight.engine.explain_measured import compare
+    from preflight.engine.what_if import compare, frontier
     from preflight.reports import estimate as texts
     from preflight.reports import plain
     from preflight.reports.style import look_for

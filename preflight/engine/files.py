@@ -11,9 +11,8 @@ from pathlib import Path
 from preflight.dialects import may_recognise
 from preflight.engine.settings import load
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.globs import matches
 from preflight.vocabulary.records import dataclass
-from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.settings import Settings, matches
 
 SKIPPED = re.compile(
     r"\..*|venv|node_modules|site-packages|__pycache__|build|dist|outputs|multirun|lightning_logs|mlruns"

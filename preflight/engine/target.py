@@ -141,7 +141,7 @@ def placed(study: Study, target: Target) -> Study:
     if node is not None:
         values |= {"node_memory": node.memory, "swap": node.swap, "shm": node.shm, "cpus": node.cpus}
     if allocation is not None:
-        from preflight.machines.swap import usable_memory, usable_swap
+        from preflight.vocabulary.machine import usable_memory, usable_swap
 
         held_to = target.cluster.cgroup if target.cluster is not None else Cgroup()
         memory = allocation.memory_limit if allocation.memory_limit is not None else node.memory if node else None

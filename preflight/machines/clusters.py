@@ -20,7 +20,7 @@ from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
-from preflight.machines.errors import MachineError
+from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cluster
 
 __all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "machines_dir", "parse_machine", "plain",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.engine.steady_states import states
+from preflight.engine.what_if import states
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
 from preflight.postmortem.evidence import GpuOom
@@ -156,7 +156,7 @@ def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> 
     mine = own(one)
     if mine is None or one.tried is None or mine + one.tried <= device.process.high + ROUNDING:
         return
-    from preflight.engine.explain_measured import compare as measured
+    from preflight.engine.what_if import compare as measured
 
     yield f"the process needed at least {gib(mine + one.tried)}, above the estimate's high end"
     for found in measured(mine + one.tried, candidate.job, device, candidate.estimate).explanations[:2]:

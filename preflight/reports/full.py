@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.reports.bar import bar
-from preflight.reports.places import place, place_in, source_of
-from preflight.reports.snippet import snippet
+from preflight.reports.places import place, place_in, snippet, source_of
 from preflight.reports.style import COLOURS, Look, clean, gib, wrap
 from preflight.reports.summary import summary
 from preflight.vocabulary.findings import Finding, Safety

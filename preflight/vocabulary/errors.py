@@ -38,3 +38,7 @@ def debug_traceback(error: BaseException) -> tuple[str, ...]:
     import traceback
 
     return tuple("".join(traceback.format_exception(error)).splitlines())
+
+
+class MachineError(Exception):
+    """A machine cannot be found or its file is wrong; the message says where (exit status 2)."""

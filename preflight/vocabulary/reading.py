@@ -59,6 +59,12 @@ class Launch:
     multirun: bool = False
 
 
+HET_GROUP = "--het-group"
+"""In a launch's environment: which part of a heterogeneous job srun starts it on (its own name: no variable has it)."""
+SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
+"""Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit, and its GPUs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """This file starts (or configures) another: `target` relative to the project's root, with `/`.
@@ -265,10 +271,7 @@ class Reading:
 
 
 TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})
-
-
 """What HfArgumentParser's `string_to_bool` and click's BOOL accept (click adds on and off)."""
-
 
 SWITCHES = ("flag", "no-flag")
 
@@ -302,11 +305,3 @@ def scalar(text: str) -> bool | int | float | str | None:
         except ValueError:
             continue
     return text
-
-
-HET_GROUP = "--het-group"
-"""In a launch's environment: which part of a heterogeneous job srun starts it on (its own name: no variable has it)."""
-
-
-SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
-"""Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit, and its GPUs."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.engine.steady_states import states
+from preflight.engine.what_if import states
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.rule import Case, Options, Rule

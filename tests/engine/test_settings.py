@@ -8,7 +8,7 @@ import pytest
 
 from preflight.engine.settings import load, parse
 from preflight.vocabulary.errors import SettingsError
-from preflight.vocabulary.globs import matches
+from preflight.vocabulary.settings import matches
 
 
 def test_no_file_means_defaults(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from outcomes import GIB, device, finding, host, outcome, span, study
 
 from preflight.reports import automatic, render
 from preflight.reports.bar import bar
-from preflight.reports.snippet import snippet
+from preflight.reports.places import snippet
 from preflight.reports.style import Look, clean, columns, gib, look_for, plural, wrap
 from preflight.reports.summary import studies_line, summary
 from preflight.vocabulary.estimates import Estimates

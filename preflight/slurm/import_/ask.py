@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from preflight.machines.errors import MachineError
 from preflight.slurm.import_.json import lines_of
 from preflight.slurm.import_.lines import Line, read_lines
+from preflight.vocabulary.errors import MachineError
 
 SECONDS = 30
 """How long a command may take: it asks the controller and nothing else."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from preflight.machines.errors import MachineError
 from preflight.machines.hostlist import expand
 from preflight.slurm.import_.lines import Line, read_lines
+from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from preflight.machines.errors import MachineError
 from preflight.machines.gpus import candidates
 from preflight.machines.hostlist import expand, fold, natural
 from preflight.slurm.import_.ask import ask
 from preflight.slurm.import_.conf import cluster_of, read_slurm_conf
 from preflight.slurm.import_.json import lines_of
 from preflight.slurm.import_.lines import read_text
+from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cluster, Node
 from preflight.vocabulary.records import replace
 

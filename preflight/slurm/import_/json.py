@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from preflight.machines.errors import MachineError
 from preflight.slurm.import_.lines import Line
+from preflight.vocabulary.errors import MachineError
 
 PER_CPU = 2**63
 """The bit of a size in v0.0.39 and before that says "per CPU" (MEM_PER_CPU, slurm.h)."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from preflight.machines.errors import MachineError
+from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.records import dataclass
 
 MAX_INCLUDES = 20

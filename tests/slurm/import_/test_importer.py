@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from preflight.machines.clusters import MachineError, dump_machine, parse_machine
 from preflight.machines.hostlist import expand, fold
-from preflight.machines.swap import usable_memory
 from preflight.slurm.allocation import resolve
 from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.slurm.import_.importer import by_type, import_slurm
-from preflight.vocabulary.machine import Cgroup
+from preflight.vocabulary.machine import Cgroup, usable_memory
 from preflight.vocabulary.reading import Request
 
 CONF = """\

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.machines.swap import usable_swap
-from preflight.vocabulary.machine import Cgroup
+from preflight.vocabulary.machine import Cgroup, usable_swap
 
 
 @pytest.mark.parametrize(
