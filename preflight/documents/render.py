@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, NoReturn
 
+from preflight.documents.scalars import plain_tag
 from preflight.vocabulary.text import CannotEdit
 from preflight.vocabulary.values import Unknown, Value
 
@@ -135,8 +136,6 @@ def _escaped(char: str) -> str:
 
 def _plain(value: str, flow: bool) -> bool:
     """Whether every version of YAML reads the text, unquoted, as this string."""
-    from preflight.documents.scalars import plain_tag
-
     if (
         not value
         or value != value.strip()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from preflight.documents import cut
 from preflight.documents.render import render
+from preflight.frameworks.arguments import document_of
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Reading
@@ -53,8 +54,6 @@ def inserted(change: Change, study: Study, project: Project) -> tuple[Edit, ...]
 
 
 def _in_file(reading: Reading, key: str, value: Value, project: Project) -> tuple[Edit, ...] | None:
-    from preflight.frameworks.arguments import document_of
-
     document = document_of(project.source(reading.path), project)
     if document.has((key,)):
         return None  # it is there, and means something that the reader did not take

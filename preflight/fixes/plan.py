@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from preflight.fixes.edits import edits_in
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Edit, EditConflict, splice
 
@@ -21,7 +22,6 @@ def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edi
     if proposal.changes:
         if study is None:
             return None
-        from preflight.fixes.edits import edits_in
 
         for change in proposal.changes:
             found = edits_in(change, study, project)

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
+from preflight.python.builtins import call_builtin
 from preflight.python.classes import instantiate, super_object
 from preflight.python.expressions import evaluate
 from preflight.python.functions import invoke
@@ -94,8 +95,6 @@ def call_value(
         ev.merge(callee.condition, then, otherwise)
         return ev.join(callee.condition, results[0], results[1])
     if isinstance(callee, External) and "." not in callee.name:
-        from preflight.python.builtins import call_builtin
-
         given = call_builtin(ev, callee.name, args, kwargs, node, frame, complete)
         if given is not None:
             return given

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from preflight.python.access import class_attribute
+from preflight.python.classes import instantiate
+from preflight.python.functions import invoke
 from preflight.python.hooks import library_hooks
 from preflight.python.module import Module, load_module
 from preflight.python.objects import (
@@ -30,6 +33,7 @@ from preflight.python.objects import (
     is_within,
     to_expr,
 )
+from preflight.python.statements import execute
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.records import replace
@@ -38,11 +42,8 @@ from preflight.vocabulary.values import Const, Environment, Expr, Op, Origin, Un
 STEPS = 50_000
 """Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
 STEPS_UNREACHED = 15_000
-MAX_DEPTH = 150
-"""Nested statements, expressions and calls: some 5 frames of Python each, of the 1,000 that Python allows."""
 MAX_SIZE = 300
 """Nodes of one expression; larger ones (a value doubled in a loop) are unknown."""
-MAX_MODULES = 80
 
 
 Hook: TypeAlias = Callable[[CallRecord, "Evaluator"], "Abstract | None"]
@@ -177,8 +178,6 @@ class Evaluator:
 
     def execute_module(self, value: ModuleValue) -> None:
         """Interpret a module's top level once; a cycle sees what is there so far."""
-        from preflight.python.statements import execute
-
         if value.state != "new":
             return
         value.state = "running"
@@ -204,10 +203,6 @@ class Evaluator:
         """Call a function or class of the project; `missing="unknown"`: parameters without an argument are unknown
         where they have no default.
         """
-        from preflight.python.access import class_attribute
-        from preflight.python.classes import instantiate
-        from preflight.python.functions import invoke
-
         if isinstance(function, FunctionValue):
             return invoke(self, function, tuple(args), dict(kwargs or {}))
         if isinstance(function, ClassValue):

@@ -19,6 +19,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.python.statements import execute
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, unknown
 
@@ -102,8 +103,6 @@ def _decoration(
 
 
 def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
-    from preflight.python.statements import execute
-
     ev.interpreted.add(id(function.node))
     ev.stack.append(id(function.node))
     ev.marks.append(len(ev.conditions))

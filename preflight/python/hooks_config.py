@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from preflight.python.hooks_std import read_yaml
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -86,8 +87,6 @@ def hydra_main(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def omega_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    from preflight.python.hooks_std import read_yaml
-
     found = read_yaml(ev, record.object("file_", 0) or Const(None), "namespace")
     return found if found is not None else Config("", "omegaconf", origin=record.origin)
 

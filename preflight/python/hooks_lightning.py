@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from preflight.python.access import class_attribute
+from preflight.python.functions import bind_parameters
+from preflight.python.hooks_config import namespace
 from preflight.python.objects import Abstract, CallRecord, Container, Frame, FunctionValue, Instance
 from preflight.vocabulary.values import Const
 
@@ -17,10 +20,6 @@ ARGUMENTS = "arguments"
 
 def save_hyperparameters(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """Every parameter of the constructor with its argument, as attributes and as items."""
-    from preflight.python.access import class_attribute
-    from preflight.python.functions import bind_parameters
-    from preflight.python.hooks_config import namespace
-
     holder = record.receiver_object
     if not isinstance(holder, Instance) or holder.cls is None or ARGUMENTS not in holder.state:
         return None

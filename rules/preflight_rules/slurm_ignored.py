@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from preflight.vocabulary.findings import Finding, Proposal, Safety
 from preflight.vocabulary.reading import Request
@@ -80,8 +81,6 @@ def _line(source: Source, offset: int) -> tuple[int, int]:
 
 
 def _with(finding: Finding, proposals: tuple[Proposal, ...]) -> Finding:
-    from dataclasses import replace
-
     safe = tuple(
         replace(one, reason=one.reason or "the job then gets what the directive asks for") for one in proposals
     )
