@@ -2,8 +2,8 @@
 
     optimizer: {_target_: torch.optim.SGD, lr: 0.1, momentum: 0.9}      is      torch.optim.SGD(lr=0.1, momentum=0.9)
 
-Nothing is imported or called: the target is text. What a call of a library means is asked of `program.facts`; a class
-of the project's own is interpreted as the static evaluator interprets any other.
+Nothing is imported or called: the target is text. What a call of a library means is asked of `frameworks.facts`; a
+class of the project's own is interpreted as the static evaluator interprets any other.
 """
 
 from __future__ import annotations
