@@ -1,11 +1,12 @@
 """`python -m preflight`, and the console script: the checked tree is taken off the import path before anything else.
 
-Nothing may be imported above that line but `sys` and `preflight.import_path`; `__future__` would be a module, too.
+Nothing may be imported above that line but `sys` and `preflight.system.import_path`; `__future__` would be a module,
+too.
 """
 
 import sys
 
-from preflight import import_path
+from preflight.system import import_path
 
 
 def main(as_module: bool = False) -> None:

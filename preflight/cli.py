@@ -64,8 +64,8 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The exit status of one command line. Every error ends here, as one line on stderr."""
-    from preflight.errors import PreflightError, ReaderGone, debugging, too_much
-    from preflight.streams import complain
+    from preflight.reports.streams import complain
+    from preflight.vocabulary.errors import PreflightError, ReaderGone, debugging, too_much
 
     try:
         status = cli.main(args=arguments, prog_name="preflight", standalone_mode=False)
@@ -106,7 +106,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(error: click.ClickException) -> None:
     """What click says of a wrong command line, the words of the user's in it made harmless."""
-    from preflight.streams import complain
+    from preflight.reports.streams import complain
 
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
@@ -125,7 +125,7 @@ def main() -> None:
     Nearly all that a check makes lives to its end. So cycles are looked for seldom, and the process ends with its
     answer, without taking down piece by piece what it built: together a sixth of the time.
     """
-    from preflight.streams import hold_standard_descriptors
+    from preflight.reports.streams import hold_standard_descriptors
 
     gc.set_threshold(100_000, 20, 20)
     hold_standard_descriptors()

@@ -54,7 +54,7 @@ def generated(only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
 
 def schema() -> str:
     """JSON schema of `[tool.preflight]`, as editors take it."""
-    from preflight.settings import Settings
+    from preflight.vocabulary.settings import Settings
 
     data = Settings.model_json_schema(by_alias=True)
     data = {"$schema": "https://json-schema.org/draft/2020-12/schema", **data, "title": "preflight settings"}
@@ -63,8 +63,8 @@ def schema() -> str:
 
 def rule_pages() -> Iterator[tuple[str, str]]:
     """A page per rule, and their list."""
-    from preflight.registry import OWN, rules
-    from preflight.rulepages import page
+    from preflight.engine.registry import OWN, rules
+    from preflight.reports.rule_page import page
 
     lines = ["# Rules", "", "Made from the rules themselves; `preflight rule NAME` prints the same text.", ""]
     for name, rule in rules().items():

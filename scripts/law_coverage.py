@@ -11,10 +11,10 @@ import argparse
 from collections.abc import Mapping
 from itertools import product
 
-from preflight.job import build
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
+from preflight.memory.device.law.store import key_of, keys
 from preflight.memory.device.resolve import SAME_CODE, Resolved, resolve
-from preflight.memory.device.store import key_of, keys
+from preflight.vocabulary.job import build
 
 PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16")
 QUANTISED = {"train.quantization.type": "nf4", "train.quantization.compute_dtype": "bf16"}

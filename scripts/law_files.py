@@ -13,11 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.make import CannotMake, Made
+from preflight.memory.device.fit.make import CannotMake, Made
+from preflight.memory.device.fit.subprocess import TraceError
+from preflight.memory.device.law.store import FORMAT, LawKey, key_of, load, other_path, pack
+from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.resolve import Resolved
-from preflight.memory.device.store import FORMAT, LawKey, key_of, load, other_path, pack
-from preflight.memory.device.tape import NotRegular
-from preflight.memory.device.tracing import TraceError
 from preflight.tracer import TRACER_VERSION
 
 

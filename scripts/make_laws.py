@@ -1,7 +1,7 @@
 """Make the shipped laws: `python scripts/make_laws.py [FAMILY ...] [--missing]`. Needs the `test` extra.
 
-Every law is made from traces of small models and proved on a deeper one (preflight.memory.device.make). A setup that
-a family does not have (an architecture without SDPA, say) is left out; everything else must succeed.
+Every law is made from traces of small models and proved on a deeper one (preflight.memory.device.fit.make). A setup
+that a family does not have (an architecture without SDPA, say) is left out; everything else must succeed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from law_files import write
 
-from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
-from preflight.memory.device.make import CannotMake, Made, Runner
+from preflight.memory.device.fit.batch_one import make_law
+from preflight.memory.device.fit.make import CannotMake, Made, Runner
+from preflight.memory.device.fit.subprocess import TraceError
+from preflight.memory.device.law.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
 from preflight.memory.device.resolve import SAME_CODE
-from preflight.memory.device.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
-from preflight.memory.device.tracing import TraceError
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))

@@ -2,8 +2,8 @@
 
 Needs torch, diffusers, transformers and peft. A law is a function of the batch and of the image's side or the sound's
 length (and of the rank of adapters), proved event by event by a trace that it has not seen
-(preflight.memory.device.sparse). Each model is a file of its own, compressed. Those that are there are kept; words
-choose those whose name they occur in.
+(preflight.memory.device.fit.few_traces). Each model is a file of its own, compressed. Those that are there are kept;
+words choose those whose name they occur in.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from law_files import make_all, run
 
-from preflight.job import build
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device import denoisers, others, speech
-from preflight.memory.device.make import Made
+from preflight.memory.device.fit.few_traces import make_sparse
+from preflight.memory.device.fit.make import Made
 from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.sparse import make_sparse
-from preflight.values import Unknown
+from preflight.memory.device.workloads import denoisers, registry, speech
+from preflight.vocabulary.job import build
+from preflight.vocabulary.values import Unknown
 
 LIBRARIES = ("torch", "transformers", "diffusers", "peft")
 MIXED = {"train.precision": "bf16-mixed"}
@@ -77,7 +77,8 @@ BEFORE_TF32 = "V100-16GB"
 YOLO = [f"ultralytics:{name}{scale}" for name in ("yolov8", "yolo11") for scale in "nsmlx"]
 YOLO += [f"{home}:yolov5{scale}" for home in ("ultralytics", "yolov5") for scale in "sml"]
 YOLO_CLASSES = 1
-"""Of another law of the smallest models, whose towers are as wide as they have classes (memory/device/yolo.py)."""
+"""Of another law of the smallest models, whose towers are as wide as they have classes
+(memory/device/workloads/yolo.py)."""
 VAE_DTYPES = ("bf16", "fp32")
 GENERATING = (
     "lora-checkpointed",
@@ -142,9 +143,9 @@ def _yolo() -> Iterator[tuple[str, Resolved, str]]:
 
 def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
-    free = [name for name in others.FREE if name in resolved.all_dims]
+    free = [name for name in registry.FREE if name in resolved.all_dims]
     fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    return make_sparse(others.request(resolved, kind), free, run, fixed, others.depths(resolved))
+    return make_sparse(registry.request(resolved, kind), free, run, fixed, registry.depths(resolved))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from law_files import make_all, run
 
-from preflight.job import build
-from preflight.memory.device import embeddings, others, perception_make
-from preflight.memory.device.make import Made
+from preflight.memory.device.fit import pairwise_loss
+from preflight.memory.device.fit.few_traces import make_sparse
+from preflight.memory.device.fit.make import Made
 from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.sparse import make_sparse
-from preflight.values import Unknown
+from preflight.memory.device.workloads import embeddings, registry
+from preflight.vocabulary.job import build
+from preflight.vocabulary.values import Unknown
 
 PRECISIONS = ("fp32", "bf16-mixed")
 SEGFORMERS = ("nvidia/mit-b0", "nvidia/mit-b1", "nvidia/mit-b2", "nvidia/mit-b3", "nvidia/mit-b4", "nvidia/mit-b5")
@@ -58,10 +59,10 @@ def _resolved(precision: str, stated: Mapping[str, object]) -> Resolved:
 def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
     if resolved.model["kind"] == embeddings.KIND:
-        return perception_make.make(resolved, kind, run)
-    free = [name for name in others.FREE if name in resolved.all_dims]
+        return pairwise_loss.make(resolved, kind, run)
+    free = [name for name in registry.FREE if name in resolved.all_dims]
     fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    return make_sparse(others.request(resolved, kind), free, run, fixed)
+    return make_sparse(registry.request(resolved, kind), free, run, fixed)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Make the shipped laws of image models: `python scripts/make_target_laws.py [timm-NAME ...] [--jobs N]`.
 
 Needs torch, timm and torchvision. A law is a function of the batch at the size that the model was made for; it is
-fitted at two batches and proved, event by event, at a third (preflight.memory.device.make). Convolutional networks that
-are much used have laws of any side that 32 divides (preflight.memory.device.sides). Each model is a file of its own,
-compressed, because its tape is one long block. A model of torchvision whose tape is timm's of the same name, event
-by event, points to it.
+fitted at two batches and proved, event by event, at a third (preflight.memory.device.fit.make). Convolutional networks
+that are much used have laws of any side that 32 divides (preflight.memory.device.fit.image_sides). Each model is a file
+of its own, compressed, because its tape is one long block. A model of torchvision whose tape is timm's of the same
+name, event by event, points to it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 from law_files import run, versions, write
 
-from preflight.memory.device.images import usual_size
-from preflight.memory.device.make import CannotMake, Made, verify
-from preflight.memory.device.sides import ANY, make_at_sides, sides
-from preflight.memory.device.single import make_at
-from preflight.memory.device.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
-from preflight.memory.device.tape import NotRegular, expand
-from preflight.memory.device.tracing import TraceError
+from preflight.memory.device.fit.image_sides import ANY, make_at_sides, sides
+from preflight.memory.device.fit.make import CannotMake, Made, verify
+from preflight.memory.device.fit.one_model import make_at
+from preflight.memory.device.fit.subprocess import TraceError
+from preflight.memory.device.law.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
+from preflight.memory.device.law.tape import NotRegular, expand
+from preflight.memory.device.workloads.image_models import usual_size
 
 LIBRARIES = ("timm", "torch", "torchvision")
 PRECISIONS = {"fp32": ("fp32", None), "mixed": ("fp32", "bf16")}

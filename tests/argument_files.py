@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from preflight.dialects import transformers_args
-from preflight.dialects.reading import Call, Reading, Word
-from preflight.project import Project
-from preflight.settings import Settings
+from preflight.frameworks import reader as transformers_args
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Call, Reading, Word
+from preflight.vocabulary.settings import Settings
 
 
 def read(name: str, text: str, root: Path, words: tuple[Word, ...] | None = None) -> Reading:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
-from preflight.job import Job
-from preflight.machines.model import Gpu
-from preflight.memory.estimate import DeviceEstimate, Interval
-from preflight.rule import Case, Rule
-from preflight.values import Unknown
+from preflight.vocabulary.estimates import DeviceEstimate, Interval
+from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.values import Unknown
 
 GIB = 2**30
 
@@ -117,7 +117,7 @@ class Run:
 
 def fake_engine(monkeypatch: pytest.MonkeyPatch, *rules: type[Rule]) -> None:
     """Replaces laws and rules; everything else is real."""
-    from preflight import registry
+    from preflight.engine import registry
     from preflight.memory import device
 
     known = {rule.name: rule for rule in (rules or (TooLarge,))}

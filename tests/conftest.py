@@ -13,7 +13,7 @@ from folders import Write
 if TYPE_CHECKING:
     from command_line import Command
 
-    from preflight.project import Project
+    from preflight.vocabulary.project import Project
 
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
 os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80
@@ -22,9 +22,10 @@ os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; wo
 @pytest.fixture(scope="session", autouse=True)
 def verdicts_and_errors_agree() -> Iterator[None]:
     """Whatever a test checks with all rules: what exceeds has an error, and an error about memory has a verdict."""
-    from preflight import engine, registry
-    from preflight.agreement import disagreements
-    from preflight.settings import Settings
+    from preflight.engine import check as engine
+    from preflight.engine import registry
+    from preflight.engine.agreement import disagreements
+    from preflight.vocabulary.settings import Settings
 
     everything = registry.enabled(Settings(), (), (), registry.rules())
     analyse = engine.analyse

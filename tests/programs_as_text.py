@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
-from preflight.dialects import program
-from preflight.dialects.reading import Call, Reading
-from preflight.project import Project
-from preflight.settings import Settings
-from preflight.values import Const, Expr, Unknown, Value, evaluate
+from preflight.dialects.program import reader as program
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Call, Reading
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Const, Expr, Unknown, Value, evaluate
 
 
 def read_program(text: str, root: Path, call: Call | None = None, **files: str) -> Reading:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from folders import Write
 
-from preflight import registry
-from preflight.agreement import disagreements, exceeding
-from preflight.engine import Options, analyse, setup
-from preflight.files import Batch, batches
-from preflight.findings import Severity
-from preflight.records import replace
-from preflight.rule import Example
-from preflight.settings import Settings
+from preflight.engine import registry
+from preflight.engine.agreement import disagreements, exceeding
+from preflight.engine.check import Options, analyse, setup
+from preflight.engine.files import Batch, batches
+from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.rule import Example
+from preflight.vocabulary.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 LOOP = """\

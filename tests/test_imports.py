@@ -77,7 +77,7 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
 
 
 def test_help_imports_neither_the_engine_nor_pydantic(tmp_path: Path) -> None:
-    heavy = {"pydantic", "yaml", "preflight.engine"}
+    heavy = {"pydantic", "yaml", "preflight.engine.check"}
     code = f"import sys; from preflight.cli import run; run(['--help']); print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "set()"

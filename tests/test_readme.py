@@ -116,7 +116,7 @@ def test_every_page_of_the_guide_is_linked_from_its_index() -> None:
 
 
 def test_rules_named_in_the_readme_exist() -> None:
-    from preflight.registry import rules
+    from preflight.engine.registry import rules
 
     assert set(re.findall(r"docs/rules/([a-z-]+)\.md", README)) - {"index"} <= set(rules())
 

@@ -10,10 +10,10 @@ from benchmarks.accuracy.incidents import Incident
 from benchmarks.accuracy.peers.base import Refused
 from benchmarks.accuracy.tool import Preflight, job_of
 from benchmarks.accuracy.truth import Inexpressible
-from preflight.memory.device.ready import prepare
-from preflight.memory.device.replay import Segment
-from preflight.memory.estimate import Verdict
-from preflight.values import Unknown
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.replay import Segment
+from preflight.vocabulary.estimates import Verdict
+from preflight.vocabulary.values import Unknown
 
 VERDICTS: tuple[Verdict, ...] = ("fits", "at-risk", "exceeds", "unknown")
 LARGE, ROUNDED = 10 << 20, 2 << 20

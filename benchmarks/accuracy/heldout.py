@@ -20,7 +20,7 @@ from benchmarks.accuracy.report import percent, table
 from benchmarks.accuracy.score import Score, Summary, summary
 from benchmarks.accuracy.tool import Preflight
 from benchmarks.accuracy.truth import GIB, MIB, TIERS, Run, Tier
-from preflight.study.by_hand import completed
+from preflight.engine.job_by_hand import completed
 
 NAME = "public"
 FOLDER = Path(__file__).parent / "public"

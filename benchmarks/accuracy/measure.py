@@ -14,7 +14,7 @@ from benchmarks.accuracy.peers import Answer, Peer, Refused
 from benchmarks.accuracy.score import Score
 from benchmarks.accuracy.tool import NAME, Preflight, job_of
 from benchmarks.accuracy.truth import Fields, Inexpressible, Run
-from preflight.memory.estimate import DeviceEstimate, Interval
+from preflight.vocabulary.estimates import DeviceEstimate, Interval
 
 
 @dataclass

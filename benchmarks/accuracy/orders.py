@@ -19,8 +19,8 @@ from benchmarks.accuracy.tool import job_of
 from benchmarks.accuracy.truth import GIB, Inexpressible, Run
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.estimate import reserved_after
-from preflight.memory.device.ready import prepare
-from preflight.values import Unknown
+from preflight.memory.device.prepare import prepare
+from preflight.vocabulary.values import Unknown
 
 MEAN, SHORTEST, LONGEST = 3234.4, 91, 19548
 DEVIATION = 2547.5

@@ -20,8 +20,8 @@ from benchmarks.accuracy.peers.base import Refused
 from benchmarks.accuracy.report import percent, table
 from benchmarks.accuracy.tool import Preflight, job_of
 from benchmarks.accuracy.truth import GIB, Inexpressible
-from preflight.memory.estimate import DeviceEstimate
-from preflight.study.by_hand import completed
+from preflight.engine.job_by_hand import completed
+from preflight.vocabulary.estimates import DeviceEstimate
 
 FILE = Path(__file__).parent / "public" / "reports.jsonl"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.accuracy.truth import Run, Tier
-from preflight.memory.estimate import Interval
+from preflight.vocabulary.estimates import Interval
 
 UNDER = 0.05
 """An estimate short by more than this is counted: it is the error that lets a job die."""

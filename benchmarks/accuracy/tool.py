@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from benchmarks.accuracy.peers.base import Refused
 from benchmarks.accuracy.truth import Fields
-from preflight.estimating import Estimator, Tracing
-from preflight.job import Job, build
+from preflight.engine.estimator import Estimator, Tracing
 from preflight.machines.gpus import find_gpu
-from preflight.memory.estimate import DeviceEstimate
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import Job, build
 
 NAME = "preflight"
 

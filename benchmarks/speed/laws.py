@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 FAMILY = """
-from preflight.memory.device.batch_one import make_law
+from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.families import FAMILIES
-from preflight.memory.device.tracing import request_traces
+from preflight.memory.device.fit.subprocess import request_traces
 family = FAMILIES["llama"]
 setup = dict(weights="fp32", autocast="bf16", attention="sdpa", mask=True, checkpointing=False, peft=None)
 for kind in {kinds!r}:
@@ -97,9 +97,10 @@ def families(runs: int) -> list[Row]:
 
 def own_models() -> list[Row]:
     """Models that no law ships for, once the tracer has imported its libraries."""
-    from preflight.job import build
-    from preflight.memory.device import laws, tracing
+    from preflight.memory.device.fit import subprocess as tracing
+    from preflight.memory.device.law import laws
     from preflight.memory.device.resolve import Resolved, resolve
+    from preflight.vocabulary.job import build
 
     os.environ["PREFLIGHT_NO_CACHE"] = "1"
     found = []
@@ -138,11 +139,11 @@ def _spent(pid: int) -> float:
 
 def estimates(runs: int) -> list[Row]:
     """The requested tier of many jobs, and a replay."""
-    from preflight.job import build
     from preflight.machines.gpus import find_gpu
-    from preflight.memory.device.bulk import peaks
     from preflight.memory.device.estimate import _replay, estimate
-    from preflight.memory.device.ready import Ready, prepare
+    from preflight.memory.device.law.bulk_peaks import peaks
+    from preflight.memory.device.prepare import Ready, prepare
+    from preflight.vocabulary.job import build
 
     gpu = find_gpu("H100-80GB") or find_gpu("A100-80GB")
     job = build({**KNOWN, "train.batch_size": 4})

@@ -1,1 +1,1 @@
-../../preflight/submission/cli_filter.lua
+../../preflight/slurm/sbatch/cli_filter.lua

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import click
 
-from preflight import streams
-from preflight.baseline import Baseline, record, replace_file
 from preflight.commands.options import parse_set, set_option, trust_option
-from preflight.engine import Options, check, setup
-from preflight.errors import UsageError
-from preflight.files import Batch, batches, checkout
-from preflight.findings import Severity
-from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render
-from preflight.reports.model import Outcome, Report
+from preflight.engine.baseline import Baseline, record, replace_file
+from preflight.engine.check import Options, check, outcome_of, setup
+from preflight.engine.files import Batch, batches
+from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render, streams
 from preflight.reports.style import Look, look_for
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.outcome import Outcome, Report
 
 RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Python training programs"
 
@@ -116,27 +115,12 @@ def _run(
     project, asked = setup(batch, options, cwd)
     if not fixing:
         return view(check(project, asked)), ""
-    from preflight.fixing import diff, fixed, write
+    from preflight.engine.rounds import diff, fixed, write
 
     result = fixed(project, asked, unsafe, view)
     if fixing == "diff":
         return result.before, diff(result, cwd)
     return write(result), ""
-
-
-def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) -> Outcome:
-    """Reports as formats take them, with the paths they are shown under."""
-    from preflight.registry import summaries
-
-    roots = [report.project.root for report in reports]
-    base = cwd.resolve()
-    if len(roots) == 1:
-        root = roots[0]
-    elif all(root.is_relative_to(base) for root in roots):
-        root = base
-    else:
-        root = Path(os.path.commonpath(roots))
-    return Outcome(tuple(reports), root, base, summaries(), tuple(notes), checkout(root))
 
 
 def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool) -> None:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from preflight import streams
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option, trust_option
-from preflight.errors import UsageError, suggestion
-from preflight.estimating import Estimator, tracing_of
-from preflight.job import Job, build
-from preflight.machines.model import Gpu
-from preflight.memory.estimate import Estimates
-from preflight.records import dataclass
-from preflight.trust import laws_of, named_by_user, trust_in
-from preflight.values import Value, brief
+from preflight.engine.estimator import Estimator, tracing_of
+from preflight.engine.trust import laws_of, named_by_user, trust_in
+from preflight.reports import streams
+from preflight.vocabulary.errors import UsageError, suggestion
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Value, brief
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from preflight.memory.device.timeline import Moment
+    from preflight.vocabulary.estimates import Moment
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ def command(
     found = subject.estimate(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
-    from preflight.frontier import frontier
-    from preflight.measured import compare
+    from preflight.engine.what_if import compare, frontier
     from preflight.reports import estimate as texts
     from preflight.reports import plain
     from preflight.reports.style import look_for
@@ -122,10 +121,10 @@ def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
 
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
     """Write the figure. Raises UsageError."""
-    from preflight.baseline import replace_file
-    from preflight.memory.device.replay import ALL_PARTS
+    from preflight.engine.baseline import replace_file
     from preflight.reports.estimate import heading
     from preflight.reports.plot import figure, format_of
+    from preflight.vocabulary.estimates import ALL_PARTS
 
     kind = format_of(path)
     moments = _moments(subject, found)
@@ -137,7 +136,7 @@ def _plot(path: Path, subject: Subject, found: Estimates) -> None:
 
 
 def _smallest(found: Estimates) -> str:
-    from preflight.engine import smallest
+    from preflight.engine.check import smallest
 
     gpu = smallest(found.device)
     return gpu.name if gpu is not None else ""
@@ -152,50 +151,19 @@ def _subject(target: str, asked: Asked) -> Subject:
         raise UsageError(f"{target} is a directory; name one configuration, or use preflight check")
     if not path.exists():
         return _model(target, asked)
-    job = _as_job(path)
+    from preflight.engine.job_by_hand import in_file
+
+    job = in_file(path)
     if job is not None:
         return _of_values({**job, **asked.overrides}, asked, path)
     return _configuration(path, asked)
 
 
-def _as_job(path: Path) -> dict[str, object] | None:
-    """The dotted fields of a file that holds a Job; None where it holds something else."""
-    if path.suffix.lower() not in (".json", ".yaml", ".yml"):
-        return None
-    from preflight.documents.base import DocumentError
-    from preflight.documents.json import parse_json
-    from preflight.documents.yaml import parse_yaml
-    from preflight.project import Project, UnreadableFile
-    from preflight.settings import Settings
-
-    project = Project(path.resolve().parent, Settings())
-    try:
-        source = project.source(path.name)
-        data = (parse_json(source) if path.suffix.lower() == ".json" else parse_yaml(source, "1.2")).value()
-    except UnreadableFile as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    except DocumentError as error:
-        place = project.source(path.name).place(error.span)
-        raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
-    if not isinstance(data, Mapping) or not data:
-        return None
-    from preflight.study.by_hand import dotted, is_job, strays
-
-    ours = data.get("job")  # as `--output-format json` wrote it
-    whole: Mapping[str, object] = ours if isinstance(ours, Mapping) and "model" in ours else data
-    if is_job(whole):
-        return dotted(whole)
-    if path.suffix.lower() == ".json" and (stray := strays(whole)):
-        from preflight.job import Job
-
-        raise UsageError(f"{path}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
-    return None
-
-
 def _model(name: str, asked: Asked) -> Subject:
-    from preflight.memory.device import catalogue, others
+    from preflight.memory.device.law import catalogue
+    from preflight.memory.device.workloads import registry
 
-    target = others.target_of(name)
+    target = registry.target_of(name)
     if target is not None:
         return _of_values({"model.target": target, "task": "other", **asked.overrides}, asked, Path.cwd())
     model = catalogue.find(name)
@@ -212,8 +180,8 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
     """
     from pydantic import ValidationError
 
-    from preflight.settings import load
-    from preflight.study.by_hand import completed
+    from preflight.engine.job_by_hand import completed
+    from preflight.engine.settings import load
 
     settings, file = load(Path.cwd())
     try:
@@ -231,7 +199,7 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
 
 def _words(error: ValidationError) -> str:
     """The first thing that is wrong with a Job: a field that there is not, or a value that does not suit it."""
-    from preflight.job import fields
+    from preflight.vocabulary.job import fields
 
     details = error.errors(include_url=False)[0]
     name = ".".join(map(str, details["loc"]))
@@ -243,8 +211,8 @@ def _words(error: ValidationError) -> str:
 
 def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
     """The GPU of the command line, the Job or the settings. One that nobody knows needs its memory stated."""
+    from preflight.engine.target import gpu_named
     from preflight.machines.gpus import find_gpu
-    from preflight.target import gpu_named
 
     if named is not None:
         return gpu_named(named, "--gpu")
@@ -261,8 +229,8 @@ def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
 
 def _configuration(path: Path, asked: Asked) -> Subject:
     """The worst combination of the study that a configuration starts."""
-    from preflight.engine import Options, analyse, setup
-    from preflight.files import batches
+    from preflight.engine.check import Options, analyse, setup
+    from preflight.engine.files import batches
 
     batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
     options = Options(gpu=asked.gpu, set=asked.overrides, trust=asked.trust)

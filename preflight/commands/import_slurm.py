@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight import streams
-from preflight.errors import UsageError
+from preflight.reports import streams
+from preflight.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:
-    from preflight.machines.model import Cluster
+    from preflight.vocabulary.machine import Cluster
 
 
 def run(conf: str | None, output: str | None) -> None:
     """Writes the machine file, or prints it where no file is named. Raises UsageError."""
     from preflight.machines.clusters import MachineError, dump_machine, save_machine
-    from preflight.machines.slurm_import import import_slurm
+    from preflight.slurm.import_.importer import import_slurm
 
     try:
         cluster = import_slurm(Path(conf) if conf is not None else None)

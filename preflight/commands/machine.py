@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from preflight import streams
-from preflight.errors import UsageError
+from preflight.reports import streams
 from preflight.reports.style import gib, look_for
+from preflight.vocabulary.errors import UsageError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

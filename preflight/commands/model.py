@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight import streams
 from preflight.commands.options import parse_set, set_option
-from preflight.errors import UsageError
+from preflight.reports import streams
 from preflight.reports.style import look_for
-from preflight.values import Unknown, Value
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.values import Unknown, Value
 
 if TYPE_CHECKING:
-    from preflight.job import Job
-    from preflight.memory.device.laws import Laws
+    from preflight.memory.device.law.laws import Laws
     from preflight.memory.device.resolve import Resolved
+    from preflight.vocabulary.job import Job
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,7 +34,7 @@ def list_models(words: tuple[str, ...]) -> None:
 
     With WORDs, those alone that every WORD occurs in: in a name, the architecture or the task.
     """
-    from preflight.memory.device import catalogue
+    from preflight.memory.device.law import catalogue
 
     names = catalogue.names(words)
     if not names:
@@ -61,7 +61,7 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
     The law is that of a training step; --set says the setup, as in train.precision=bf16. Of its moments those are
     shown that are the largest for some batch and length, and a table says which one where.
     """
-    from preflight.memory.device import catalogue
+    from preflight.memory.device.law import catalogue
 
     model = catalogue.find(name)
     if model is None:
@@ -106,7 +106,7 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
     NAME is a model's name; --set says the setup, as in train.precision=bf16-mixed. A law is a list of moments, each a
     sum of terms: a coefficient, a product of dimensions, and the part of memory that it belongs to.
     """
-    from preflight.baseline import replace_file
+    from preflight.engine.baseline import replace_file
 
     found = _law(name, parse_set(assignments))
     rows = found["rows"]
@@ -123,8 +123,10 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
 
 def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, Laws]:
     """A model's law of a training step under a setup. Raises UsageError where there is none."""
-    from preflight.job import build
-    from preflight.memory.device import catalogue, laws, resolve
+    from preflight.memory.device import resolve
+    from preflight.memory.device.fit.subprocess import TRACING
+    from preflight.memory.device.law import catalogue, laws
+    from preflight.vocabulary.job import build
 
     model = catalogue.find(name)
     if model is None and "/" not in name:
@@ -132,7 +134,7 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
     task = {"task": model.task} if model is not None else {}
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
-    laws.TRACING.allowed = True
+    TRACING.allowed = True
     resolved = resolve.resolve(job)
     found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
@@ -142,7 +144,7 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
 
 def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
     """A law as the design writes it down. Raises UsageError where there is none."""
-    from preflight.memory.device import law, store
+    from preflight.memory.device.law import law, store
 
     job, resolved, found = _subject(name, overrides)
     moments = law.rows(found.accumulating if (job.train.grad_accum or 1) > 1 else found.plain)
@@ -179,7 +181,7 @@ def _formula(terms: list[list[object]]) -> str:
 
 def unknown_model(name: str) -> str:
     """What to say about a name that is no model's."""
-    from preflight.memory.device import catalogue
+    from preflight.memory.device.law import catalogue
 
     close = catalogue.nearest(name)
     hint = f"; did you mean {' or '.join(close)}?" if close else "; preflight model list shows the known ones"

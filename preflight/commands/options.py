@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import click
 
-from preflight.errors import SettingsError, UsageError, suggestion
-from preflight.values import Value
+from preflight.vocabulary.errors import SettingsError, UsageError, suggestion
+from preflight.vocabulary.values import Value
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -34,8 +34,8 @@ def trust_option(function: F) -> F:
 
 def parse_set(assignments: Iterable[str]) -> dict[str, Value]:
     """Job fields and values from FIELD=VALUE texts; values are read as YAML. Raises UsageError."""
-    from preflight.job import fields
-    from preflight.settings import check_values, is_field
+    from preflight.engine.settings import check_values, is_field
+    from preflight.vocabulary.job import fields
 
     found: dict[str, Value] = {}
     for text in assignments:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from preflight import streams
 from preflight.commands.options import parse_set, set_option
-from preflight.errors import UsageError
-from preflight.reports.model import Outcome, Report
+from preflight.reports import streams
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.outcome import Outcome, Report
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,7 +46,7 @@ def command(
     Exit status: 1 if a cause was found, 0 if the logs hold none, 2 for what cannot be read.
     """
     from preflight.commands.check import internal_error
-    from preflight.engine import Options
+    from preflight.engine.check import Options
     from preflight.postmortem import plain, text
     from preflight.postmortem.reading import logs as expanded
     from preflight.postmortem.run import postmortem
@@ -67,6 +67,6 @@ def command(
 
 
 def _outcome(reports: Sequence[Report], cwd: Path) -> Outcome:
-    from preflight.commands.check import outcome_of
+    from preflight.engine.check import outcome_of
 
     return outcome_of(reports, cwd)

@@ -6,17 +6,17 @@ import sys
 
 import click
 
-from preflight import streams
-from preflight.errors import UsageError, suggestion
+from preflight.reports import streams
 from preflight.reports.style import look_for
+from preflight.vocabulary.errors import UsageError, suggestion
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """List the rules, or show one: what it finds, why it matters, how it is fixed."""
-    from preflight import registry
-    from preflight.rulepages import page
+    from preflight.engine import registry
+    from preflight.reports.rule_page import page
 
     look = look_for(sys.stdout)
     if name is None:

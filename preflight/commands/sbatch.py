@@ -1,4 +1,4 @@
-"""`preflight sbatch`: sbatch with a check before it. All of it is in `preflight.submission`."""
+"""`preflight sbatch`: sbatch with a check before it. All of it is in `preflight.slurm.sbatch`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class Passing(click.Command):
 @click.command(cls=Passing, add_help_option=False)
 def command(words: tuple[str, ...]) -> int:
     """Check a job script as it is submitted, then hand it over to sbatch untouched, or stop it."""
-    from preflight.submission.gate import main
+    from preflight.slurm.sbatch.gate import main
 
     return main(words)

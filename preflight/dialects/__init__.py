@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
-from preflight.dialects.reading import Call, Reading
-from preflight.documents.base import Source
-from preflight.project import Project
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Call, Reading
+from preflight.vocabulary.text import Source
 
 
 class Dialect(Protocol):
-    """What a module of this package offers; see `preflight.dialects.reading`."""
+    """What a module of this package offers; see `preflight.vocabulary.reading`."""
 
     NAME: str
 
@@ -33,7 +34,20 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("transformers_args", (*YAML, ".json")),
     ("program", PYTHON),
 )
-"""Module and the suffixes of its files, the most specific reader first."""
+"""Name and the suffixes of its files, the most specific reader first."""
+
+HOMES: Mapping[str, str] = {
+    "wandb": "preflight.dialects.wandb.reader",
+    "compose": "preflight.dialects.containers.compose",
+    "kubernetes": "preflight.dialects.containers.kubernetes",
+    "slurm": "preflight.dialects.slurm.reader",
+    "optuna": "preflight.dialects.optuna.reader",
+    "hydra": "preflight.dialects.hydra.reader",
+    "transformers_args": "preflight.frameworks.reader",
+    "program": "preflight.dialects.program.reader",
+    "commands": "preflight.frameworks.commands",
+}
+"""Module of each; a line of a script that runs a tool (`commands`) has no file of its own."""
 
 SUFFIXES = frozenset(suffix for _, suffixes in DIALECTS for suffix in suffixes)
 
@@ -58,4 +72,4 @@ def recognise(source: Source, project: Project) -> Dialect | None:
 
 def load(name: str) -> Dialect:
     """A dialect's module."""
-    return cast(Dialect, import_module(f"preflight.dialects.{name}"))
+    return cast(Dialect, import_module(HOMES[name]))

@@ -7,15 +7,15 @@ import time
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import DocumentError, Edit, Source
 from preflight.documents.directives import Directive, Ignored, read_directives
 from preflight.documents.render import render
 from preflight.documents.shell_reader import Reader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defaults
-from preflight.records import dataclass, replace
-from preflight.values import Expr, Origin, Span, Value
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.text import DocumentError, Edit, Source
+from preflight.vocabulary.values import Expr, Origin, Span, Value
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from preflight.documents import items
-from preflight.documents.base import CannotEdit, DocumentError, Edit, Source, splice
+from preflight.documents.document import TreeDocument
 from preflight.documents.render import render
 from preflight.documents.tree import Found, Node
-from preflight.values import Route, Span, Unknown, Value
-
-if TYPE_CHECKING:
-    from preflight.documents.document import TreeDocument
+from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
+from preflight.vocabulary.values import Route, Span, Unknown, Value
 
 
 def replace(doc: TreeDocument, route: Route, value: Value) -> Edit:
-    """See TreeDocument.replace."""
+    """The edit that gives a value another text, in the style of the old one. Raises CannotEdit."""
     found = doc.find(route)
     _refuse_shared(doc, route, found)
     if isinstance(value, (tuple, list)) and found.node.kind == "list" and found.item.alias is None:
@@ -68,8 +65,8 @@ def _list(doc: TreeDocument, route: Route, node: Node, values: tuple[Value, ...]
     return None
 
 
-def insert(doc: TreeDocument, beside: Route, key: str, value: Value, after: bool) -> Edit:
-    """See TreeDocument.insert."""
+def insert(doc: TreeDocument, beside: Route, key: str, value: Value, after: bool = True) -> Edit:
+    """The edit that adds a key behind (or before) an existing key of a mapping. Raises CannotEdit."""
     found = doc.find(beside)
     parent, item = found.parent, found.item
     if parent is None or item.key is None or parent.kind != "map":
@@ -96,7 +93,10 @@ def _entry(doc: TreeDocument, like: Node, key: str, value: Value, flow: bool, ol
 
 
 def keep(doc: TreeDocument, route: Route, indices: Iterable[int]) -> tuple[Edit, ...]:
-    """See TreeDocument.keep_items."""
+    """The edits that leave only these items of a list, their lines or commas with them.
+
+    Raises CannotEdit where none is left: an empty list means something else.
+    """
     found = doc.find(route)
     node, kept = found.node, sorted(set(indices))
     if node.kind != "list" or (kept and (kept[0] < 0 or kept[-1] >= len(node.items))):
@@ -152,12 +152,9 @@ def _with(tree: Value, route: Route, value: Value) -> Value:
 
 def _prove(doc: TreeDocument, edits: Iterable[Edit], expected: Value) -> None:
     """Reads the edited text; CannotEdit where it does not say what is expected."""
-    from preflight.documents.json import parse_json
-    from preflight.documents.yaml import parse_yaml
-
     source = Source(doc.source.path, splice(doc.source.text, edits))
     try:
-        after = parse_json(source) if doc.language == "json" else parse_yaml(source, doc.version)
+        after = doc.reparse(source)
     except DocumentError as error:
         raise CannotEdit(f"the edited file would not be read: {error.message}") from None
     if not _says(after.value(), expected):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from preflight.records import dataclass
-from preflight.values import Span
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Span
 
 
 # Options of sbatch(1), Slurm 25.05: those without a value, those whose value is optional (only behind `=`), the rest.
@@ -186,8 +187,6 @@ def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tup
 
     `:` starts the next component of a heterogeneous job. A word that is no option is returned as what is ignored.
     """
-    import shlex
-
     words: list[_Word] = []
     at = 0
     for argument in arguments:

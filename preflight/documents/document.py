@@ -1,15 +1,15 @@
-"""What a parsed YAML or JSON file answers: values, places and edits by route."""
+"""What a parsed YAML or JSON file answers: values and places by route. Edits of it are in `cut`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
-from preflight.documents.base import Edit, Source
 from preflight.documents.scalars import Version
 from preflight.documents.tree import Found, Item, Node, entries
-from preflight.records import dataclass, field
-from preflight.values import Origin, Route, Span, Unknown, Value
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Origin, Route, Span, Unknown, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,34 +104,9 @@ class TreeDocument:
         """Every route below `route` to a scalar or an empty collection, in the order of the file."""
         yield from _routes(self.find(route).node, tuple(route), self.language == "yaml")
 
-    def replace(self, route: Route, value: Value) -> Edit:
-        """The edit that gives a value another text, in the style of the old one. Raises CannotEdit."""
-        from preflight.documents import cut
-
-        return cut.replace(self, route, value)
-
-    def insert(self, beside: Route, key: str, value: Value, after: bool = True) -> Edit:
-        """The edit that adds a key behind (or before) an existing key of a mapping. Raises CannotEdit."""
-        from preflight.documents import cut
-
-        return cut.insert(self, beside, key, value, after)
-
-    def remove_item(self, route: Route) -> Edit:
-        """The edit that takes one item out of a list, its line or comma with it. Raises CannotEdit, for the last
-        item too: an empty list means something else."""
-        if not route or not isinstance(route[-1], int):
-            raise KeyError(route)
-        from preflight.documents import cut
-
-        size = len(self.find(route[:-1]).node.items)
-        self.find(route)
-        return cut.merge(self.source, cut.keep(self, route[:-1], [i for i in range(size) if i != route[-1]]))
-
-    def keep_items(self, route: Route, indices: Iterable[int]) -> tuple[Edit, ...]:
-        """The edits that leave only these items of a list. Raises CannotEdit where none is left."""
-        from preflight.documents import cut
-
-        return cut.keep(self, route, indices)
+    def reparse(self, source: Source) -> TreeDocument:
+        """Another text, read as this one was. Raises DocumentError."""
+        raise NotImplementedError
 
 
 def _value(node: Node, merges: bool) -> Value:

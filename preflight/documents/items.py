@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.documents.base import CannotEdit, Edit, Source
 from preflight.documents.tree import Item, Node
-from preflight.values import Span
+from preflight.vocabulary.text import CannotEdit, Edit, Source
+from preflight.vocabulary.values import Span
 
 
 def item_end(item: Item) -> int:

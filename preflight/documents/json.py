@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from json import JSONDecodeError, JSONDecoder
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import Item, Node
-from preflight.values import Span
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Span
 
 MAX_DEPTH = 200
 """Levels of nesting, as for YAML."""
@@ -28,6 +28,9 @@ _WORDS: dict[str, bool | float | None] = {
 
 class JsonDocument(TreeDocument):
     """A parsed JSON file; see TreeDocument for what it answers."""
+
+    def reparse(self, source: Source) -> JsonDocument:
+        return parse_json(source)
 
 
 def parse_json(source: Source) -> JsonDocument:

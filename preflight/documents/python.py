@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
-from preflight.documents.base import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.documents.items import line_end, newline_of
 from preflight.documents.render import render
-from preflight.records import dataclass
-from preflight.values import Origin, Span, Value
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
+from preflight.vocabulary.values import Origin, Span, Value
 
 MAX_DEPTH = 250
 """Levels of the syntax tree, so that whoever walks it recursively stays below Python's limit of 1000 frames."""

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, NoReturn
 
-from preflight.documents.base import CannotEdit
-from preflight.values import Unknown, Value
+from preflight.documents.scalars import plain_tag
+from preflight.vocabulary.text import CannotEdit
+from preflight.vocabulary.values import Unknown, Value
 
 Language = Literal["yaml", "json", "python", "bash", "hydra", "slurm-size"]
 """How an old text is to be read. "hydra" is the right side of an override; "slurm-size" is an amount of memory as
@@ -135,8 +136,6 @@ def _escaped(char: str) -> str:
 
 def _plain(value: str, flow: bool) -> bool:
     """Whether every version of YAML reads the text, unquoted, as this string."""
-    from preflight.documents.scalars import plain_tag
-
     if (
         not value
         or value != value.strip()

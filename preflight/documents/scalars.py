@@ -8,7 +8,7 @@ from typing import Literal
 
 import yaml
 
-from preflight.values import Scalar
+from preflight.vocabulary.values import Scalar
 
 Version = Literal["1.1", "1.2", "omegaconf"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
-from preflight.records import dataclass, field, replace
-from preflight.values import Const, Expr, Op, Span, unknown
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.values import Const, Expr, Op, Span, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 
-from preflight.records import dataclass, field
-from preflight.values import Const, Expr, Op, Origin, Span, Unknown
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from preflight.documents.shell_words import ShellWord
-from preflight.records import dataclass
-from preflight.values import Expr, Span
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Expr, Span
 
 
 @dataclass(frozen=True, slots=True)

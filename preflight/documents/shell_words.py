@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from preflight.documents.shell_text import ShellText
-from preflight.records import dataclass, replace
-from preflight.values import Const, Expr, Op, Origin, Ref, Span, unknown
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Span, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from preflight.records import dataclass, field
-from preflight.values import Span, Value
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Span, Value
 
 Kind = Literal["scalar", "list", "map"]
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import yaml
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
 from preflight.documents.tree import Item, Node, key_name, mark_shared
-from preflight.values import Span, Unknown
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Span, Unknown
 
 MAX_DEPTH = 200
 """Levels of nesting. Real configurations stay below 20; Python's own recursion limit is 1000 frames."""
@@ -29,6 +29,9 @@ _PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s
 
 class YamlDocument(TreeDocument):
     """A parsed YAML file; see TreeDocument for what it answers."""
+
+    def reparse(self, source: Source) -> YamlDocument:
+        return parse_yaml(source, self.version)
 
 
 def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:

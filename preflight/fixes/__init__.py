@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from preflight.fixes.proof import Prover
+
 if TYPE_CHECKING:
-    from preflight.findings import Finding
     from preflight.fixes.proof import Again, Read
+    from preflight.vocabulary.findings import Finding
 
 __all__ = ["prove"]
 
@@ -17,8 +19,6 @@ def prove(findings: Iterable[Finding], found: Read, again: Again) -> Iterator[Fi
 
     `found` is what a check of the files found; `again` checks another state of the project in the same way.
     """
-    from preflight.fixes.proof import Prover
-
     prover = Prover(found, again)
     for finding in findings:
         yield prover.fixed(finding)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from preflight.dialects.reading import Request
-from preflight.documents.base import Edit
 from preflight.documents.cut import same
-from preflight.findings import Change, Safety
-from preflight.records import dataclass, fields, replace
-from preflight.study.model import Bound, Box, Study
-from preflight.study.normalise import Invalid, normal
-from preflight.values import (
+from preflight.vocabulary.findings import Change, Safety
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.records import dataclass, fields, replace
+from preflight.vocabulary.spelling import Invalid, normal
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import (
     Axis,
     Choices,
     Const,

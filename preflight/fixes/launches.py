@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import Edit
-from preflight.findings import Finding, Proposal, Safety
 from preflight.fixes.compare import Intent
-from preflight.records import dataclass
-from preflight.values import origins
+from preflight.vocabulary.findings import Finding, Proposal, Safety
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import origins
 
 if TYPE_CHECKING:
     from preflight.fixes.proof import Read
-    from preflight.study.model import Study
+    from preflight.vocabulary.study import Study
 
 NAMED = 3
 """Launches that a title names before it counts them."""

@@ -11,13 +11,13 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import Edit
-from preflight.project import Project
 from preflight.python.module import Module, load_module
-from preflight.values import Const, Origin, Span, origins
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Const, Origin, Span, origins
 
 if TYPE_CHECKING:
-    from preflight.study.model import Study
+    from preflight.vocabulary.study import Study
 
 _COMMAND_LINES = ("LightningCLI", "CLI", "auto_cli", "auto_parser")
 _SETTINGS = (".yaml", ".yml", ".json", ".toml")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from preflight.documents.base import Edit, EditConflict, splice
-from preflight.project import Project, UnreadableFile
+from preflight.fixes.edits import edits_in
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.text import Edit, EditConflict, splice
 
 if TYPE_CHECKING:
-    from preflight.findings import Proposal
-    from preflight.study.model import Study
+    from preflight.vocabulary.findings import Proposal
+    from preflight.vocabulary.study import Study
 
 
 def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edit, ...] | None:
@@ -21,7 +22,6 @@ def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edi
     if proposal.changes:
         if study is None:
             return None
-        from preflight.study.route_back import edits_in
 
         for change in proposal.changes:
             found = edits_in(change, study, project)

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from preflight.documents.base import Edit
-from preflight.findings import Finding, Fix, Proposal, Safety
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
 from preflight.fixes.launches import Launches, listed
 from preflight.fixes.overridden import overridable
 from preflight.fixes.plan import edited, plan
 from preflight.fixes.routes import only_meant
-from preflight.project import Project
-from preflight.records import replace
 from preflight.study.override import override
+from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.text import Edit
 
 if TYPE_CHECKING:
-    from preflight.study.model import Study
+    from preflight.vocabulary.study import Study
 
 
 class Judged(Protocol):

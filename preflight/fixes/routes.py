@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from preflight.documents.base import DocumentError, Edit, Source, splice
 from preflight.documents.cut import same
 from preflight.documents.document import TreeDocument
 from preflight.documents.items import line_end, line_start
 from preflight.documents.render import language_of
-from preflight.values import Route, Value
+from preflight.vocabulary.text import DocumentError, Edit, Source, splice
+from preflight.vocabulary.values import Route, Value
 
 
 def only_meant(source: Source, edits: Iterable[Edit]) -> bool:

@@ -7,9 +7,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from preflight.errors import PreflightError
-from preflight.project import Project, UnreadableFile
-from preflight.regular import real
+from preflight.system.regular import real
+from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.project import Project, UnreadableFile
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from preflight.machines.errors import MachineError
-from preflight.machines.model import Cgroup, Cluster, Node, Partition
-from preflight.machines.sizes import parse_size
+from preflight.vocabulary.errors import MachineError
+from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
+from preflight.vocabulary.sizes import parse_size
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
-from preflight.machines.errors import MachineError
-from preflight.machines.model import Cluster
-from preflight.regular import UnreadableFile, read_text
-from preflight.user_settings import user_directory
+from preflight.system.regular import UnreadableFile, read_text
+from preflight.system.user_directory import user_directory
+from preflight.vocabulary.errors import MachineError
+from preflight.vocabulary.machine import Cluster
 
 __all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "machines_dir", "parse_machine", "plain",
            "save_machine"]  # fmt: skip

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
-from preflight.machines.model import Gpu
+from preflight.vocabulary.machine import Gpu
 
 GIB = 2**30
 

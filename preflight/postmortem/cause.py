@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from preflight.findings import Confidence
 from preflight.postmortem.evidence import Frame, GpuOom, Place, Trial
-from preflight.records import dataclass
+from preflight.vocabulary.findings import Confidence
+from preflight.vocabulary.records import dataclass
 
 Limit = Literal[
     "cgroup", "node", "gpu", "gpu-shared", "gpu-fragmented", "gpu-fraction", "shm", "refused", "processes", "time",

@@ -16,7 +16,7 @@ from preflight.postmortem.sacct import Sacct
 from preflight.postmortem.slurm import Slurm
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.trials import Trials, progress
-from preflight.records import dataclass
+from preflight.vocabulary.records import dataclass
 
 MOST_OF_A_KIND = 2_000
 """Pieces of evidence of one kind that are kept; a loop that catches and retries can fail for ever."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.frontier import possible
-from preflight.machines.sizes import format_gib
-from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
+from preflight.engine.what_if import states
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
 from preflight.postmortem.units import LARGEST, shown
-from preflight.records import dataclass
 from preflight.reports.places import place
 from preflight.reports.style import gib
-from preflight.states import states
+from preflight.vocabulary.edits_of_job import possible
+from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.sizes import format_gib
 
 SEGMENT = 2 << 20
 """PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""
@@ -156,7 +156,7 @@ def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> 
     mine = own(one)
     if mine is None or one.tried is None or mine + one.tried <= device.process.high + ROUNDING:
         return
-    from preflight.measured import compare as measured
+    from preflight.engine.what_if import compare as measured
 
     yield f"the process needed at least {gib(mine + one.tried)}, above the estimate's high end"
     for found in measured(mine + one.tried, candidate.job, device, candidate.estimate).explanations[:2]:
@@ -220,14 +220,14 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
     yield f"host memory is unknown to the estimate: {reason}"
     if cause.limit not in ("cgroup", "node") or candidate.job.data.sample_bytes is not None:
         return
-    from preflight.memory.host.estimate import solve_sample_bytes
+    from preflight.engine.estimator import largest_sample_bytes
 
     job = candidate.job
-    largest = solve_sample_bytes(job, job.model.parameters)
+    largest = largest_sample_bytes(job)
     if largest is None:
         return
     silent = possible(job, {"data.validation_workers": None})
-    trained = solve_sample_bytes(silent, job.model.parameters) if silent and cause.when.phase == "validation" else None
+    trained = largest_sample_bytes(silent) if silent and cause.when.phase == "validation" else None
     between = f" (and at most {format_gib(trained)}, as training went well)" if trained and trained > largest else ""
     yield (
         f"it did not fit: so one decoded sample is larger than {format_gib(largest)}{between}, or memory went into "

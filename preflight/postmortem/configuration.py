@@ -6,19 +6,18 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from preflight.engine import Options, Setup, check, setup
-from preflight.errors import UsageError
-from preflight.files import batches
-from preflight.job import Job
-from preflight.memory.estimate import Estimates
+from preflight.engine.check import Options, Setup, check, job_at, setup
+from preflight.engine.files import batches
 from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
 from preflight.postmortem.trace import library
-from preflight.records import dataclass, replace
-from preflight.reports.model import Report, StudyResult
-from preflight.study.jobs import JobMaker
-from preflight.values import Value
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.outcome import Report, StudyResult
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.values import Value
 
 SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".job")
 
@@ -165,7 +164,7 @@ def at_trial(result: StudyResult, trial: Trial) -> tuple[Job, dict[str, Value]] 
         axes = [axis.name for axis in box.memory_axes]
         if axes and all(name in given for name in axes):
             values = {name: given[name] for name in axes}
-            return JobMaker(box).at(values).job, values
+            return job_at(box, values), values
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Confidence
 from preflight.postmortem.cause import Cause, Seen
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import (
@@ -20,6 +19,7 @@ from preflight.postmortem.gpu_causes import MOST_PLACES, trial_of
 from preflight.postmortem.kernel import owner
 from preflight.postmortem.moments import of, places_of, when
 from preflight.postmortem.units import shown
+from preflight.vocabulary.findings import Confidence
 
 
 def causes(found: Found, explained: bool) -> Iterator[Cause]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, Union
 
-from preflight.records import dataclass, field
+from preflight.vocabulary.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.findings import Confidence
 from preflight.postmortem.cause import Cause, Limit, Misleading, When
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import GpuOom, Place, Trial
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
 from preflight.postmortem.trace import moment
 from preflight.postmortem.units import shown
-from preflight.records import dataclass, replace
 from preflight.reports.style import gib, plural
+from preflight.vocabulary.findings import Confidence
+from preflight.vocabulary.records import dataclass, replace
 
 MOST_PLACES = 4
 """Lines of a cause that are shown."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.findings import Confidence
 from preflight.postmortem.cause import Cause, Limit, Misleading, Seen
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import (
@@ -21,6 +20,7 @@ from preflight.postmortem.gpu_causes import MOST_PLACES, trial_of
 from preflight.postmortem.kernel import owner, page_bytes
 from preflight.postmortem.moments import at, of, places_of, when
 from preflight.reports.style import gib, plural
+from preflight.vocabulary.findings import Confidence
 
 PROGRAMS = ("python", "pt_", "torchrun", "accelerate", "deepspeed", "ray::", "srun", "pytest")
 """Names under which training processes and their workers run; a node's log tells of any process."""

@@ -13,7 +13,7 @@ from typing import Literal
 from preflight.postmortem.evidence import Evidence, KernelKill, Place, Task, TooManyProcesses
 from preflight.postmortem.reading import Line
 from preflight.postmortem.units import LARGEST, kib
-from preflight.records import replace
+from preflight.vocabulary.records import replace
 
 MOST_TASKS = 4096
 """Rows of a task table that are kept."""

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from preflight.errors import UsageError
 from preflight.postmortem.evidence import Place
-from preflight.records import dataclass, replace
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.records import dataclass, replace
 
 BLOCK = 1 << 18
 """Bytes read at once; a line is cut at the next as many. The longest message known here is a tenth of it."""

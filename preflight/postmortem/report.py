@@ -5,8 +5,8 @@ from __future__ import annotations
 from preflight.postmortem.cause import Conclusion
 from preflight.postmortem.collect import Found
 from preflight.postmortem.compare import Compared
-from preflight.records import dataclass
-from preflight.reports.model import Outcome
+from preflight.vocabulary.outcome import Outcome
+from preflight.vocabulary.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from preflight.engine import Options
-from preflight.errors import UsageError
+from preflight.engine.check import Options
 from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import collect, collect_text
 from preflight.postmortem.compare import Compared, compare
 from preflight.postmortem.conclude import conclude, of_job
 from preflight.postmortem.configuration import Candidate, judge, meant, named
 from preflight.postmortem.report import Postmortem
-from preflight.processes import ask_program
-from preflight.reports.model import Outcome, Report
+from preflight.system.processes import ask_program
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.outcome import Outcome, Report
 
 MOST_STUDIES = 3
 """Studies whose estimate is shown; the check lists all."""

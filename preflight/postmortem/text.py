@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Confidence
 from preflight.postmortem.cause import Cause, Misleading
 from preflight.postmortem.compare import Compared, Row
 from preflight.postmortem.evidence import Accounting, Place
 from preflight.postmortem.moments import at, of
 from preflight.postmortem.report import Postmortem
+from preflight.reports.streams import clean
 from preflight.reports.style import Look, plural, wrap
-from preflight.streams import clean
+from preflight.vocabulary.findings import Confidence
 
 _SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
 

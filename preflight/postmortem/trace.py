@@ -6,7 +6,7 @@ import re
 
 from preflight.postmortem.evidence import Frame, Place
 from preflight.postmortem.reading import Line
-from preflight.records import dataclass
+from preflight.vocabulary.records import dataclass
 
 MOST_FRAMES = 200
 MOST_STREAMS = 4096

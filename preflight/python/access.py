@@ -25,8 +25,8 @@ from preflight.python.objects import (
     is_expr,
     to_expr,
 )
-from preflight.records import replace
-from preflight.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

@@ -23,8 +23,9 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.records import dataclass
-from preflight.values import Const, Origin, unknown
+from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Const, Origin, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -273,8 +274,6 @@ def _getattr(site: Site) -> Abstract:
 
 def config_default(ev: Evaluator, child: Config, default: Abstract) -> Abstract:
     """`config.get(key, default)`: a parameter with that default."""
-    from preflight.dialects.reading import Parameter
-
     if is_expr(default) and child.prefix:
         ev.add_parameter(Parameter(child.prefix, to_expr(default), (), child.kind, origin=to_expr(default).origin))
     return child

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
+from preflight.python.builtins import call_builtin
 from preflight.python.classes import instantiate, super_object
 from preflight.python.expressions import evaluate
 from preflight.python.functions import invoke
@@ -13,6 +14,7 @@ from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
     Abstract,
     Attribute,
+    CallRecord,
     ClassValue,
     Either,
     External,
@@ -24,9 +26,8 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import Op, Origin
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Op, Origin
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -94,8 +95,6 @@ def call_value(
         ev.merge(callee.condition, then, otherwise)
         return ev.join(callee.condition, results[0], results[1])
     if isinstance(callee, External) and "." not in callee.name:
-        from preflight.python.builtins import call_builtin
-
         given = call_builtin(ev, callee.name, args, kwargs, node, frame, complete)
         if given is not None:
             return given

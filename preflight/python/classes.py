@@ -10,6 +10,7 @@ from preflight.python.expressions import evaluate
 from preflight.python.functions import invoke
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     ClassValue,
     External,
     Frame,
@@ -17,9 +18,9 @@ from preflight.python.objects import (
     Instance,
     made_by,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import unknown
+from preflight.python.statements import execute
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -30,8 +31,6 @@ DATACLASS = ("dataclass", "dataclasses.dataclass", "attr.s", "attr.define", "att
 
 def make_class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> Abstract:
     """The value of a `class` statement; its body is interpreted."""
-    from preflight.python.statements import execute
-
     bases = tuple(evaluate(ev, base, frame) for base in node.bases)
     decorators = tuple(evaluate(ev, decorator, frame) for decorator in node.decorator_list)
     made = ClassValue(node.name, node, frame.module, {}, bases, decorators)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.python.expressions import as_expr, assign, evaluate
 from preflight.python.objects import Abstract, Container, Frame
-from preflight.values import unknown
+from preflight.vocabulary.values import unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator

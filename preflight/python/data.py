@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from preflight.documents.base import Source
-from preflight.project import Project, UnreadableFile
 from preflight.python.objects import Abstract, Container, Key
-from preflight.values import Const, Origin, Route, Scalar, Span, unknown
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Const, Origin, Route, Scalar, Span, unknown
 
 MAX_NODES = 20_000
 MAX_DEPTH = 60

@@ -6,15 +6,17 @@ within a budget of steps. Past the budget, what is known stays and the rest is u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from preflight.dialects.reading import Parameter
-from preflight.project import Project
+from preflight.python.access import class_attribute
+from preflight.python.classes import instantiate
+from preflight.python.functions import invoke
 from preflight.python.hooks import library_hooks
 from preflight.python.module import Module, load_module
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     ClassValue,
     Container,
     Either,
@@ -23,6 +25,7 @@ from preflight.python.objects import (
     Instance,
     Key,
     ModuleValue,
+    TryRecord,
     from_value,
     has_unknown,
     is_expr,
@@ -30,18 +33,17 @@ from preflight.python.objects import (
     is_within,
     to_expr,
 )
-from preflight.python.records import CallRecord, TryRecord
-from preflight.records import replace
-from preflight.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
+from preflight.python.statements import execute
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
 
 STEPS = 50_000
 """Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
 STEPS_UNREACHED = 15_000
-MAX_DEPTH = 150
-"""Nested statements, expressions and calls: some 5 frames of Python each, of the 1,000 that Python allows."""
 MAX_SIZE = 300
 """Nodes of one expression; larger ones (a value doubled in a loop) are unknown."""
-MAX_MODULES = 80
 
 
 Hook: TypeAlias = Callable[[CallRecord, "Evaluator"], "Abstract | None"]
@@ -148,7 +150,6 @@ class Evaluator:
 
     def run_unreached(self, entry: ModuleValue) -> None:
         """Interpret functions that nothing called, with unknown parameters, so that their calls are recorded too."""
-        from preflight.python.unreached import functions_of
 
         self.reached, self.steps_left = False, min(STEPS_UNREACHED, max(self.steps_left, STEPS_UNREACHED // 4))
         for module in [entry, *(m for m in self.modules.values() if m is not entry and m.state == "done")]:
@@ -177,8 +178,6 @@ class Evaluator:
 
     def execute_module(self, value: ModuleValue) -> None:
         """Interpret a module's top level once; a cycle sees what is there so far."""
-        from preflight.python.statements import execute
-
         if value.state != "new":
             return
         value.state = "running"
@@ -204,10 +203,6 @@ class Evaluator:
         """Call a function or class of the project; `missing="unknown"`: parameters without an argument are unknown
         where they have no default.
         """
-        from preflight.python.access import class_attribute
-        from preflight.python.classes import instantiate
-        from preflight.python.functions import invoke
-
         if isinstance(function, FunctionValue):
             return invoke(self, function, tuple(args), dict(kwargs or {}))
         if isinstance(function, ClassValue):
@@ -389,3 +384,35 @@ class Evaluator:
 
 Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract, bool]]
 """Scope, key, value, and whether the scope is a container older than the branch."""
+
+
+# Functions that nothing called: those of a module and of its classes, methods bound to an object if one exists.
+
+
+def functions_of(module: ModuleValue, evaluator: Evaluator, entry: bool) -> Iterator[FunctionValue]:
+    """Functions of the module that a framework may call, methods with `self` an instance the program made.
+
+    Of the entry every function (with a new, empty instance where none was made); of other modules only the methods of
+    classes that have one: a large library in the same repository would be read from end to end otherwise.
+    """
+    for value in list(module.frame.variables.values()):
+        if isinstance(value, FunctionValue) and value.module is module.module and entry:
+            yield value
+        elif isinstance(value, ClassValue) and value.module is module.module and (entry or _made(value, evaluator)):
+            yield from _methods(value, evaluator)
+
+
+def _made(cls: ClassValue, evaluator: Evaluator) -> list[Instance]:
+    return evaluator.instances.get(id(cls.node), [])
+
+
+def _methods(cls: ClassValue, evaluator: Evaluator) -> Iterator[FunctionValue]:
+    made = _made(cls, evaluator)
+    itself: Abstract = made[0] if made else Instance(f"{cls.module.name}.{cls.name}", cls)
+    for value in sorted(cls.attributes.values(), key=_init_first):
+        if isinstance(value, FunctionValue):
+            yield replace(value, self_value=itself)
+
+
+def _init_first(value: Abstract) -> bool:
+    return not (isinstance(value, FunctionValue) and value.name.endswith("__init__"))

@@ -11,6 +11,7 @@ from preflight.python.access import attribute, item, set_attribute, set_item
 from preflight.python.hooks_std import join_path
 from preflight.python.imports import resolve
 from preflight.python.objects import (
+    MAX_DEPTH,
     Abstract,
     Attribute,
     ClassValue,
@@ -30,7 +31,7 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -42,8 +43,6 @@ BUILTINS = frozenset(dir(python_builtins))
 
 def evaluate(ev: Evaluator, node: ast.expr, frame: Frame) -> Abstract:
     """The abstract value of an expression."""
-    from preflight.python.evaluator import MAX_DEPTH
-
     ev.step()
     handler = _HANDLERS.get(type(node))
     if handler is None or ev.depth > MAX_DEPTH:

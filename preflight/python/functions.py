@@ -9,6 +9,7 @@ from preflight.python.access import is_class_method
 from preflight.python.expressions import evaluate
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     Container,
     External,
     Frame,
@@ -18,9 +19,9 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import Const, unknown
+from preflight.python.statements import execute
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -102,8 +103,6 @@ def _decoration(
 
 
 def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
-    from preflight.python.statements import execute
-
     ev.interpreted.add(id(function.node))
     ev.stack.append(id(function.node))
     ev.marks.append(len(ev.conditions))

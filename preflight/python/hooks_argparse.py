@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Parameter, Word, word
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     Container,
     External,
     FunctionValue,
@@ -19,9 +19,10 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.records import dataclass, field, replace
-from preflight.values import Const, Expr, Ref, Unknown, Value
+from preflight.vocabulary.argv import bind_words
+from preflight.vocabulary.reading import Parameter, Word, word
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.values import Const, Expr, Ref, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -176,8 +177,6 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     found = state.everything()
     if isinstance(words, Container) and not words.open:
-        from preflight.study.bind import bind_words
-
         given = bind_words(tuple(found.values()), plain_words(words))
         items.update({name: given.get(name, parameter.default) for name, parameter in found.items()})
     else:

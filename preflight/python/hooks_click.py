@@ -6,10 +6,10 @@ import ast
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Parameter
 from preflight.python.hooks_argparse import type_name
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     ClassValue,
     Config,
     Container,
@@ -18,8 +18,8 @@ from preflight.python.objects import (
     Key,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Ref, Value
+from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.values import Const, Expr, Ref, Value
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Parameter
+from preflight.python.hooks_std import read_yaml
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     Config,
     Container,
     Either,
@@ -19,8 +20,8 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.values import Const, Ref, Unknown
+from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.values import Const, Ref, Unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -86,8 +87,6 @@ def hydra_main(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def omega_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    from preflight.python.hooks_std import read_yaml
-
     found = read_yaml(ev, record.object("file_", 0) or Const(None), "namespace")
     return found if found is not None else Config("", "omegaconf", origin=record.origin)
 

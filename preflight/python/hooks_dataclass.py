@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.dialects.reading import Parameter
+from preflight.python.classes import dataclass_fields, field_default
 from preflight.python.hooks_argparse import state_of
+from preflight.python.hooks_click import entry_function
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     ClassValue,
     Config,
     Container,
@@ -18,8 +22,8 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.values import Const, Ref, Unknown
+from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.values import Const, Ref, Unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -29,8 +33,6 @@ HF = "transformers.HfArgumentParser"
 
 def parameter_object(ev: Evaluator, cls: Abstract, prefix: str, kind: str = "dataclass", _depth: int = 0) -> Abstract:
     """An object of a dataclass whose fields the command line sets; one of a library is a configuration object."""
-    from preflight.python.classes import dataclass_fields
-
     if not isinstance(cls, ClassValue):
         return Config(prefix, kind)
     made = Instance(f"{cls.module.name}.{cls.name}", cls, {})
@@ -44,8 +46,6 @@ def parameter_object(ev: Evaluator, cls: Abstract, prefix: str, kind: str = "dat
 
 
 def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: str, depth: int) -> Abstract:
-    from preflight.python.classes import field_default
-
     default = field_default(ev, owner, name)
     annotation = owner.annotations.get(name, "")
     nested = default.cls if isinstance(default, Instance) else None
@@ -68,8 +68,6 @@ def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: str, de
 
 def _own_defaults(ev: Evaluator, made: Instance, default: Instance) -> None:
     """`train: Train = Train(lr=1)`: the arguments given there are the defaults."""
-    from dataclasses import replace
-
     for name, value in made.attributes.items():
         given = default.attributes.get(name)
         if isinstance(value, Ref) and given is not None and value.name in ev.parameters:
@@ -107,8 +105,6 @@ def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
     """The library's arguments object that the parser makes, as a call whose arguments come from the command line."""
-    from dataclasses import replace
-
     names = [cls.name] if isinstance(cls, External) else list(cls.external_bases) if isinstance(cls, ClassValue) else []
     for name in names:
         overridden = {}
@@ -124,8 +120,6 @@ def cli(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`tyro.cli(Config)`, `simple_parsing.parse(Config)`, `pyrallis.parse(config_class=Config)` and the like."""
     target = record.object("config_class", 0) or record.object("f", 0)
     if isinstance(target, FunctionValue):
-        from preflight.python.hooks_click import entry_function
-
         return entry_function(ev, target, "dataclass")
     default = record.keywords.get("default")
     if isinstance(target, ClassValue):
@@ -141,7 +135,6 @@ def wrap(record: CallRecord, ev: Evaluator) -> Abstract | None:
     function = record.callee
     if not isinstance(function, FunctionValue) or record.arguments or not function.node.args.args:
         return None
-    import ast
 
     annotation = function.node.args.args[0].annotation
     name = ast.unparse(annotation) if annotation is not None else ""

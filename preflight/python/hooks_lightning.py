@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.python.objects import Abstract, Container, Frame, FunctionValue, Instance
-from preflight.python.records import CallRecord
-from preflight.values import Const
+from preflight.python.access import class_attribute
+from preflight.python.functions import bind_parameters
+from preflight.python.hooks_config import namespace
+from preflight.python.objects import Abstract, CallRecord, Container, Frame, FunctionValue, Instance
+from preflight.vocabulary.values import Const
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -18,10 +20,6 @@ ARGUMENTS = "arguments"
 
 def save_hyperparameters(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """Every parameter of the constructor with its argument, as attributes and as items."""
-    from preflight.python.access import class_attribute
-    from preflight.python.functions import bind_parameters
-    from preflight.python.hooks_config import namespace
-
     holder = record.receiver_object
     if not isinstance(holder, Instance) or holder.cls is None or ARGUMENTS not in holder.state:
         return None

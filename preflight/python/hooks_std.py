@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from preflight.python.data import load_data
 from preflight.python.objects import (
     Abstract,
+    CallRecord,
     Container,
     FunctionValue,
     Instance,
@@ -19,9 +23,8 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.python.records import CallRecord
-from preflight.records import replace
-from preflight.values import Const, Unknown, unknown
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -126,7 +129,6 @@ def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallR
     path = find_file(ev, text, record) if text is not None else None
     if path is None:
         return None
-    from preflight.python.data import load_data
 
     found = load_data(ev.project, path, kind)
     if found is not None and path not in ev.reads:
@@ -246,9 +248,6 @@ def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def literal(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """ast.literal_eval, json.loads of a text that is known: literals, nothing else."""
-    import ast
-    import json
-
     text = ev.value_of(record.args[0]) if record.args else Unknown("no text")
     if not isinstance(text, str) or len(text) > 100_000:
         return unknown("a text that is not known", record.origin)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.python.objects import Abstract, Attribute, Container, FunctionValue, Instance, sequence
-from preflight.python.records import CallRecord
-from preflight.values import Const
+from preflight.python.objects import Abstract, Attribute, CallRecord, Container, FunctionValue, Instance, sequence
+from preflight.vocabulary.values import Const
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook

@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from preflight.python.module import is_package_dir, load_module, resolve_import
-from preflight.python.objects import Abstract, External, Frame, Lazy, ModuleValue
-from preflight.values import unknown
+from preflight.python.objects import MAX_MODULES, Abstract, External, Frame, Lazy, ModuleValue
+from preflight.vocabulary.values import unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleValue | None:
     """The project's module of that name; None for a library's."""
-    from preflight.python.evaluator import MAX_MODULES
-
     path = resolve_import(name, level, frame.module, ev.project)
     if path is None or (path not in ev.modules and len(ev.modules) >= MAX_MODULES):
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from preflight.python.access import config_child, set_item
 from preflight.python.builtins import Site, config_default
+from preflight.python.hooks_config import absorb
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -23,7 +24,7 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -183,8 +184,6 @@ def _config_method(site: Site, receiver: Config, name: str) -> Abstract | None:
             return config_default(site.ev, child, site.args[1])
         return child
     if name in ("update", "merge_with") and site.args:
-        from preflight.python.hooks_config import absorb
-
         absorb(site.ev, receiver, site.args[0])
         return Const(None)
     if name in ("copy", "as_dict", "to_dict"):

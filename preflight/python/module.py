@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from pathlib import PurePosixPath
 
-from preflight.documents.base import Source
-from preflight.project import Project, UnreadableFile
-from preflight.records import dataclass, field
-from preflight.values import Origin, Span
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Origin, Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python's tokenizer ends a line at
 
@@ -70,8 +71,6 @@ def load_module(path: str, project: Project) -> Module | None:
 
 
 def _parse(path: str, project: Project) -> Module | None:
-    import warnings
-
     try:
         source = project.source(path)
         with warnings.catch_warnings():  # "invalid escape sequence" is the author's business

@@ -6,20 +6,20 @@ Scalars are `values.Expr`; the classes here are the rest. `to_expr` turns any of
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TypeAlias, Union
 
 from preflight.python.module import Module
-from preflight.records import dataclass, field
-from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.records import CallRecord
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
 
 Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]
 
-
+MAX_DEPTH = 150
+"""Nested statements, expressions and calls: some 5 frames of Python each, of the 1,000 that Python allows."""
+MAX_MODULES = 80
+"""Modules of the project that one program is followed into."""
 MAX_NESTED = 8
 """Dictionaries within each other that are taken apart: settings written by people stay below four."""
 
@@ -321,3 +321,88 @@ def has_unknown(expr: Expr) -> bool:
     if isinstance(expr, Op):
         return any(has_unknown(operand) for operand in expr.operands)
     return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def kinds_of(value: object) -> tuple[str, ...]:
+    """What an object may have been made by, qualified."""
+    if value is None:
+        return ()
+    return tuple(one.made_by for one in alternatives(value) if isinstance(one, Instance))  # type: ignore[arg-type]
+
+
+# What the evaluator hands on: the calls that a program makes, and the exceptions it is ready for.
+
+
+@dataclass(eq=False, slots=True)
+class CallRecord:
+    """One call that the program makes, with arguments as expressions over its parameters.
+
+    `name` is qualified through imports ("torch.utils.data.DataLoader", "transformers.TrainingArguments"); a method of
+    an object is written as in the text ("model.generate"), `receiver` is then what the object was made by, where that
+    is known ("torch.optim.AdamW"), and `method` its last name. For calls to the project's own code the name is
+    "module.function".
+    """
+
+    name: str
+    receiver: str | None
+    method: str
+    args: tuple[Expr, ...]
+    kwargs: Mapping[str, Expr]
+    keyword_origins: Mapping[str, Origin]
+    """The place of each keyword argument's own text in the call (its value's origin may be elsewhere)."""
+    path: str
+    node: ast.expr
+    origin: Origin
+    function: str | None = None
+    """The enclosing function, "Class.method" for methods; None at the module's top level."""
+    conditions: tuple[Expr, ...] = ()
+    in_loop: bool = False
+    in_try: tuple[str, ...] = ()
+    """Names of the exceptions that an enclosing `except` catches ("*" for a bare one)."""
+    contexts: tuple[CallRecord, ...] = ()
+    """Calls whose `with` block (or decorator) this call is in, outermost first."""
+    reached: bool = True
+    """False: only seen when functions that nothing calls were read on their own, with unknown parameters."""
+    complete: bool = True
+    """False: further arguments come from `*args` or `**kwargs` that are not known."""
+    arguments: tuple[Abstract, ...] = ()
+    keywords: Mapping[str, Abstract] = field(default_factory=dict)
+    """The arguments as objects, where an expression says too little (a model, an optimizer)."""
+    receiver_object: Abstract | None = None
+    callee: Abstract | None = None
+    value: Abstract | None = None
+    result: Expr | None = None
+    """What the call gives, as an object and as an expression; None until it returned."""
+
+    @property
+    def qualified(self) -> str:
+        """`name`, or what the receiver was made by and the method: "torch.optim.AdamW.step"."""
+        return f"{self.receiver}.{self.method}" if self.receiver else self.name
+
+    def argument(self, name: str, position: int | None = None) -> Expr | None:
+        """An argument by keyword or by position (0-based); None where it is not given."""
+        if name in self.kwargs:
+            return self.kwargs[name]
+        if position is not None and position < len(self.args):
+            return self.args[position]
+        return None
+
+    def object(self, name: str, position: int | None = None) -> Abstract | None:
+        """As `argument`, as an object."""
+        if name in self.keywords:
+            return self.keywords[name]
+        if position is not None and position < len(self.arguments):
+            return self.arguments[position]
+        return None
+
+
+@dataclass(eq=False, slots=True)
+class TryRecord:
+    """A `try` that was entered: `calls` are those made in its body, functions called from it included."""
+
+    node: ast.Try
+    path: str
+    function: str | None
+    handlers: tuple[tuple[tuple[str, ...], ast.ExceptHandler], ...]
+    calls: tuple[CallRecord, ...] = ()
+    reached: bool = True

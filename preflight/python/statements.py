@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from preflight.python.expressions import assign, evaluate
 from preflight.python.imports import import_from, import_modules
 from preflight.python.objects import (
+    MAX_DEPTH,
     Abstract,
     Container,
     Frame,
     Instance,
     Key,
+    TryRecord,
     is_expr,
     to_expr,
 )
-from preflight.python.records import TryRecord
-from preflight.values import Const, Expr, Op, unknown
+from preflight.vocabulary.values import Const, Expr, Op, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -68,8 +69,6 @@ def _skip(ev: Evaluator, kind: str, condition: Expr) -> None:
 
 
 def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> str:
-    from preflight.python.evaluator import MAX_DEPTH
-
     ev.step()
     handler = _HANDLERS.get(type(node))
     if handler is None or ev.depth > MAX_DEPTH:

@@ -6,11 +6,10 @@ import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from preflight.dialects.reading import Launch, Link, Word, word
-from preflight.project import Project
-from preflight.python.objects import Container, External, to_expr
-from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op, Unknown
+from preflight.python.objects import CallRecord, Container, External, to_expr
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Launch, Link, Word, convert, word
+from preflight.vocabulary.values import Const, Expr, Op, Unknown
 
 STARTERS = ("subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output", "subprocess.Popen",
             "os.system", "subprocess.getoutput")  # fmt: skip
@@ -115,8 +114,6 @@ def _link(words: Sequence[Word], record: CallRecord, project: Project) -> Link |
 
 def _launch(words: Sequence[Word], texts: Sequence[str]) -> Launch:
     """Processes that a launcher before the program starts."""
-    from preflight.study.bind import convert
-
     names = [posixpath.basename(text) for text in texts]
     launcher = next((_LAUNCHERS[name] for name in names if name in _LAUNCHERS), "python")
     found: dict[str, Expr] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from preflight.reports.model import Outcome
+from preflight.reports.streams import Kind, safe
 from preflight.reports.style import Look
-from preflight.streams import Kind, safe
+from preflight.vocabulary.outcome import Outcome
 
 FORMATS = {
     "full": "preflight.reports.full",

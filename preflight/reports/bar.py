@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.findings import Part
 from preflight.reports.style import Look, gib
+from preflight.vocabulary.findings import Part
 
 _BLOCKS = "█▓▒░▞"
 _LETTERS = "#=+:o"

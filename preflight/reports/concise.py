@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from preflight.findings import Finding
-from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place
+from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look
 from preflight.reports.summary import summary
-from preflight.streams import clean
+from preflight.vocabulary.findings import Finding
+from preflight.vocabulary.outcome import Outcome, Report
 
 
 def render(outcome: Outcome, look: Look) -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.findings import Part
-from preflight.frontier import Row
-from preflight.job import Job
-from preflight.measured import Comparison
-from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.reports.bar import bar
+from preflight.reports.streams import clean
 from preflight.reports.style import Look, gib, wrap
 from preflight.reports.timeline import Point, drawn
-from preflight.streams import clean
+from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, HostEstimate, Interval, Row
+from preflight.vocabulary.findings import Part
+from preflight.vocabulary.job import Job
 
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
 _TIERS = (

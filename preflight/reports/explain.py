@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.job import Job, fields
-from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place
+from preflight.reports.streams import clean
 from preflight.reports.style import Look, gib
-from preflight.streams import clean
-from preflight.study.model import Bound
-from preflight.values import Const, Origin, Unknown
+from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.study import Bound
+from preflight.vocabulary.values import Const, Origin, Unknown
 
 _BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
 """How names of fields end that hold bytes."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Finding, Safety
 from preflight.reports.bar import bar
-from preflight.reports.model import Outcome, Report
-from preflight.reports.places import place, place_in, source_of
-from preflight.reports.snippet import snippet
+from preflight.reports.places import place, place_in, snippet, source_of
+from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, gib, wrap
 from preflight.reports.summary import summary
-from preflight.streams import clean
-from preflight.values import Origin
+from preflight.vocabulary.findings import Finding, Safety
+from preflight.vocabulary.outcome import Outcome, Report
+from preflight.vocabulary.values import Origin
 
 _RELATED_LIMIT = 6
 """Places shown beside the first; more are counted."""

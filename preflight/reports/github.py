@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from preflight.findings import Finding, Severity
-from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place
+from preflight.reports.streams import clean, without_commands
 from preflight.reports.style import Look
 from preflight.reports.summary import summary
-from preflight.streams import clean, without_commands
+from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.outcome import Outcome, Report
 
 _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "notice"}
 

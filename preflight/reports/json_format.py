@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from preflight.findings import Severity
 from preflight.reports import plain
-from preflight.reports.model import Outcome
 from preflight.reports.style import Look
+from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.outcome import Outcome
 
 VERSION = 1
 

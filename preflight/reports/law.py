@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.frontier import LENGTHS
-from preflight.job import Job
-from preflight.memory.device.law import Row
-from preflight.memory.device.laws import Laws
-from preflight.memory.device.regions import Regions, regions
+from preflight.memory.device.law.law import Row
+from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.regions import Regions, regions
 from preflight.memory.device.resolve import Resolved
 from preflight.reports.style import Look, wrap
+from preflight.vocabulary.estimates import LENGTHS
+from preflight.vocabulary.job import Job
 
 MEANINGS = {
     "b": "batch", "s": "length", "t": "target or text length", "m": "image tokens", "n": "image patches",

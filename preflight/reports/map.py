@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from preflight.frontier import LENGTHS, with_values
-from preflight.job import Job
-from preflight.memory.estimate import DeviceEstimate, Estimates
 from preflight.reports.style import Look
+from preflight.vocabulary.edits_of_job import with_values
+from preflight.vocabulary.estimates import LENGTHS, DeviceEstimate, Estimates
+from preflight.vocabulary.job import Job
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 IMAGES = (128, 160, 192, 224, 256, 384, 512)

@@ -6,13 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 
-from preflight.documents.base import Edit
-from preflight.findings import Finding
-from preflight.job import Job
-from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval
-from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place, source_of
-from preflight.values import Origin
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
+from preflight.vocabulary.findings import Finding
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Origin
 
 Plain = dict[str, object]
 

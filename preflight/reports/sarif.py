@@ -7,11 +7,11 @@ import os
 from urllib.parse import quote
 
 from preflight import __version__
-from preflight.findings import Finding, Fix, Safety, Severity
 from preflight.reports import plain
-from preflight.reports.model import Outcome, Report
 from preflight.reports.style import Look
-from preflight.values import Origin
+from preflight.vocabulary.findings import Finding, Fix, Safety, Severity
+from preflight.vocabulary.outcome import Outcome, Report
+from preflight.vocabulary.values import Origin
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "note"}

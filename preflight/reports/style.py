@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import unicodedata
 from collections.abc import Mapping
 from typing import TextIO
 
-from preflight.findings import Severity
-from preflight.records import dataclass
-from preflight.streams import coloured, terminal
+from preflight.reports.streams import coloured, terminal
+from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.records import dataclass
 
 _CODES = {
     "bold": "1",
@@ -44,8 +45,6 @@ def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None
     env = os.environ if environment is None else environment
     width = 100
     if terminal(stream) or env.get("COLUMNS", "").isdecimal():
-        import shutil
-
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return Look(coloured(stream, env), encoding.startswith("utf") or encoding == "gb18030", width)

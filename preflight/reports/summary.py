@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Safety, Severity
-from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
-from preflight.reports.model import Outcome, StudyResult
+from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, gib, plural
-from preflight.streams import clean
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
+from preflight.vocabulary.findings import Safety, Severity
+from preflight.vocabulary.outcome import Outcome, StudyResult
 
 _ORDER = ("fits", "unknown", "at-risk", "exceeds")
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from preflight.dialects.reading import Link
-from preflight.errors import PreflightError
-from preflight.project import Project
-from preflight.records import replace
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed
-from preflight.study.model import Skipped, Study
-from preflight.values import Value
+from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
+from preflight.vocabulary.job import fields
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Link
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.spelling import Invalid, kind_of, normal
+from preflight.vocabulary.study import Skipped, Study
+from preflight.vocabulary.values import Value
 
 
 def build(
@@ -53,9 +55,6 @@ def _known_fields(project: Project, overrides: Mapping[str, Value]) -> None:
     settings = project.settings
     if not (settings.map or settings.set or overrides):
         return
-    from preflight.errors import SettingsError, UsageError, suggestion
-    from preflight.job import fields
-    from preflight.study.normalise import Invalid, kind_of, normal
 
     given: list[tuple[str, type[PreflightError], str, Value]] = [
         *((f"[tool.preflight.map] {name}", SettingsError, target, None) for name, target in settings.map.items()),

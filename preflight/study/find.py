@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cached_property
 
-from preflight.project import Project, UnreadableFile
 from preflight.study.follow import Chain, Follower
+from preflight.vocabulary.project import Project, UnreadableFile
 
 USUAL = (
     "", "scripts", "script", "sweeps", "sweep", "slurm", "jobs", "job", "launch", "bash", "sbatch", "bin", "tools",

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from preflight.dialects import Dialect, load, recognise
-from preflight.dialects.reading import Branch, Call, Launch, Link, Problem, Reading, Word
-from preflight.documents.base import DocumentError
-from preflight.errors import too_much
-from preflight.project import Project, UnreadableFile
-from preflight.records import dataclass, replace
-from preflight.study.bind import bind
-from preflight.study.model import Skipped
 from preflight.study.scope import Scope
-from preflight.values import Axis, Const, Expr, Op, Origin, Span
+from preflight.vocabulary.argv import bind
+from preflight.vocabulary.errors import too_much
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.study import Skipped
+from preflight.vocabulary.text import DocumentError
+from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span
 
 MAX_DEPTH = 8
 """Scripts that start scripts: deeper than this, two files start each other under changing names."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from preflight.documents.base import Edit
 from preflight.documents.render import render
-from preflight.findings import Change
-from preflight.study.insert import flag, line_end
-from preflight.study.model import Study
-from preflight.values import Span, Unknown, Value
+from preflight.fixes.insert import flag, line_end
+from preflight.vocabulary.findings import Change
+from preflight.vocabulary.study import Study
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Span, Unknown, Value
 
 
 def override(changes: Iterable[Change], study: Study) -> tuple[Edit, ...] | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from preflight.records import dataclass, field
-from preflight.values import Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
 
 MARK = "\0"
 """Starts the name of an axis on its way from the file that declares it to the study."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.records import dataclass
-from preflight.rule import Case
-from preflight.values import Origin, evaluate
+from preflight.vocabulary.reading import Reading
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.values import Const, Origin, evaluate
 from preflight_rules.common import worst_box
 
 STATED = ("effective_batch_size", "total_batch_size", "global_batch_size")
@@ -32,7 +33,7 @@ def mismatches(case: Case) -> Iterator[Mismatch]:
     """Every stated batch of a study that is not what its other settings make it."""
     for reading in case.study.readings:
         if reading.dialect == "deepspeed":
-            yield from _deepspeed(case, reading.path)
+            yield from _deepspeed(case, reading)
     yield from _effective(case)
 
 
@@ -43,35 +44,28 @@ def ranks_of(case: Case) -> int | None:
     return None if bound is None or bound.default or nodes is None or ranks is None else nodes * ranks
 
 
-def _deepspeed(case: Case, path: str) -> Iterator[Mismatch]:
-    from preflight.documents.base import DocumentError
-    from preflight.documents.json import parse_json
-    from preflight.project import UnreadableFile
-
-    try:
-        document = parse_json(case.project.source(path))
-    except (DocumentError, UnreadableFile):
-        return  # the reader has said so
-    own = {key: document.value((key,)) if document.has((key,)) else None for key, _ in PAIRS}
+def _deepspeed(case: Case, reading: Reading) -> Iterator[Mismatch]:
+    own = {binding.field: binding.expr for binding in reading.bindings if isinstance(binding.expr, Const)}
     factors = []
     for key, field in PAIRS:
-        value, theirs = own[key], case.job.get(field)
-        origin = case.origin(field)
-        if not _whole(value):  # "auto", or left to the trainer
+        theirs, origin, said = case.job.get(field), case.origin(field), own.get(field)
+        value = said.value if said is not None else None
+        if said is None or said.origin is None or not _whole(value):  # "auto", or left to the trainer
             factors.append(theirs)
             continue
         factors.append(value)
-        outside = origin is not None and origin.path != path
+        outside = origin is not None and origin.path != reading.path
         if outside and case.fact("framework") in TRAINERS and _whole(theirs) and theirs != value:
             message = f"{key} is {value}, and the trainer's own arguments say {theirs}: the two must agree"
-            yield Mismatch(message, document.origin((key,)), True)
+            yield Mismatch(message, said.origin, True)
             return
-    stated = document.value(("train_batch_size",)) if document.has(("train_batch_size",)) else None
+    batch = next((fact for fact in reading.facts if fact.name == "stated_batch"), None)
+    stated, place = (batch.value, batch.origin) if batch is not None else (None, None)
     micro, accumulation = factors
-    if isinstance(stated, int) and isinstance(micro, int) and isinstance(accumulation, int):
+    if isinstance(stated, int) and place is not None and isinstance(micro, int) and isinstance(accumulation, int):
         text = _product(stated, micro, accumulation, ranks_of(case))
         if text:
-            yield Mismatch(f"train_batch_size is {stated}, but {text}", document.origin(("train_batch_size",)), True)
+            yield Mismatch(f"train_batch_size is {stated}, but {text}", place, True)
 
 
 def _whole(value: object) -> bool:

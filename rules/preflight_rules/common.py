@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from preflight.documents.base import Edit
-from preflight.findings import Change, Confidence, Finding, Part, Proposal, Safety, Severity
-from preflight.job import Job
-from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
+from preflight.fixes.invert import solutions
 from preflight.memory.host.estimate import sample_bytes
-from preflight.plain import assign
-from preflight.rule import Case
-from preflight.study.invert import solutions
-from preflight.study.model import Box
-from preflight.study.normalise import Invalid, normal
-from preflight.values import (
+from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
+from preflight.vocabulary.findings import Change, Confidence, Finding, Part, Proposal, Safety, Severity
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.plain import assign
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.spelling import Invalid, normal
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import (
     Axis,
     Choices,
     Const,
@@ -271,9 +271,9 @@ def settable(case: Case, field: str) -> bool:
 
 def possible(case: Case, changes: Iterable[Change]) -> bool:
     """Whether every change has a way back to text that makes it."""
-    from preflight.study.route_back import edits
+    from preflight.fixes.edits import edits
 
-    return all(edits(change, case) is not None for change in changes)
+    return all(edits(change, case.study, case.space.boxes, case.project) is not None for change in changes)
 
 
 def largest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:

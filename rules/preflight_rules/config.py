@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
-from preflight.job import Job
-from preflight.records import dataclass
-from preflight.rule import Case, Rule
-from preflight.study.model import Box
-from preflight.study.verdicts import BoxVerdict
-from preflight.values import Axis, Choices, Const, Origin, Range, Value, evaluate, names
+from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.values import Axis, Choices, Const, Origin, Range, Value, evaluate, names
+from preflight.vocabulary.verdicts import BoxVerdict
 from preflight_rules import config_examples
 from preflight_rules.batches import mismatches
 from preflight_rules.common import from_problems, model_name, related_of, several, with_fields

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Change, Confidence, Finding, Severity
-from preflight.records import replace
-from preflight.rule import Case
-from preflight.study.constraints import Constraint, Limits, Violation, limits, parse_all
-from preflight.study.constraints import violations as broken
-from preflight.study.model import Box
-from preflight.values import Axis, Choices, Origin, Value, names
+from preflight.space.constraints import Constraint, Limits, Violation, limits, parse_all
+from preflight.space.constraints import violations as broken
+from preflight.vocabulary.findings import Change, Confidence, Finding, Severity
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.values import Axis, Choices, Origin, Value, names
 from preflight_rules.common import assignment_text
 
 

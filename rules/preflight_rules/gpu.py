@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
-from preflight.memory.estimate import DeviceEstimate
-from preflight.rule import Case, Options, Rule
-from preflight.states import states
-from preflight.values import Origin
+from preflight.engine.what_if import states
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.vocabulary.rule import Case, Options, Rule
+from preflight.vocabulary.values import Origin
 from preflight_rules import gpu_examples, gpu_unstated, remedies, resumed, same_run
 from preflight_rules.common import (
     bounds,

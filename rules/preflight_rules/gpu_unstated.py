@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from preflight.findings import Confidence, Finding, Severity
 from preflight.machines.gpus import that_fit
-from preflight.memory.estimate import DeviceEstimate
-from preflight.rule import Case, Example, Rule
-from preflight.values import Origin, Unknown
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.rule import Case, Example, Rule
+from preflight.vocabulary.values import Origin, Unknown
 from preflight_rules.common import bounds, describe, device_of, gib, parts_of
 from preflight_rules.gpu_examples import LOOP
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.dialects.reading import Request
-from preflight.findings import Change, Confidence, Finding, Proposal, Severity
-from preflight.memory.estimate import HostEstimate
-from preflight.rule import Case, Options, Rule
-from preflight.study.request import resolve
-from preflight.values import Origin
+from preflight.slurm.allocation import resolve
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Severity
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.rule import Case, Options, Rule
+from preflight.vocabulary.values import Origin
 from preflight_rules import host_examples, host_memory, loaders, shm
 from preflight_rules.common import (
     at_most,

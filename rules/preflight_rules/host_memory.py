@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.documents.base import Edit
-from preflight.findings import Confidence, Finding, Proposal, Severity
-from preflight.memory.estimate import HostEstimate
 from preflight.memory.host.checkpoint import weights_of
 from preflight.memory.host.estimate import limit_of, solve_in_memory_bytes
-from preflight.rule import Case, Options, Rule
-from preflight.values import Origin, Span
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.findings import Confidence, Finding, Proposal, Severity
+from preflight.vocabulary.rule import Case, Options, Rule
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Origin, Span
 from preflight_rules import host_memory_examples, loaders
 from preflight_rules.common import at_most, bounds, count, gib, host_of, parts_of, related_of, severity_of, sum_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.rule import Example
+from preflight.vocabulary.rule import Example
 from preflight_rules.host_examples import GIB, SAMPLES, TRAIN
 
 IN_DOCKER = """

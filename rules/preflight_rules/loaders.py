@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from preflight.findings import Change, Proposal, Safety
-from preflight.job import Job
-from preflight.memory.estimate import HostEstimate
-from preflight.rule import Case
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.findings import Change, Proposal, Safety
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.rule import Case
 from preflight_rules.common import changed, gib, possible, settable, with_fields, written
 from preflight_rules.remedies import changes_of
 from preflight_rules.same_run import accumulation_hazard, statistics_hazard, workers_hazard

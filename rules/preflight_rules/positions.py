@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.job import Job
-from preflight.records import dataclass
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import dataclass
 
 KEYS = ("max_position_embeddings", "n_positions", "block_size")
 """Names for the number of positions in transformers' configs and in nanoGPT's."""
@@ -54,7 +54,7 @@ def _config(job: Job) -> tuple[str | None, Mapping[str, object]]:
     config: Mapping[str, object] = job.model.config or {}
     family = config.get("model_type") or job.model.architecture
     if not config and job.model.name is not None:
-        from preflight.memory.device.catalogue import find
+        from preflight.memory.device.law.catalogue import find
 
         known = find(job.model.name)
         if known is not None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from preflight.findings import Change, Proposal, Safety
-from preflight.job import Job
-from preflight.rule import Case
+from preflight.vocabulary.findings import Change, Proposal, Safety
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.rule import Case
 from preflight_rules.common import changed, largest, possible, settable, values_text, written
 from preflight_rules.constraints import lower_bounds
 from preflight_rules.same_run import accumulation_hazard, checkpointing_hazard, statistics_hazard

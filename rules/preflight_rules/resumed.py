@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.documents.base import Edit
-from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
-from preflight.rule import Case, Example, Options, Rule
-from preflight.values import Origin, Span
+from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.vocabulary.rule import Case, Example, Options, Rule
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Origin, Span
 from preflight_rules.common import changed, gib, gpu_name, related_of
 from preflight_rules.gpu_examples import LOOP
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from preflight.job import Job
-from preflight.libraries.batch_layers import OwnLayers, own_layers
 from preflight.memory.device import batch_statistics
-from preflight.rule import Case
-from preflight.study.jobs import JobMaker
-from preflight.values import Unknown, Value, names
+from preflight.program.batch_layers import OwnLayers, own_layers
+from preflight.space.jobs import JobMaker
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.values import Unknown, Value, names
 from preflight_rules.common import axes_of
 
 MOST_MODELS = 200

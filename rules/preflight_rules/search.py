@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Confidence, Finding, Severity
-from preflight.rule import Case, Rule
+from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.rule import Case, Rule
 from preflight_rules import spaces, sweep_examples
 from preflight_rules.common import device_of, gib, several
 

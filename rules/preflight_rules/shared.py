@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.findings import Finding, Proposal, Safety
-from preflight.memory.estimate import Interval
-from preflight.rule import Case, Rule
-from preflight.values import Origin, Unknown, evaluate
+from preflight.vocabulary.estimates import Interval
+from preflight.vocabulary.findings import Finding, Proposal, Safety
+from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.values import Origin, Unknown, evaluate
 from preflight_rules import loaders, shared_examples
 from preflight_rules.common import bounds, gib, severity_of
 

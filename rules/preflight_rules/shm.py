@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.documents.base import Edit
-from preflight.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.memory.host.estimate import sample_bytes, samples_in_shared_memory
-from preflight.records import replace
-from preflight.rule import Case, Options, Rule
-from preflight.values import Origin, Span
+from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.rule import Case, Options, Rule
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Origin, Span
 from preflight_rules import host_memory_examples, loaders
 from preflight_rules.common import at_most, changed, describe_loaders, gib, related_of, written
 from preflight_rules.remedies import changes_of

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.dialects.reading import Request
-from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
-from preflight.memory.estimate import HostEstimate
-from preflight.rule import Case, Options, Rule
-from preflight.scheduler.answers import NODE_CONFIG
-from preflight.study.request import Allocation, resolve
-from preflight.values import Origin
+from preflight.slurm.allocation import Allocation, resolve
+from preflight.slurm.controller.answers import NODE_CONFIG
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.rule import Case, Options, Rule
+from preflight.vocabulary.values import Origin
 from preflight_rules import loaders, slurm_examples
 from preflight_rules.common import (
     bounds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.rule import Example
+from preflight.vocabulary.rule import Example
 
 MIB = 2**20
 

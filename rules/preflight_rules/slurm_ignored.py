@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from preflight.dialects.reading import Request
-from preflight.documents.base import Edit, Source
-from preflight.findings import Finding, Proposal, Safety
-from preflight.rule import Case, Rule
-from preflight.values import Span
+from preflight.vocabulary.findings import Finding, Proposal, Safety
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.text import Edit, Source
+from preflight.vocabulary.values import Span
 from preflight_rules import slurm_examples
 from preflight_rules.common import from_problems
 
@@ -80,8 +81,6 @@ def _line(source: Source, offset: int) -> tuple[int, int]:
 
 
 def _with(finding: Finding, proposals: tuple[Proposal, ...]) -> Finding:
-    from dataclasses import replace
-
     safe = tuple(
         replace(one, reason=one.reason or "the job then gets what the directive asks for") for one in proposals
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from preflight.dialects.reading import Request
-from preflight.findings import Change, Confidence, Finding, Proposal, Safety, Severity
-from preflight.memory.estimate import HostEstimate
-from preflight.rule import Case, Options, Rule
-from preflight.study.request import Allocation, resolve
+from preflight.slurm.allocation import Allocation, resolve
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.rule import Case, Options, Rule
 from preflight_rules import slurm_examples
 from preflight_rules.common import at_most, bounds, count, gib, host_of, parts_of
 

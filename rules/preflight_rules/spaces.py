@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Change, Proposal, Safety
-from preflight.rule import Case
-from preflight.study.verdicts import BoxVerdict, ModelVerdict, SafeBox
-from preflight.values import Axis, Choices, Origin, Range, Value
+from preflight.vocabulary.findings import Change, Proposal, Safety
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.values import Axis, Choices, Origin, Range, Value
+from preflight.vocabulary.verdicts import BoxVerdict, ModelVerdict, SafeBox
 from preflight_rules import loaders, remedies
 from preflight_rules.common import assignment_text, describe, gib, possible, values_text
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from preflight.dialects.reading import Request
-from preflight.documents.base import Edit
-from preflight.findings import Proposal
-from preflight.rule import Case
+from preflight.vocabulary.findings import Proposal
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.text import Edit
 
 STEP = "SLURM_STEP_ID"
 """A variable that only processes started by srun have (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Confidence, Finding, Severity
-from preflight.memory.estimate import DeviceEstimate, HostEstimate
-from preflight.rule import Case, Rule
-from preflight.values import Origin, Range
+from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
+from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.values import Origin, Range
 from preflight_rules import constraints, spaces, sweep_examples
 from preflight_rules.common import bounds, from_problems, gib, parts_of, several, severity_of, values_text
 from preflight_rules.gpu import FIELDS, evidence, states_of

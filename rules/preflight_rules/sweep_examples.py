@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.rule import Example
+from preflight.vocabulary.rule import Example
 from preflight_rules.gpu_examples import LOOP
 
 SWEEP = """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.dialects.reading import Request
-from preflight.findings import Change, Proposal, Severity
-from preflight.records import dataclass
-from preflight.rule import Case
-from preflight.study.request import Allocation
-from preflight.values import Expr, Origin, evaluate, origins
+from preflight.slurm.allocation import Allocation
+from preflight.vocabulary.findings import Change, Proposal, Severity
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.values import Expr, Origin, evaluate, origins
 from preflight_rules.common import worst_box
 from preflight_rules.steps import STEP, cpus_lost, export
 

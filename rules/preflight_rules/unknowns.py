@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.findings import Confidence, Finding, Severity
-from preflight.memory.estimate import DeviceEstimate
-from preflight.records import replace
-from preflight.rule import Case, Rule
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.rule import Case, Rule
 from preflight_rules import config_examples
 from preflight_rules.common import (
     bounds,

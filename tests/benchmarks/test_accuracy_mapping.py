@@ -9,7 +9,7 @@ import pytest
 from benchmarks.accuracy.incidents import Incident, incident_of, reports
 from benchmarks.accuracy.sources import run_of, timm
 from benchmarks.accuracy.truth import GIB, MIB, Inexpressible, Run, rows, tier_of
-from preflight.job import Job, build
+from preflight.vocabulary.job import Job, build
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "accuracy" / "data"
 RUNS = {row["id"]: run_of(row) for row in rows(DATA / "rows.jsonl")}

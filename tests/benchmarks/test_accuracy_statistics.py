@@ -16,8 +16,8 @@ from benchmarks.accuracy.report import comparison, fitted, overview, tiers
 from benchmarks.accuracy.score import Score, duels, quantile, summary
 from benchmarks.accuracy.tool import Preflight
 from benchmarks.accuracy.truth import Inexpressible, Run, Tier
-from preflight.job import Job, build
-from preflight.memory.estimate import Interval, Verdict
+from preflight.vocabulary.estimates import Interval, Verdict
+from preflight.vocabulary.job import Job, build
 
 
 def score(

@@ -6,7 +6,7 @@ from benchmarks.accuracy.heldout import held, lines, runs, text
 from benchmarks.accuracy.score import Score
 from benchmarks.accuracy.tool import job_of
 from benchmarks.accuracy.truth import TIERS, Inexpressible
-from preflight.memory.estimate import Interval
+from preflight.vocabulary.estimates import Interval
 
 
 def test_every_row_is_a_job_with_a_figure() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from preflight.job import build as build_job
-from preflight.memory.device.laws import TRACING
+from preflight.memory.device.fit.subprocess import TRACING
+from preflight.vocabulary.job import build as build_job
 from tests.benchmarks.fake_cuda import CONTEXT, FakeCuda
 
 torch = pytest.importorskip("torch")
@@ -278,7 +278,7 @@ def test_a_record_is_compared_by_tier_and_phase(tmp_path: Path, capsys: pytest.C
 
 def test_deviations_are_explained_by_the_allocations_that_differ() -> None:
     """A block that a library made and no law knows is named, with its size and place; what agrees is not."""
-    from preflight.memory.device.ready import prepare
+    from preflight.memory.device.prepare import prepare
 
     ready = prepare(build_job(USUAL.job()))
     mine = compare.alive(ready, ())  # type: ignore[arg-type]
@@ -296,7 +296,7 @@ def test_deviations_are_explained_by_the_allocations_that_differ() -> None:
 
 def test_the_replays_blocks_add_up_to_the_law() -> None:
     from preflight.memory.device.estimate import requested_peak
-    from preflight.memory.device.ready import Ready, prepare
+    from preflight.memory.device.prepare import Ready, prepare
 
     for changes in ({}, {"accumulation": 2}, {"outputs": "step"}, {"optimizer": "sgd"}, {"checkpointing": True}):
         ready = prepare(build_job(replace(USUAL, **changes).job()))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from benchmarks.accuracy.reports import FILE, ReportRow, Verdict, incident_of, r
 from benchmarks.accuracy.tool import job_of
 from benchmarks.accuracy.truth import Inexpressible
 from preflight.machines.gpus import find_gpu
-from preflight.memory.estimate import Verdict as Word
+from preflight.vocabulary.estimates import Verdict as Word
 
 ROWS = list(rows())
 

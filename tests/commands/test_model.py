@@ -7,7 +7,7 @@ import json
 import pytest
 
 from preflight.cli import run
-from preflight.memory.device import catalogue
+from preflight.memory.device.law import catalogue
 
 Capture = pytest.CaptureFixture[str]
 

@@ -37,7 +37,7 @@ HEAD = "#!/bin/bash\n#SBATCH --gres=gpu:rtx_4090:1 --mem=8G\n"
 LARGE = HEAD + "python train.py --output_dir out --per_device_train_batch_size 64 --gradient_accumulation_steps 1\n"
 SMALL = LARGE.replace("64", "1")
 
-COMMAND = (sys.executable, "-c", "import sys; from preflight.submission.gate import guarded; guarded(sys.argv[1:])")
+COMMAND = (sys.executable, "-c", "import sys; from preflight.slurm.sbatch.gate import guarded; guarded(sys.argv[1:])")
 
 MODULE = (sys.executable, "-m", "preflight", "sbatch")
 PATIENT = "--preflight-timeout=200"
@@ -252,7 +252,7 @@ def test_the_wrapper_finds_the_real_one_and_never_itself(room: Room, tmp_path: P
     assert room.run("large.sh", command=[wrapper], PATH=path).code == 1
     assert room.run("small.sh", command=[wrapper], PATH=path).words == [b"small.sh"]
     assert room.run("small.sh", PATH=path).words == [b"small.sh"]
-    broken = printed.replace("preflight.submission.gate", "preflight.nothing")
+    broken = printed.replace("preflight.slurm.sbatch.gate", "preflight.nothing")
     (front / "sbatch").write_text(broken)
     ran = room.run("--preflight-fix", "large.sh", command=[wrapper], PATH=path)
     assert (ran.code, ran.words) == (5, [b"large.sh"])
@@ -280,7 +280,7 @@ def test_a_wrapper_that_cannot_be_told_from_the_real_one_ends_too(room: Room, tm
 
 
 def test_nothing_of_the_engine_is_imported_before_the_hand_over() -> None:
-    code = "import sys; import preflight.submission.gate; print(sorted(sys.modules))"
+    code = "import sys; import preflight.slurm.sbatch.gate; print(sorted(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for name in ("pydantic", "yaml", "click", "preflight.engine", "tree_sitter"):
+    for name in ("pydantic", "yaml", "click", "preflight.engine.check", "tree_sitter"):
         assert f"'{name}'" not in found

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import DocumentError, Source, splice
 from preflight.documents.bash import (
     BashDocument,
     Command,
@@ -18,7 +17,8 @@ from preflight.documents.bash import (
     reparse,
     split_words,
 )
-from preflight.values import Const, Expr, Op, Origin, Ref, Unknown, evaluate, substitute
+from preflight.vocabulary.text import DocumentError, Source, splice
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, evaluate, substitute
 
 
 def parse(text: str) -> BashDocument:

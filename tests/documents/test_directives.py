@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import Source
 from preflight.documents.bash import parse_bash
 from preflight.documents.directives import read_directives
+from preflight.vocabulary.text import Source
 
 
 def options(text: str) -> list[tuple[str, str | None]]:

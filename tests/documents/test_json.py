@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.json import JsonDocument, parse_json
-from preflight.values import Value
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Value
 
 
 def parse(text: str) -> JsonDocument:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import CannotEdit, DocumentError, Source, splice
 from preflight.documents.python import PythonDocument, parse_python
-from preflight.values import Value
+from preflight.vocabulary.text import CannotEdit, DocumentError, Source, splice
+from preflight.vocabulary.values import Value
 
 
 def parse(text: str) -> PythonDocument:

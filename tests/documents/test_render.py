@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import CannotEdit, Source
 from preflight.documents.bash import parse_bash
 from preflight.documents.render import Language, language_of, render
 from preflight.documents.yaml import parse_yaml
-from preflight.values import Unknown, Value, evaluate
+from preflight.vocabulary.text import CannotEdit, Source
+from preflight.vocabulary.values import Unknown, Value, evaluate
 
 GIB, MIB = 2**30, 2**20
 

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.documents.base import DocumentError, Source
 from preflight.documents.yaml import MAX_DEPTH, YamlDocument, parse_yaml
-from preflight.values import Unknown
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Unknown
 
 
 def parse(text: str, version: str = "1.1") -> YamlDocument:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.dialects.reading import Request
-from preflight.documents.base import Edit, Source
-from preflight.findings import Change, Safety
 from preflight.fixes.compare import Intent, carried_over, differences, same_expr
 from preflight.fixes.routes import changed_routes, only_meant
-from preflight.study.model import Bound, Box, Study
-from preflight.values import Axis, Choices, Const, Expr, Op, Origin, Range, Ref, Span, Unbounded, Unknown
+from preflight.vocabulary.findings import Change, Safety
+from preflight.vocabulary.reading import Request
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import Edit, Source
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Range, Ref, Span, Unbounded, Unknown
 
 PLACE = Origin("a.yaml", Span(10, 12), ("batch",))
 ELSEWHERE = Origin("a.yaml", Span(50, 52), ("other",))

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from preflight.documents.base import Edit, splice
 from preflight.documents.document import TreeDocument
 from preflight.documents.yaml import parse_yaml
-from preflight.findings import Change, Confidence, Finding, Fix, Proposal, Safety, Severity
 from preflight.fixes import prove
-from preflight.project import Project
-from preflight.settings import Settings
-from preflight.study.model import Bound, Box, Study
-from preflight.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Span, evaluate
+from preflight.vocabulary.findings import Change, Confidence, Finding, Fix, Proposal, Safety, Severity
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import Edit, splice
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Span, evaluate
 
 LIMIT = 16384
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from preflight.fixes.write import NotWritten, write_text
-from preflight.project import Project
-from preflight.settings import Settings
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 
 
 def project(root: Path) -> Project:
@@ -94,8 +94,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from preflight.fixes.write import write_text
-from preflight.project import Project
-from preflight.settings import Settings
+from preflight.vocabulary.project import Project
+from preflight.engine.settings import Settings
 root, moment = Path(sys.argv[1]), sys.argv[2]
 real = getattr(os, moment.removeprefix("after-"))
 def dying(*arguments):

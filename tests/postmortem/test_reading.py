@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reader import read
 
-from preflight.errors import UsageError
 from preflight.postmortem import plain
 from preflight.postmortem.collect import MOST_OF_A_KIND, SIGNS, collect
 from preflight.postmortem.conclude import conclude
@@ -20,6 +19,7 @@ from preflight.postmortem.reading import BLOCK, blocks_of, logs
 from preflight.postmortem.report import Postmortem
 from preflight.postmortem.text import render
 from preflight.reports.style import Look
+from preflight.vocabulary.errors import UsageError
 
 EVENT = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n"
 FILLER = "2025-01-01 12:00:00 INFO step {} loss 0.25 lr 1e-4\n"

@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
-from preflight.project import Project
 from preflight.python.evaluator import Evaluator
-from preflight.settings import Settings
-from preflight.values import Environment, Expr
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Environment, Expr
 
 Run = Callable[..., Evaluator]
 

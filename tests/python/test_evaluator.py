@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from preflight.python.evaluator import Evaluator
-from preflight.python.records import CallRecord
-from preflight.values import Const, Expr, Op, Ref, Unknown, evaluate
+from preflight.python.objects import CallRecord
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate
 
 
 def probes(evaluator: Evaluator) -> list[CallRecord]:

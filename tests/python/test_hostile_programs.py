@@ -7,7 +7,7 @@ import time
 import pytest
 
 from preflight.python.module import load_module
-from preflight.values import evaluate
+from preflight.vocabulary.values import evaluate
 
 HOSTILE = {
     "deep parentheses": "x = " + "(" * 150 + "1" + ")" * 150,

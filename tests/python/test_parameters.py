@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from preflight.python.evaluator import Evaluator
-from preflight.values import Const, Expr, Ref, Unknown, evaluate
+from preflight.vocabulary.values import Const, Expr, Ref, Unknown, evaluate
 
 
 def probed(evaluator: Evaluator) -> list[Expr]:

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.project import Project
 from preflight.python.evaluator import Evaluator
-from preflight.settings import Settings
-from preflight.values import Const, Expr, Unknown, evaluate
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Const, Expr, Unknown, evaluate
 
 NAMES = ("a", "b", "c")
 PARAMETERS = ("p", "q")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from preflight.documents.base import Edit
-from preflight.findings import Confidence, Finding, Fix, Part, Safety, Severity
-from preflight.job import build
-from preflight.machines.model import Gpu
-from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
-from preflight.project import Project
-from preflight.reports.model import Outcome, Report, StudyResult
-from preflight.settings import Settings
-from preflight.study.model import Bound, Box, Study
-from preflight.study.verdicts import BoxVerdict, Counts, Point, SpaceVerdict
-from preflight.values import Axis, Choices, Const, Origin, Ref, Span
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
+from preflight.vocabulary.findings import Confidence, Finding, Fix, Part, Safety, Severity
+from preflight.vocabulary.job import build
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Axis, Choices, Const, Origin, Ref, Span
+from preflight.vocabulary.verdicts import BoxVerdict, Counts, Point, SpaceVerdict
 
 GIB = 2**30
 SWEEP = "program: train.py\nparameters:\n  batch_size:\n    values: [8, 16, 64]  # as in the paper\n"

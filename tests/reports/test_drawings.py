@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from preflight.errors import UsageError
-from preflight.estimating import Estimator
-from preflight.job import build
+from preflight.engine.estimator import Estimator
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.replay import ALL_PARTS
-from preflight.memory.device.timeline import Moment
 from preflight.reports.map import drawn_map
 from preflight.reports.plot import figure, format_of
 from preflight.reports.style import Look
 from preflight.reports.timeline import HEIGHT, drawn
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.estimates import ALL_PARTS, Moment
+from preflight.vocabulary.job import build
 
 GIB = 2**30
 STEP = [

@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 from outcomes import GIB, device, finding, host, outcome, study
 
-from preflight.job import Job
-from preflight.memory.estimate import Estimates
 from preflight.reports import render
 from preflight.reports.style import Look
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.job import Job
 
 COUNT = {"type": "integer", "minimum": 0}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import jsonschema
 from outcomes import finding, outcome
 
-from preflight.findings import Fix, Safety, Severity
 from preflight.reports import render
 from preflight.reports.style import Look
-from preflight.values import Origin, Span
+from preflight.vocabulary.findings import Fix, Safety, Severity
+from preflight.vocabulary.values import Origin, Span
 
 TEXT = {"type": "string", "minLength": 1}
 POSITIVE = {"type": "integer", "minimum": 1}

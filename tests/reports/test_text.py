@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from outcomes import GIB, device, finding, host, outcome, span, study
 
-from preflight.documents.base import Source
-from preflight.findings import Part
-from preflight.machines.model import Gpu
-from preflight.memory.estimate import Estimates
 from preflight.reports import automatic, render
 from preflight.reports.bar import bar
-from preflight.reports.snippet import snippet
+from preflight.reports.places import snippet
+from preflight.reports.streams import clean
 from preflight.reports.style import Look, columns, gib, look_for, plural, wrap
 from preflight.reports.summary import studies_line, summary
-from preflight.streams import clean
-from preflight.values import Origin, Span
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.findings import Part
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Origin, Span
 
 PLAIN = Look(width=100)
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.dialects.reading import Fact, Problem, Request
-from preflight.job import Job
-from preflight.machines.model import Gpu, Node
-from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
-from preflight.project import Project
-from preflight.rule import Case, Options
-from preflight.settings import Settings
-from preflight.study.jobs import JobMaker
-from preflight.study.model import Bound, Box, Study
-from preflight.study.verdicts import BoxVerdict, Counts, Point, SafeBox, SpaceVerdict
-from preflight.values import Axis, Const, Expr, Op, Origin, Ref, Span, Value
+from preflight.space.jobs import JobMaker
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu, Node
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Fact, Problem, Request
+from preflight.vocabulary.rule import Case, Options
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Ref, Span, Value
+from preflight.vocabulary.verdicts import BoxVerdict, Counts, Point, SafeBox, SpaceVerdict
 
 GIB = 2**30
 PATH = "train.sh"

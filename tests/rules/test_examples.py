@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from preflight import engine, registry
-from preflight.files import Batch
-from preflight.reports.model import Report
-from preflight.rule import Example, Rule
-from preflight.settings import Settings
+from preflight.engine import check as engine
+from preflight.engine import registry
+from preflight.engine.files import Batch
+from preflight.vocabulary.outcome import Report
+from preflight.vocabulary.rule import Example, Rule
+from preflight.vocabulary.settings import Settings
 
 
 def examples() -> Iterator[object]:
@@ -52,7 +53,7 @@ def test_example(rule: type[Rule], example: Example, tmp_path: Path) -> None:
 
 
 def _fixed(project: engine.Project, asked: engine.Setup, unsafe: bool) -> dict[str, str]:
-    from preflight.fixing import fixed
+    from preflight.engine.rounds import fixed
 
     def same(report: Report) -> Report:
         return report

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from cases import GIB, Device, bounds_of, case, origin
 
-from preflight.findings import Proposal, Safety, Severity
-from preflight.memory.estimate import LargestAllocation
-from preflight.rule import Case
-from preflight.settings import Settings
-from preflight.values import Axis, Choices, Const, Expr, Op, Ref
+from preflight.vocabulary.estimates import LargestAllocation
+from preflight.vocabulary.findings import Proposal, Safety, Severity
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref
 from preflight_rules import gpu, remedies
 from preflight_rules.common import changed, describe, gib
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from cases import GIB, Host, case, origin, spread
 
-from preflight.dialects.reading import Launch, Request
-from preflight.findings import Finding, Safety, Severity
-from preflight.machines.model import Node
-from preflight.memory.estimate import HostEstimate
-from preflight.records import replace
-from preflight.rule import Case
-from preflight.values import Const, Op
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.findings import Finding, Safety, Severity
+from preflight.vocabulary.machine import Node
+from preflight.vocabulary.reading import Launch, Request
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.values import Const, Op
 from preflight_rules import host, loaders
 
 MIB = 2**20

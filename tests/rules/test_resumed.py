@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from preflight import engine
-from preflight.files import Batch
-from preflight.fixing import fixed
-from preflight.settings import Settings
+from preflight.engine import check as engine
+from preflight.engine.files import Batch
+from preflight.engine.rounds import fixed
+from preflight.vocabulary.settings import Settings
 from preflight_rules.resumed import KEPT, ON_HOST
 
 GIB = 2**30

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from cases import Device, case
 
-from preflight.findings import Safety
-from preflight.project import Project
-from preflight.records import replace
-from preflight.rule import Case
-from preflight.settings import Settings
-from preflight.study.model import Study
-from preflight.values import Axis, Choices, Ref
+from preflight.vocabulary.findings import Safety
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Study
+from preflight.vocabulary.values import Axis, Choices, Ref
 from preflight_rules import remedies, same_run
 
 WRITTEN = {"train.batch_size": 32, "train.seq_len": 1024, "train.grad_accum": 2}

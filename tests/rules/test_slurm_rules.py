@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from preflight import engine
-from preflight.files import Batch
-from preflight.findings import Finding, Safety
-from preflight.settings import Settings
+from preflight.engine import check as engine
+from preflight.engine.files import Batch
+from preflight.vocabulary.findings import Finding, Safety
+from preflight.vocabulary.settings import Settings
 from preflight_rules.slurm_examples import CLUSTER, TRAIN, job
 
 MIB = 2**20

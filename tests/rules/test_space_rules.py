@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from cases import GIB, Device, case, origin
 
-from preflight.dialects.reading import Problem
-from preflight.findings import Finding, Safety, Severity
-from preflight.rule import Case
-from preflight.settings import Settings
-from preflight.study.verdicts import Counts, ModelVerdict, SafeBox
-from preflight.values import Axis, Choices, Const, Range, Ref, Value
+from preflight.vocabulary.findings import Finding, Safety, Severity
+from preflight.vocabulary.reading import Problem
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Axis, Choices, Const, Range, Ref, Value
+from preflight.vocabulary.verdicts import Counts, ModelVerdict, SafeBox
 from preflight_rules import config, search, sweep
 
 SIZES = Axis("bs", Choices((4, 8, 32), (origin(1), origin(2), origin(3))), origin(1), ("train.batch_size",))

@@ -140,7 +140,7 @@ def test_an_empty_module_makes_nothing_installed(tmp_path: Path) -> None:
     bare = bait.outside / "python"  # a Python that has no torch: it finds no site-packages
     bare.write_text(f'#!/bin/sh\nexec {PYTHON} -S "$@"\n')
     bare.chmod(0o755)
-    code = f"from preflight.memory.device.tracing import installed; print(installed({str(bare)!r}))"
+    code = f"from preflight.memory.device.fit.subprocess import installed; print(installed({str(bare)!r}))"
     done, _ = bait.run(PYTHON, "-I", "-c", code, PYTHONPATH=str(bait.home))
     assert "torch=False" in done.stdout, done.stderr
     assert "9.9" not in done.stdout

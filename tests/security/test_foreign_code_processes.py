@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight import import_path, processes
+from preflight.system import import_path, processes
 
 PACKAGE = Path(processes.__file__).parent
 STARTERS = ("subprocess.run", "subprocess.Popen", "subprocess.call", "subprocess.check_call",
@@ -30,7 +30,7 @@ def test_nothing_else_starts_a_process() -> None:
                 name = f"{node.value.id}.{node.attr}"
                 if name in STARTERS or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
                     found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == {"processes.py", "submission/handover.py"}
+    assert found == {"processes.py", "slurm/sbatch/handover.py"}
 
 
 def test_what_runs_before_the_path_is_clean_imports_nothing() -> None:
@@ -92,8 +92,8 @@ def test_no_program_is_found_in_the_tree(tree: Path, path: str) -> None:
 
 
 def test_no_sbatch_is_found_in_the_tree(tree: Path) -> None:
-    from preflight.errors import UsageError
-    from preflight.submission.real import find_real
+    from preflight.slurm.sbatch.real import find_real
+    from preflight.vocabulary.errors import UsageError
 
     (tree / "sbatch").write_text("#!/bin/sh\n")
     (tree / "sbatch").chmod(0o755)

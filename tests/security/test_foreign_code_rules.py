@@ -11,7 +11,7 @@ from bait import Bait
 PREFLIGHT = (sys.executable, "-I", "-m", "preflight")
 RULE = """\
 import sys
-from preflight.rule import Rule
+from preflight.vocabulary.rule import Rule
 
 
 class Quits(Rule):

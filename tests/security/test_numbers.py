@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from preflight.cli import run
 from preflight.commands.options import parse_bytes
-from preflight.errors import UsageError
-from preflight.job import Job
-from preflight.study.normalise import LARGEST, Invalid, normal
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.spelling import LARGEST, Invalid, normal
 
 CPU_SECONDS = 10
 """Of this process for one command: a hundred times what it takes. CPU time, so that a busy machine does not count."""
@@ -105,7 +105,7 @@ def test_check_with_settings(project: Write, capsys: pytest.CaptureFixture[str],
     root = project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     for value in (*VALUES, "nan", "inf"):
         (root / "preflight.toml").write_text(f"set.{name} = {value}\n")
-        from preflight import settings
+        from preflight.engine import settings
 
         settings._in_folder.cache_clear()
         settled(["check", "sweep.yaml"], capsys)

@@ -16,7 +16,7 @@ from command_line import PROGRAM, SWEEP
 from folders import Write
 
 from preflight.cli import run
-from preflight.regular import MAX_BYTES, UnreadableFile, read_bytes, read_text, real
+from preflight.system.regular import MAX_BYTES, UnreadableFile, read_bytes, read_text, real
 
 DIGITS = "9" * 5000
 """More than Python reads as a whole number (sys.get_int_max_str_digits: 4,300)."""

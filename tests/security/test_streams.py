@@ -18,8 +18,8 @@ from folders import Write
 
 import preflight
 from preflight.cli import run
-from preflight.errors import OutputError, ReaderGone
-from preflight.streams import clean, complain, safe, show
+from preflight.reports.streams import clean, complain, safe, show
+from preflight.vocabulary.errors import OutputError, ReaderGone
 
 DRIVES = "\x1b]0;title\x07\x1b[8m\u202eabc\x9b31m\r\x08"
 COMMANDS = "\n::error::owned\n  ::set-output name=a::b\n##[error]owned ##vso[task.setvariable]x ##teamcity[x]"
@@ -182,9 +182,9 @@ def test_no_other_text_hands_it_on(project: Write, capsys: pytest.CaptureFixture
 WRITERS = {"click.echo", "click.secho", "print", "sys.stdout.write", "sys.stderr.write", "os.write"}
 ALLOWED = {
     "streams.py",
-    "submission/child.py",  # a pipe to the parent
-    "submission/handover.py",  # the script, as sbatch is given it
-    "submission/real.py",  # a list of paths, read by this program again
+    "slurm/sbatch/child.py",  # a pipe to the parent
+    "slurm/sbatch/handover.py",  # the script, as sbatch is given it
+    "slurm/sbatch/real.py",  # a list of paths, read by this program again
 }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from preflight.dialects.reading import Problem, Request
-from preflight.dialects.slurm_request import read_request
-from preflight.dialects.slurm_submission import Submission
-from preflight.documents.base import Source
-from preflight.machines.model import Cluster
-from preflight.scheduler.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE
-from preflight.scheduler.verdict import judge
+from preflight.dialects.slurm.request import read_request
+from preflight.slurm.controller.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE
+from preflight.slurm.controller.verdict import judge
+from preflight.vocabulary.machine import Cluster
+from preflight.vocabulary.reading import Problem, Request
+from preflight.vocabulary.submission import Submission
+from preflight.vocabulary.text import Source
 
 CHECKED_TWICE = (GRES, GRES_TYPE, GRES_PLUGIN)
 """What sbatch and the controller check alike; sbatch comes first and answers in the controller's words."""

@@ -10,7 +10,7 @@ from slurm.clusters import CLUSTERS
 from slurm.compare import ours
 from slurm.controller import started
 
-from preflight.machines.slurm_import import import_slurm
+from preflight.slurm.import_.importer import import_slurm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([^`]+)` \| (accepted|refused) \| (accepted|refused) \|", re.MULTILINE)

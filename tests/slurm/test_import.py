@@ -12,12 +12,12 @@ from slurm.controller import find, started
 
 from preflight.commands.import_slurm import run
 from preflight.commands.machine import command
-from preflight.errors import UsageError
 from preflight.machines.clusters import load_machine, save_machine
-from preflight.machines.slurm_ask import _by_sinfo
-from preflight.machines.slurm_conf import cluster_of
-from preflight.machines.slurm_import import by_type, import_slurm, nodes_alone
-from preflight.records import replace
+from preflight.slurm.import_.ask import _by_sinfo
+from preflight.slurm.import_.conf import cluster_of
+from preflight.slurm.import_.importer import by_type, import_slurm, nodes_alone
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.records import replace
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

@@ -9,8 +9,7 @@ from slurm.clusters import CLUSTERS
 from slurm.compare import asked
 from slurm.controller import started
 
-from preflight.dialects.slurm_schema import FIELDS
-from preflight.dialects.slurm_words import WORDS
+from preflight.dialects.slurm.schema import FIELDS, WORDS
 
 
 def test_messages_have_sbatchs_words(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from slurm.clusters import CLUSTERS
 from slurm.controller import Controller, started
 
-from preflight.dialects.slurm_request import read_request
-from preflight.dialects.slurm_submission import Submission
-from preflight.documents.base import Source
+from preflight.dialects.slurm.request import read_request
 from preflight.documents.directives import read_directives
-from preflight.machines.model import Cluster
-from preflight.machines.slurm_import import import_slurm
-from preflight.scheduler.verdict import judge
+from preflight.slurm.controller.verdict import judge
+from preflight.slurm.import_.importer import import_slurm
+from preflight.vocabulary.machine import Cluster
+from preflight.vocabulary.submission import Submission
+from preflight.vocabulary.text import Source
 
 TOO_MUCH = "--mem=300G"
 CASES: list[tuple[str, dict[str, str], list[str]]] = [

@@ -20,9 +20,9 @@ from slurm.compare import ours, theirs
 from slurm.controller import started
 from slurm.generated import request
 
-from preflight.machines.slurm_conf import read_slurm_conf
-from preflight.machines.slurm_import import by_type
-from preflight.scheduler.answers import CLIENT
+from preflight.slurm.controller.answers import CLIENT
+from preflight.slurm.import_.conf import read_slurm_conf
+from preflight.slurm.import_.importer import by_type
 
 FIRST, COUNT = 100_000, 200
 """Seeds that no other test uses."""

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.commands.check import command
-from preflight.submission.arguments import parse
-from preflight.submission.asking import asked, read
-from preflight.submission.checking import Question
+from preflight.slurm.sbatch.arguments import parse
+from preflight.slurm.sbatch.asking import asked, read
+from preflight.slurm.sbatch.question import Question
 
 SCRIPTS = Path(__file__).parent / "site_scripts"
 PROGRAM = """\

@@ -12,11 +12,13 @@ from slurm.controller import Controller, started
 from slurm.generated import request
 from slurm.given import Part, given
 
-from preflight.machines.model import Cluster
-from preflight.machines.slurm_import import import_slurm
-from preflight.scheduler.answers import CLIENT
+from preflight.slurm.controller.answers import CLIENT
+from preflight.slurm.import_.importer import import_slurm
+from preflight.vocabulary.machine import Cluster
 
-RECORDED = (Path(__file__).parents[1] / "dialects" / "slurm_verdicts.txt").read_text(encoding="utf-8").splitlines()
+RECORDED = (
+    (Path(__file__).parents[1] / "dialects" / "slurm" / "slurm_verdicts.txt").read_text(encoding="utf-8").splitlines()
+)
 
 Asked = tuple[str, Controller, Cluster]
 
@@ -64,7 +66,7 @@ def test_what_jobs_are_given(cluster: Asked) -> None:
     The controller prefers nodes that are up or of little weight, which preflight does not know: where it takes others,
     there is nothing to compare.
     """
-    from preflight.scheduler.verdict import judge
+    from preflight.slurm.controller.verdict import judge
 
     name, controller, described = cluster
     kind = {host: node.name for node in described.nodes for host in _hosts(node.hosts or "")}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from slurm.controller import find, started
 
-from preflight.submission.asking import confined
+from preflight.slurm.sbatch.asking import confined
 
 pytestmark = pytest.mark.slow
 

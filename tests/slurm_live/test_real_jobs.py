@@ -251,5 +251,5 @@ def test_the_cli_filter_in_a_plain_sbatch(cluster: Cluster, folder: Path) -> Non
     off = cluster.run(["sbatch", "--output=off.txt", "large.sh"], folder, **environment, PREFLIGHT_SBATCH="off")
     assert (off.code, off.err) == (0, "")
     broken = folder / "conf" / "cli_filter.lua"
-    broken.write_text(broken.read_text().replace("from preflight.submission", "from preflight.nothing"))
+    broken.write_text(broken.read_text().replace("from preflight.slurm.sbatch", "from preflight.nothing"))
     assert cluster.run(["sbatch", "--output=broken.txt", "large.sh"], folder, **environment).code == 0

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from preflight.errors import PreflightError
-from preflight.project import Project
-from preflight.settings import Settings
+from preflight.space.jobs import JobMaker
 from preflight.study.assemble import assemble
 from preflight.study.build import build
 from preflight.study.follow import Chain
-from preflight.study.jobs import JobMaker
-from preflight.study.model import Skipped, Study
-from preflight.values import Origin, Unknown, Value, evaluate
+from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Skipped, Study
+from preflight.vocabulary.values import Origin, Unknown, Value, evaluate
 
 PROGRAM = """\
 import argparse

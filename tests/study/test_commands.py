@@ -9,11 +9,11 @@ import pytest
 from command_line import GIB, fake_engine, preflight
 
 from preflight.machines.gpus import find_gpu
-from preflight.project import Project
-from preflight.settings import Settings
 from preflight.study.build import build
-from preflight.study.model import Study
-from preflight.values import Unknown, Value, evaluate
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Study
+from preflight.vocabulary.values import Unknown, Value, evaluate
 
 Write = Callable[[dict[str, str]], Path]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight.study.scope import MARK, Scope, fixed, references, unmark
-from preflight.values import Const, Expr, Op, Ref, Unknown, evaluate
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate
 
 
 def test_an_axis_and_a_parameter_of_one_name_are_two_things() -> None:

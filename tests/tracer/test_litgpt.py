@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from preflight.job import build
 from preflight.memory.device import estimate
-from preflight.memory.device.frameworks import litgpt, switches
-from preflight.memory.device.laws import TRACING
+from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.estimate import DeviceEstimate
+from preflight.memory.device.workloads.litgpt import litgpt, switches
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import build
 
 torch = pytest.importorskip("torch")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.memory.device import tracing
+from preflight.memory.device.fit import subprocess as tracing
 
-TRACER = Path(tracing.__file__).parents[2] / "tracer"
+TRACER = Path(tracing.__file__).parents[3] / "tracer"
 
 
 @pytest.mark.parametrize("path", sorted(TRACER.glob("*.py")), ids=lambda p: p.name)

@@ -48,7 +48,7 @@ class Case:
         return "-".join([self.model, *(f"{key}={value}" for key, value in shown.items())])
 
     def job(self) -> dict[str, Any]:
-        """The Job's fields (preflight.job.build)."""
+        """The Job's fields (preflight.vocabulary.job.build)."""
         model = self.of
         fields: dict[str, Any] = {
             "task": model.task, "train.batch_size": self.batch, "train.precision": self.precision,

@@ -15,13 +15,13 @@ from typing import Any
 
 from benchmarks.accuracy.gpu.measure import CONTEXT, read
 from benchmarks.accuracy.gpu.replayed import Alive, alive
-from preflight.job import Job, build
 from preflight.machines.gpus import find_gpu
-from preflight.machines.model import Gpu
 from preflight.memory import device
-from preflight.memory.device.ready import Ready, prepare
-from preflight.memory.estimate import DeviceEstimate
-from preflight.values import Unknown
+from preflight.memory.device.prepare import Ready, prepare
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.values import Unknown
 
 MIB = 2**20
 EXPLAINED = 0.02

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from preflight.memory.device.ready import Ready
-from preflight.memory.device.tape import expand
+from preflight.memory.device.law.tape import expand
+from preflight.memory.device.prepare import Ready
 
 Blocks = Counter[tuple[int, str]]
 """(bytes requested, what and where) -> how many."""
@@ -88,7 +88,7 @@ def _moments(ready: Ready, accumulated: bool, before: Blocks) -> Iterator[tuple[
 
 def _modules(ready: Ready) -> Iterator[str]:
     """The module of every event's birth, in the order of `expand`."""
-    from preflight.memory.device.tape import block_of
+    from preflight.memory.device.law.tape import block_of
 
     tape = ready.laws.made.tape.at(ready.dims)
     for item in tape.items:

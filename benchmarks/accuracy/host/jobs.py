@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from preflight.job import Job, build
 from preflight.memory.host.base import bytes_of, parts_of
 from preflight.memory.host.checkpoint import SAVING, copies
+from preflight.vocabulary.job import Job, build
 
 Row = dict[str, Any]
 KINDS = {"array": "arrays", "copies": "arrays", "tensors": "tensors", "dicts": "objects", "records": "objects",

@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.accuracy.host import jobs
-from preflight.job import Job
 from preflight.memory.host import constants as c
 from preflight.memory.host import heap
 from preflight.memory.host.estimate import moments_of
 from preflight.memory.host.rank import rank_of
+from preflight.vocabulary.job import Job
 
 Point = tuple[str, Job, int]
 STEPS = (0.8, 1.0, 1.2)

@@ -17,9 +17,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2]))
 
 from benchmarks.accuracy.host import earlier, jobs, refit  # noqa: E402
-from preflight.memory.estimate import HostEstimate  # noqa: E402
 from preflight.memory.host.base import bytes_of, parts_of  # noqa: E402
 from preflight.memory.host.estimate import estimate_host  # noqa: E402
+from preflight.vocabulary.estimates import HostEstimate  # noqa: E402
 
 DOCS = HERE.parents[2] / "docs" / "host-memory.md"
 TEXT = HERE / "host-memory.in.md"

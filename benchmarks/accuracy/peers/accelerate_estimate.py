@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.accuracy.peers.base import Answer, Refused, adapts, installed, one_figure, quantised
 from benchmarks.accuracy.peers.models import parameters
 from benchmarks.accuracy.truth import TIERS, Tier
-from preflight.job import Job
+from preflight.vocabulary.job import Job
 
 _DTYPES = {"fp32": "float32", "fp16-mixed": "float16", "bf16-mixed": "bfloat16"}
 

@@ -8,9 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
 from benchmarks.accuracy.truth import TIERS, Tier
-from preflight.job import Job
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device import catalogue
+from preflight.memory.device.law import catalogue
+from preflight.vocabulary.job import Job
 
 Answer = Mapping[Tier, int]
 """Bytes by tier: only the tiers that the tool speaks of."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from benchmarks.accuracy.peers.base import Answer, Refused, adapts, described, one_figure, quantised
 from benchmarks.accuracy.truth import TIERS, Tier
-from preflight.job import Job
+from preflight.vocabulary.job import Job
 
 LOW, HIGH, GRADIENT, ADAM = 2, 4, 4, 12
 """Bytes per value: low_prec_bytes_per_val, high_prec_bytes_per_val, bytes_per_grad_ele, and Adam's per parameter."""

@@ -17,7 +17,7 @@ from benchmarks.accuracy.peers.base import (
     quantised,
 )
 from benchmarks.accuracy.truth import MIB, TIERS, Tier
-from preflight.job import Job
+from preflight.vocabulary.job import Job
 
 _GPUS = {"T4": "t4", "V100 16GB": "v100-16", "P100": "p100-16", "L4": "l4", "A10": "a10", "A10G": "a10",
          "A100 40GB": "a100-40", "A100 80GB": "a100-80", "H100 80GB": "h100", "H200": "h200", "RTX 3090": "3090",

@@ -13,7 +13,7 @@ from unittest import mock
 from benchmarks.accuracy.peers.base import Answer, Refused, adapts, installed, quantised
 from benchmarks.accuracy.peers.models import build
 from benchmarks.accuracy.truth import Tier
-from preflight.job import Job
+from preflight.vocabulary.job import Job
 
 if TYPE_CHECKING:
     import torch

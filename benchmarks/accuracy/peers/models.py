@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.peers.base import Described, Refused, described
-from preflight.job import Job
+from preflight.vocabulary.job import Job
 
 if TYPE_CHECKING:
     import torch

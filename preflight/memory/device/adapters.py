@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.job import Peft
+from preflight.vocabulary.job import Peft
 
 LORA = ("lora", "rslora")
 _SHAPING = (

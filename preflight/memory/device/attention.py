@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.job import Job
-from preflight.machines.model import Gpu
 from preflight.memory.device.families import Family
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 
 FLASH_FROM = (8, 0)
 """Compute capability from which PyTorch has flash attention (sdp_utils.cpp, check_flash_attention_hardware_support)."""

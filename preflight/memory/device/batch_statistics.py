@@ -13,10 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight.values import Unknown
+from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.job import Job
+    from preflight.vocabulary.job import Job
 
 TABLE = Path(__file__).with_name("batch_statistics.json")
 _SUFFIXES: Mapping[str, tuple[str, ...]] = {
@@ -64,9 +64,9 @@ def normalises(job: Job) -> Statistics:
 
 def parts(job: Job) -> list[tuple[str, str, Mapping[str, Any]]]:
     """(import target, architecture, config) of everything that the job says of its model."""
-    from preflight.memory.device import catalogue
-    from preflight.memory.device.images import target_of
-    from preflight.memory.device.resolve import read_config
+    from preflight.memory.device.law import catalogue
+    from preflight.memory.device.law.catalogue import read_config
+    from preflight.memory.device.workloads.image_models import target_of
 
     model, config = job.model, dict(job.model.config or {})
     found: list[tuple[str, str, Mapping[str, Any]]] = []
@@ -95,7 +95,7 @@ def _one(job: Job, target: str, architecture: str, config: Mapping[str, Any]) ->
 
 def of_target(target: str) -> Statistics:
     """Whether a model that is named by its library and name there has such a layer."""
-    from preflight.memory.device import detectors
+    from preflight.memory.device.workloads import detectors
 
     if target.startswith(_HOMES):
         return True
@@ -190,7 +190,7 @@ def compares(job: Job) -> bool:
 
 def counts_objects(job: Job) -> bool:
     """Whether the model's own loss is divided by the objects in the images of a micro-batch."""
-    from preflight.memory.device import detectors
+    from preflight.memory.device.workloads import detectors
 
     return any(
         type_of(architecture) in _table()["transformers"]["per_object"] or (target and detectors.knows(target))

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.job import Job
-from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, generated, intervals, own, saving, softmax, varying
-from preflight.memory.device.allocator import CachingAllocator
-from preflight.memory.device.envelope import at_least, over_candidates
-from preflight.memory.device.images import is_image_model, waiting
-from preflight.memory.device.largest import largest_allocation
-from preflight.memory.device.loading import load
+from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower import lower_bound
-from preflight.memory.device.others import is_convolutional, wider
+from preflight.memory.device.open_settings import at_least, over_candidates
 from preflight.memory.device.parallel import fullest
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
-from preflight.memory.device.ready import Ready, prepare
-from preflight.memory.device.replay import Replay, Replayed, Segment
-from preflight.memory.device.tape import NotRegular
-from preflight.memory.device.timeline import Moment, Recorder, thinned
-from preflight.memory.device.validation import Phase, phases_beside
-from preflight.memory.estimate import DeviceEstimate, Interval
-from preflight.values import Unknown
+from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.step import convolution, generated, intervals, saving, softmax, varying_lengths
+from preflight.memory.device.step.allocator import CachingAllocator
+from preflight.memory.device.step.largest import largest_allocation
+from preflight.memory.device.step.loading import load
+from preflight.memory.device.step.replay import Replay, Replayed, Segment
+from preflight.memory.device.step.timeline import Recorder, thinned
+from preflight.memory.device.step.validation import Phase, phases_beside
+from preflight.memory.device.workloads import remote_code_extras as own
+from preflight.memory.device.workloads.image_models import is_image_model, waiting
+from preflight.memory.device.workloads.registry import is_convolutional, wider
+from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.values import Unknown
 
 MIB = 2**20
 CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
@@ -77,11 +78,11 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
     if other_way is not None:
         other = _replay(replace(ready, job=other_way), beside, gpu, capacity - context.expected if capacity else None)
         reserved = convolution.either(reserved, intervals.interval(other.reserved * trials, intervals.RESERVED, extra))
-    earlier = varying.earlier(job, ready.dims) if capacity is not None else ()
+    earlier = varying_lengths.earlier(job, ready.dims) if capacity is not None else ()
     if capacity is not None and earlier:
         again = _replay(ready, beside, gpu, capacity - context.expected, earlier=earlier).reserved * trials
         room_left = capacity - trials * context.high
-        reserved = varying.interval(reserved, again, room_left, job.train.sequences == "dynamic")
+        reserved = varying_lengths.interval(reserved, again, room_left, job.train.sequences == "dynamic")
     process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
     parts = {name: size * trials for name, size in replayed.parts.items()}
     parts["allocator"] = reserved.expected - sum(parts.values())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-from preflight.job import Job
-from preflight.memory.device import catalogue, denoisers, quantization
-from preflight.memory.device.optimizers import step
+from preflight.memory.device import quantization
+from preflight.memory.device.law import catalogue
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.estimate import DeviceEstimate, Interval, Verdict
-from preflight.values import Unknown
+from preflight.memory.device.step.optimizers import step
+from preflight.memory.device.workloads import denoisers
+from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.values import Unknown
 
 LEAST = "bf16"
 """The precision whose weights, gradients and states of an optimizer are the smallest (fp16's are as large)."""

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.job import Job, Quantization
-from preflight.memory.device import catalogue
-from preflight.values import Unknown
+from preflight.memory.device.law import catalogue
+from preflight.vocabulary.job import Job, Quantization
+from preflight.vocabulary.values import Unknown
 
 PACKED = ("gptq", "awq", "hqq", "torchao-int8", "fp8", "eetq")
 """Types of `train.quantization` with layers of their own in tracer/packed.py."""
@@ -49,7 +49,7 @@ def stated(job: Job) -> Job:
 
 def _config(job: Job) -> Mapping[str, Any]:
     """What is known of the model's config.json: the job's own, else that of a directory or of the hub's cache."""
-    from preflight.memory.device.resolve import read_config  # which needs what is here
+    from preflight.memory.device.law.catalogue import read_config  # which needs what is here
 
     if job.model.config is not None:
         return job.model.config

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from preflight.job import Job, Peft
-from preflight.machines.model import Gpu
-from preflight.memory.device import adapters, catalogue, frameworks, quantization
+from preflight.memory.device import adapters, quantization
 from preflight.memory.device.attention import attention, kernel, window
 from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.activations import unusual
-from preflight.memory.device.images import VALUES_ONLY, target_of, usual_size
-from preflight.memory.device.remote import Likeness, likeness
-from preflight.memory.device.single import depth_key
-from preflight.values import Unknown
+from preflight.memory.device.fit.one_model import depth_key
+from preflight.memory.device.law import catalogue
+from preflight.memory.device.law.catalogue import read_config
+from preflight.memory.device.workloads import litgpt
+from preflight.memory.device.workloads.image_models import VALUES_ONLY, target_of, usual_size
+from preflight.memory.device.workloads.remote import Likeness, likeness
+from preflight.vocabulary.job import Job, Peft
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.values import Unknown
 
 # Other names that configs and hand-written programs give to a family's keys.
 _SYNONYMS: tuple[frozenset[str], ...] = tuple(
@@ -91,7 +91,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     if how is not None and how.lower() != job.train.quantization.type:
         return quantization.refused(name, how)
     task = job.task or task
-    from preflight.memory.device import others  # which need Resolved
+    from preflight.memory.device.workloads import registry as others  # which need Resolved
 
     other = others.resolver(target or architecture, task)
     if other is not None:
@@ -107,11 +107,11 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
             return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
     reach = window(architecture, config)
     architecture = SAME_CODE.get(architecture, architecture)
-    foreign = frameworks.litgpt(job, architecture, config)
+    foreign = litgpt.litgpt(job, architecture, config)
     if foreign is not None:
         if _can_trace():
             return _of_litgpt(job, name, foreign, gpu)
-        like = frameworks.stand_in(job, architecture)
+        like = litgpt.stand_in(job, architecture)
     family = family_of(architecture, config)
     changed = unlike(architecture, config)
     if changed is not None:
@@ -205,22 +205,6 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
     return Unknown("the model is not known: no model.name, model.architecture with model.config, or model.path")
 
 
-def read_config(path: str) -> dict[str, Any] | None:
-    """config.json of a local model directory or file, or of a model in the Hugging Face cache; None: there is none."""
-    candidates = [Path(path), Path(path) / "config.json"]
-    cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
-    snapshots = cache / f"models--{path.replace('/', '--')}" / "snapshots"
-    try:
-        candidates += sorted(snapshots.glob("*/config.json")) if snapshots.is_dir() else []
-        for candidate in candidates:
-            if candidate.name.endswith(".json") and candidate.is_file() and candidate.stat().st_size < 2**20:
-                data = json.loads(candidate.read_text(encoding="utf-8"))
-                return data if isinstance(data, dict) else None
-    except (OSError, ValueError):
-        return None
-    return None
-
-
 def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gpu | None = None,
              like: Likeness | None = None, reach: int | None = None) -> dict[str, Any] | Unknown:  # fmt: skip
     """The tracer's setup of a job: what a forward and backward tape depends on beside dimensions. `like`: the model's
@@ -240,7 +224,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
     in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))
     chosen = kernel(asked, mask, in_half, gpu)
-    if chosen in ("sdpa", "flash") and frameworks.repeats_keys(job):
+    if chosen in ("sdpa", "flash") and litgpt.repeats_keys(job):
         chosen = "efficient"  # which has a key and a value for each query head too
     # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.
@@ -355,8 +339,10 @@ def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> R
 
 
 def _can_trace() -> bool:
-    from preflight.memory.device.laws import TRACING  # which needs Resolved
-    from preflight.memory.device.tracing import has_torch
+    from preflight.memory.device.fit.subprocess import (
+        TRACING,  # which needs Resolved
+        has_torch,
+    )
 
     return TRACING.allowed and has_torch(TRACING.interpreter)
 
@@ -371,7 +357,7 @@ def _of_litgpt(job: Job, name: str, config: Mapping[str, Any], gpu: Gpu | None) 
     if isinstance(lengths, Unknown):
         return lengths
     if setup["peft"]:
-        setup["peft"] = {**setup["peft"], "targets": frameworks.switches(job.train.peft.targets)}
+        setup["peft"] = {**setup["peft"], "targets": litgpt.switches(job.train.peft.targets)}
     # The loss takes 128 positions at a time beside adapters, and else 128 rows of the batch (tracer/litgpt.py).
     steps_with = ["s"] if setup["peft"] else ["b", "s"]
     model = {"kind": "litgpt", "task": "causal-lm", "config": dict(config), "steps_with": steps_with}

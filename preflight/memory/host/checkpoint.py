@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from preflight.job import Job, identity
 from preflight.memory.host.constants import WEIGHT_BYTES
-from preflight.records import dataclass
-from preflight.values import Unknown
+from preflight.vocabulary.job import Job, identity
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Unknown
 
 ONE_COPY = ("fsdp", "zero3")
 """Strategies under which one rank of a node reads the checkpoint and the others get their shards
@@ -77,7 +77,7 @@ def weights_of(job: Job, parameters: int | None = None) -> Weights | None:
 
 
 def _from_law(job: Job) -> Weights | None:
-    from preflight.memory.device.ready import prepare
+    from preflight.memory.device.prepare import prepare
 
     lengths = {"seq_len": job.train.seq_len or 128, "batch_size": job.train.batch_size or 1}
     some = job.model_copy(update={"train": job.train.model_copy(update=lengths)})

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from preflight.job import Job
-from preflight.machines.sizes import format_gib
-from preflight.memory.estimate import HostEstimate, Interval
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
 from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
-from preflight.records import replace
-from preflight.values import Unknown
+from preflight.vocabulary.estimates import HostEstimate, Interval
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.sizes import format_gib
+from preflight.vocabulary.values import Unknown
 
 TOKEN_TENSORS = 3
 """Per token of a text sample: input_ids, attention_mask and labels (transformers' data collators)."""

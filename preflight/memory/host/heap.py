@@ -13,7 +13,7 @@ import math
 import re
 
 from preflight.memory.host.constants import MIB, Measured
-from preflight.records import dataclass
+from preflight.vocabulary.records import dataclass
 
 REUSED_FROM = (2, 38)
 """The glibc from which on holes are used again: 2.38 searches its bins for them, 2.39 joins what memalign cuts off."""

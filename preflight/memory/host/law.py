@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.heap import MMAP_THRESHOLD_MAX, Heap, holes
-from preflight.records import dataclass, field, replace
+from preflight.vocabulary.records import dataclass, field, replace
 
 Terms = Mapping[str, float]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from preflight.job import Job
 from preflight.memory.host import constants as c
 from preflight.memory.host.base import base_of
 from preflight.memory.host.checkpoint import ONE_COPY, Weights, copies
 from preflight.memory.host.heap import Heap, is_old
 from preflight.memory.host.law import Loader, Loaders
-from preflight.records import dataclass
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import dataclass
 
 TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from preflight.job import build
 from preflight.memory.device import batch_statistics as statistics
-from preflight.values import Unknown
+from preflight.vocabulary.job import build
+from preflight.vocabulary.values import Unknown
 
 Said = Mapping[str, object]
 

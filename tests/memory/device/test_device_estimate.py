@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from preflight.job import build
 from preflight.machines.gpus import find_gpu
 from preflight.memory import device
-from preflight.memory.device import catalogue
-from preflight.memory.device.laws import TRACING
-from preflight.memory.device.ready import prepare
-from preflight.memory.estimate import DEVICE_PARTS, DeviceEstimate
-from preflight.values import Unknown
+from preflight.memory.device.fit.subprocess import TRACING
+from preflight.memory.device.law import catalogue
+from preflight.memory.device.prepare import prepare
+from preflight.vocabulary.estimates import DEVICE_PARTS, DeviceEstimate
+from preflight.vocabulary.job import build
+from preflight.vocabulary.values import Unknown
 
 GIB, MIB = 2**30, 2**20
 BERT = {

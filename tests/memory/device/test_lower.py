@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.job import build
 from preflight.memory.device.estimate import estimate
-from preflight.memory.estimate import DeviceEstimate
-from preflight.values import Unknown
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import build
+from preflight.vocabulary.values import Unknown
 
 GIB = 2**30
 

@@ -6,15 +6,15 @@ import math
 
 import pytest
 
-from preflight.job import Job, build
-from preflight.memory.device.laws import TRACING
+from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.parallel import Rank
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.options import Options
 from preflight.memory.device.parallel.units import Unit, Units, cut
 from preflight.memory.device.parallel.zero import buckets, master, sub_groups
-from preflight.memory.device.ready import prepare
-from preflight.values import Unknown
+from preflight.memory.device.prepare import prepare
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.values import Unknown
 
 
 @pytest.fixture(autouse=True)

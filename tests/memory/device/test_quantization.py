@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from preflight.job import Job, build
 from preflight.memory.device import adapters, quantization
-from preflight.memory.device.loading import load
+from preflight.memory.device.law.store import key_of
 from preflight.memory.device.lower import lower_bound
-from preflight.memory.device.replay import CachingAllocator, Replay
 from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.store import key_of
-from preflight.memory.estimate import DeviceEstimate, Interval
-from preflight.values import Unknown
+from preflight.memory.device.step.loading import load
+from preflight.memory.device.step.replay import CachingAllocator, Replay
+from preflight.vocabulary.estimates import DeviceEstimate, Interval
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.values import Unknown
 
 LORA: dict[str, Any] = {
     "task": "causal-lm", "train.batch_size": 2, "train.seq_len": 256, "train.precision": "fp16-mixed",

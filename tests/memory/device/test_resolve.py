@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from preflight.job import build
 from preflight.memory import device
-from preflight.memory.device import store
+from preflight.memory.device.law import store
 from preflight.memory.device.resolve import SAME_CODE, Resolved, resolve
-from preflight.memory.estimate import DeviceEstimate
-from preflight.values import Unknown
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import build
+from preflight.vocabulary.values import Unknown
 
 SIZES = {"train.batch_size": 4, "train.seq_len": 128}
 LLAMA = {

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.job import Job, build
-from preflight.memory.estimate import HostEstimate
 from preflight.memory.host.estimate import estimate_host, limit_of, solve_sample_bytes
-from preflight.values import Unknown
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.values import Unknown
 
 SMALL, LARGE = 3 * 224 * 224 * 4, 3 * 640 * 640 * 4
 VAL = {"data.validation_workers": 2, "data.validation_overlaps": True}

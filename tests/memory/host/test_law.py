@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.job import Job, build
-from preflight.memory.estimate import HostEstimate
 from preflight.memory.host.checkpoint import COPIES, copies
 from preflight.memory.host.estimate import estimate_host, samples_in_shared_memory, solve_in_memory_bytes
 from preflight.memory.host.heap import PER_PIN, PIN, PINS, first
-from preflight.values import Unknown
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.values import Unknown
 
 MIB, GIB = 2**20, 2**30
 SAMPLE = 3 * 224 * 224 * 4

@@ -46,8 +46,9 @@ _ONLY: dict[str, dict[str, tuple[object, ...]]] = {
 """Config keys that change a model, and the values that a family's tape has; `Any`: whatever there is, but not null.
 
 Of the keys that no family knows these are all that change bytes by more than biases do: each key of each family's
-config was given another value, and the traces compared (tests/memory/device/test_config_keys.py). A bias of a linear
-layer is one part in a thousand of its weights and keeps nothing. Kinds of rotary positions differ in values alone."""
+config was given another value, and the traces compared (tests/memory/device/families/test_config_keys.py). A bias of a
+linear layer is one part in a thousand of its weights and keeps nothing. Kinds of rotary positions differ in values
+alone."""
 _ALTERNATING = ("gemma2",)
 """Types whose tape has layers of two kinds in turn."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from preflight.memory.device.primes import Basis
+from preflight.memory.device.fit.primes import Basis
 
 Config: TypeAlias = "Mapping[str, Any]"
 Dims: TypeAlias = "dict[str, int]"

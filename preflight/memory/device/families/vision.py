@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from preflight.memory.device.families.family import HEAD, Config, Dims, Family, Named, var
-from preflight.memory.device.primes import PRIMES
+from preflight.memory.device.fit.primes import PRIMES
 
 _TASK = ("image-classification",)
 _SMALLEST_SIDE = 59

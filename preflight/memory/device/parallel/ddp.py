@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.memory.device.make import Made
+from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel.edit import Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.zero import copied
-from preflight.memory.device.tape import Tape
 
 MIB = 2**20
 FIRST_BUCKET = MIB

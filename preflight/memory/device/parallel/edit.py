@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from preflight.memory.device.sizes import Size
-from preflight.memory.device.tape import Tape, TapeItem, Token
+from preflight.memory.device.law.sizes import Size
+from preflight.memory.device.law.tape import Tape, TapeItem, Token
 
 NOTHING: Size = ()
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from preflight.memory.device.make import Made
+from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.tape import Tape, Token
 from preflight.memory.device.parallel.edit import NOTHING, Added, Born, Edit, Gone, Line, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Unit, Units, weight_sizes
-from preflight.memory.device.tape import Tape, Token
 
 GATHER, WHOLE, REDUCE = "all-gather", "unsharded weights", "reduce-scatter"
 CAST, GATHERED, UNSHARDED = 0, 1, 2

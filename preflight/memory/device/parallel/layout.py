@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from preflight.job import Job
 from preflight.memory.device.parallel.options import Options, WrongOption
-from preflight.records import dataclass, replace
-from preflight.values import Unknown
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.values import Unknown
 
 SCHEMES = ("none", "ddp", "fsdp1", "fsdp2", "zero1", "zero2", "zero3")
 OFFLOADS = ("none", "gradients", "optimizer", "parameters")

@@ -9,10 +9,10 @@ family (preflight/machines/gpus.json) where there is one communicator.
 
 from __future__ import annotations
 
-from preflight.job import Job
-from preflight.machines.model import Gpu
 from preflight.memory.device.parallel.layout import layouts
-from preflight.values import Unknown
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.values import Unknown
 
 STEPS = 8
 LL_BYTES = 8 * 512 * STEPS * 16

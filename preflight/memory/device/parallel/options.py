@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.records import dataclass
+from preflight.vocabulary.records import dataclass
 
 FLAGS: dict[str, bool | None] = {
     "gradient_as_bucket_view": False,

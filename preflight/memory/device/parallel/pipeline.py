@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.memory.device.make import Made, Parameters
+from preflight.memory.device.fit.make import Made, Parameters
+from preflight.memory.device.law.sizes import Size
+from preflight.memory.device.law.tape import Tape, Token, expand
 from preflight.memory.device.parallel.edit import NOTHING, Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.sizes import Size
-from preflight.memory.device.tape import Tape, Token, expand
 
 
 def stage_dims(dims: Mapping[str, int], made: Made, layout: Layout) -> dict[str, int]:

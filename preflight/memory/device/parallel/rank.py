@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from preflight.job import Job
-from preflight.memory.device.laws import Laws
-from preflight.memory.device.make import Made
-from preflight.memory.device.optimizers import Step, step
+from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.sizes import Size
+from preflight.memory.device.law.tape import NotRegular, Tape
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Units, cut, units
 from preflight.memory.device.resolve import Resolved
-from preflight.memory.device.sizes import Size
-from preflight.memory.device.tape import NotRegular, Tape
-from preflight.records import replace
-from preflight.values import Unknown
+from preflight.memory.device.step.optimizers import Step, step
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
 """Dimensions that a rank's tape is still a function of; the others are set when it is made."""
@@ -32,7 +32,7 @@ PACKED = 0.5
 
 @dataclass(frozen=True)
 class Held:
-    """A storage that lies on the GPU throughout; `part` as in replay.ALL_PARTS."""
+    """A storage that lies on the GPU throughout; `part` as in ALL_PARTS."""
 
     nbytes: int
     part: str

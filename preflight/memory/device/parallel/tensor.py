@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.make import Made
+from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.sizes import Size
+from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.sizes import Size
-from preflight.memory.device.tape import Tape
-from preflight.values import Unknown
+from preflight.vocabulary.values import Unknown
 
 DIVIDED = ("a", "k", "f", "V")
 """Heads, key-value heads, feed-forward width, vocabulary."""

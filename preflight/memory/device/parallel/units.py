@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from preflight.memory.device.make import Made, ParameterRow
-from preflight.memory.device.sizes import Size, evaluate
-from preflight.records import dataclass
+from preflight.memory.device.fit.make import Made, ParameterRow
+from preflight.memory.device.law.sizes import Size, evaluate
+from preflight.vocabulary.records import dataclass
 
 
 def shard(elements: int, ranks: int) -> int:

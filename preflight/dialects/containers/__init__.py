@@ -1,0 +1,1 @@
+"""Files that run containers: Compose and Kubernetes."""

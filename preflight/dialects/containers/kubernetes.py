@@ -1,0 +1,151 @@
+"""Kubernetes objects: what a container of a pod starts, within its memory limit and its /dev/shm.
+
+Any object with a pod in it counts: Pod, Job, CronJob, Deployment, Kubeflow's PyTorchJob, Volcano's Job. Sources: the
+Kubernetes API reference (PodSpec, Container, EmptyDirVolumeSource); containerd gives a container a /dev/shm of 64 MiB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from preflight.dialects.containers.reader import Container, environment, quantity, reading
+from preflight.dialects.shell.docker_run import DEFAULT_SHM
+from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Call, Reading
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Const, Expr, Route, Value
+
+NAME = "kubernetes"
+
+_OBJECT = re.compile(r"^apiVersion:", re.M)
+_POD = re.compile(r"^\s*(- )?\"?containers\"?:", re.M)
+_SEPARATOR = re.compile(r"^---(?=\s|$)[^\n]*\n?", re.M)
+_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.S)
+_NODE_KINDS = ("PyTorchJob", "MPIJob", "TFJob", "XGBoostJob")
+"""Kinds whose replicas are the processes of one training run."""
+MAX_OBJECTS = 100
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """An object with containers, one of which starts a program of the project. Helm's templates are none yet."""
+    if not _OBJECT.search(source.text) or not _POD.search(source.text) or _TEMPLATE.search(source.text):
+        return False
+    try:
+        return bool(read(source, None, project).links)
+    except DocumentError:
+        return False
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """Links to the programs that the containers start. Raises DocumentError."""
+    found = project.parsed.get((NAME, source.path))
+    if not isinstance(found, Reading):
+        parts = [
+            reading(source, NAME, document, list(_containers(document)), project) for document in _documents(source)
+        ]
+        found = Reading(source.path, NAME, links=tuple(link for part in parts for link in part.links), trains=False)
+        project.parsed[(NAME, source.path)] = found
+    return found
+
+
+def _documents(source: Source) -> Iterator[YamlDocument]:
+    """Each object of a file; the others are blanked, so that places stay what they are."""
+    cuts = [0, *(match.end() for match in _SEPARATOR.finditer(source.text))]
+    starts = [match.start() for match in _SEPARATOR.finditer(source.text)]
+    for start, end in list(zip(cuts, [*starts, len(source.text)], strict=True))[:MAX_OBJECTS]:
+        text = source.text[start:end]
+        if _POD.search(text):
+            before = re.sub(r"[^\n]", " ", source.text[:start])
+            yield parse_yaml(replace(source, text=before + text), "1.2")
+
+
+def _containers(document: YamlDocument) -> Iterator[Container]:
+    for route, nodes in _pods(document, document.value(), (), _kind(document)):
+        pod = document.value(route)
+        containers = pod.get("containers") if isinstance(pod, Mapping) else None
+        if not isinstance(pod, Mapping) or not isinstance(containers, tuple):
+            continue
+        for index, one in enumerate(containers):
+            where = (*route, "containers", index)
+            commands = tuple((*where, part) for part in ("command", "args") if _said(one, part))
+            if isinstance(one, Mapping) and commands:
+                limits = (*where, "resources", "limits")
+                yield Container(
+                    commands,
+                    document.key_origin(where),
+                    None,
+                    environment(document, (*where, "env")),
+                    _shm(document, route, pod, one, where),
+                    _at(document, (*limits, "memory")),
+                    _gpus(document, limits),
+                    nodes,
+                )
+
+
+def _kind(document: YamlDocument) -> str:
+    return str(document.value(("kind",))) if document.has(("kind",)) else ""
+
+
+def _said(one: Value, part: str) -> bool:
+    return isinstance(one, Mapping) and bool(one.get(part))
+
+
+def _pods(document: YamlDocument, value: Value, route: Route, kind: str) -> Iterator[tuple[Route, Expr | None]]:
+    """Every mapping with containers, and the nodes of the run that it is part of."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("containers"), tuple):
+            yield route, _nodes(document, kind)
+            return
+        for name, inner in value.items():
+            yield from _pods(document, inner, (*route, str(name)), kind)
+    elif isinstance(value, tuple):
+        for index, inner in enumerate(value):
+            yield from _pods(document, inner, (*route, index), kind)
+
+
+def _nodes(document: YamlDocument, kind: str) -> Expr | None:
+    """The replicas of all parts of one run."""
+    if kind not in _NODE_KINDS:
+        return None
+    total, origin = 0, None
+    for route in document.routes():
+        if route[-1] == "replicas" and len(route) > 1 and str(route[-3:-2]).find("eplicaSpecs") >= 0:
+            value = document.value(route)
+            total += value if isinstance(value, int) else 0
+            origin = document.origin(route)
+    return None if origin is None or total < 1 else Const(total, replace(origin, editable=False))
+
+
+def _at(document: YamlDocument, route: Route) -> Expr | None:
+    return quantity(document.value(route), document.origin(route)) if document.has(route) else None
+
+
+def _gpus(document: YamlDocument, limits: Route) -> Expr | None:
+    """nvidia.com/gpu (or another vendor's, or a slice: one each); 0 where a container asks for none."""
+    asked = document.value(limits) if document.has(limits) else None
+    if not isinstance(asked, Mapping):
+        return None
+    for name, value in asked.items():
+        if re.search(r"/(gpu|mig-|tesla|vgpu)", str(name)):
+            return Const(value, document.origin((*limits, str(name)))) if isinstance(value, int) else None
+    return Const(0, document.key_origin(limits))
+
+
+def _shm(
+    document: YamlDocument, pod_route: Route, pod: Mapping[str, Value], one: Mapping[str, Value], route: Route
+) -> Expr | None:
+    """What is mounted at /dev/shm: an emptyDir in memory with its limit; without a mount the runtime's 64 MiB."""
+    if pod.get("hostIPC") is True:
+        return None
+    mounts, volumes = one.get("volumeMounts"), pod.get("volumes")
+    for mount in mounts if isinstance(mounts, tuple) else ():
+        if not isinstance(mount, Mapping) or str(mount.get("mountPath")).rstrip("/") != "/dev/shm":
+            continue
+        for index, volume in enumerate(volumes if isinstance(volumes, tuple) else ()):
+            if isinstance(volume, Mapping) and volume.get("name") == mount.get("name"):
+                return _at(document, (*pod_route, "volumes", index, "emptyDir", "sizeLimit"))
+        return None
+    return Const(DEFAULT_SHM, document.key_origin(route))

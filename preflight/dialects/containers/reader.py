@@ -1,0 +1,164 @@
+"""What a container file starts: the command in it, with the memory and the /dev/shm that the container has.
+
+Shared by the readers of compose files and of Kubernetes objects. A command is followed as a job script's would be.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from preflight.dialects.shell.launch import links_of
+from preflight.dialects.shell.run import Run, Shell
+from preflight.dialects.shell.values import literal_word
+from preflight.documents.yaml import YamlDocument
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Word
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Span, Unknown, Value
+
+_DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_COMPOSE = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a file: the parts of its command in order, where they are written, and what it is given."""
+
+    commands: tuple[Route, ...]
+    origin: Origin
+    directory: str | None = None
+    environment: Mapping[str, Expr] = field(default_factory=dict)
+    shm: Expr | None = None
+    """Bytes of /dev/shm; None: the host's, or nobody says."""
+    memory: Expr | None = None
+    gpus: Expr | None = None
+    nodes: Expr | None = None
+    """How many of these run together, each on a node of its own."""
+
+
+def reading(source: Source, dialect: str, document: YamlDocument, found: list[Container], project: Project) -> Reading:
+    """The programs of the project that the containers start; equal launches count once."""
+    links: list[Link] = []
+    seen: set[str] = set()
+    for group, one in enumerate(found):
+        for link in _links(source, document, one, group, project):
+            key = f"{link.kind} {link.target} {_plain(link.words)} {_plain(link.launch.environment)}"
+            if key not in seen:
+                seen.add(key)
+                links.append(link)
+    return Reading(source.path, dialect, links=tuple(links), trains=False)
+
+
+def _plain(part: object) -> str:
+    """A text that is the same wherever it is written."""
+    return re.sub(r"Origin\(.*?Span\(.*?\).*?\)", "", repr(part))
+
+
+def _links(source: Source, document: YamlDocument, one: Container, group: int, project: Project) -> Iterator[Link]:
+    variables: dict[str, Expr] = {**one.environment}
+    shell = Shell(source, dict(variables), directory=one.directory, exported=set(variables))
+    words: list[Word] = []
+    for route in one.commands:
+        value = document.value(route)
+        if isinstance(value, str) and len(one.commands) == 1:
+            shell.follow_text(text_at(document, route))
+        elif isinstance(value, str):
+            words += _split(value, document.origin(route))
+        elif isinstance(value, tuple):
+            words += [_word(document, (*route, index), item) for index, item in enumerate(value)]
+    if words:
+        shell.runs.append(Run(tuple(words), {}, one.origin, 0, one.directory))
+    given = {name: expr for name, expr in ((SHM, one.shm), (MEMORY, one.memory), (GPUS, one.gpus)) if expr is not None}
+    for link in links_of(shell, project, None)[0]:
+        launch = replace(link.launch, environment={**variables, **link.launch.environment, **given})
+        if launch.nodes is None and one.nodes is not None:
+            launch = replace(launch, nodes=one.nodes)
+        yield replace(link, launch=launch, group=group)
+
+
+def _word(document: YamlDocument, route: Route, value: Value) -> Word:
+    return literal_word("" if value is None else str(value), document.origin(route))
+
+
+def _split(text: str, origin: Origin) -> list[Word]:
+    """The words of a string, cut as the shell cuts them."""
+    quote = origin.span.end - origin.span.start - len(text)
+    if quote in (0, 2) and not re.search(r"""["'\\]""", text):
+        start = origin.span.start + quote // 2
+        places = [Span(start + match.start(), start + match.end()) for match in re.finditer(r"\S+", text)]
+        return [literal_word(text[at.start - start : at.end - start], Origin(origin.path, at)) for at in places]
+    try:
+        parts = shlex.split(text)
+    except ValueError:  # a quotation without an end
+        return []
+    return [literal_word(part, replace(origin, editable=False)) for part in parts]
+
+
+def text_at(document: YamlDocument, route: Route) -> Expr:
+    """A string with the place of each of its lines, also where it is a block of them."""
+    value, origin = str(document.value(route)), document.origin(route)
+    start, end = origin.span.start, origin.span.end
+    if end - start in (len(value), len(value) + 2):
+        return Const(value, origin)
+    raw, at, parts = document.source.text[start:end], 0, []
+    for line in value.splitlines(keepends=True):
+        where = raw.find(line, at) if line.strip() else -1
+        place = Origin(origin.path, Span(start + where, start + where + len(line))) if where >= 0 else origin
+        at = where + len(line) if where >= 0 else at
+        parts.append(Const(line, place))
+    return Op("concat", tuple(parts), origin) if parts else Const(value, origin)
+
+
+def environment(document: YamlDocument, route: Route) -> dict[str, Expr]:
+    """Variables of a container: a mapping, a list of "NAME=value", or of {name, value}."""
+    if not document.has(route):
+        return {}
+    found: dict[str, Expr] = {}
+    value = document.value(route)
+    if isinstance(value, Mapping):
+        found = {str(name): Const(_text(item), document.origin((*route, str(name)))) for name, item in value.items()}
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            origin = document.origin((*route, index))
+            if isinstance(item, str) and "=" in item:
+                name, _, text = item.partition("=")
+                found[name] = Const(text, replace(origin, editable=False))
+            elif isinstance(item, Mapping) and "name" in item:
+                said = item.get("value")
+                where = document.origin((*route, index, "value")) if said is not None else origin
+                unsaid = Unknown("it is taken from elsewhere when the container starts")
+                found[str(item["name"])] = Const(unsaid if said is None else _text(said), where)
+    return found
+
+
+def _text(value: Value) -> Value:
+    return str(value).lower() if isinstance(value, bool) else None if value is None else str(value)
+
+
+def quantity(value: Value, origin: Origin) -> Expr:
+    """Bytes of a Kubernetes quantity: "64Gi", "16G", "1e9", 1073741824.
+
+    Source: apimachinery/pkg/api/resource/quantity.go: no suffix, decimal SI and binary SI suffixes, exponents.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)", str(value).strip())
+    unit = None if found is None else {"": 1, "m": 1e-3, **_DECIMAL, **_BINARY}.get(found[2])
+    return _bytes(found, unit, origin)
+
+
+def compose_size(value: Value, origin: Origin) -> Expr:
+    """Bytes of a compose file's size: "64m", "8gb", 1073741824; units are powers of 1024.
+
+    Source: the Compose Specification, "Specifying byte values".
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", str(value).strip().lower())
+    return _bytes(found, None if found is None else _COMPOSE.get(found[2]), origin)
+
+
+def _bytes(found: re.Match[str] | None, unit: float | None, origin: Origin) -> Expr:
+    if found is None or unit is None:
+        return Const(Unknown("it is not a size that is known here"), origin)
+    return Const(round(float(found[1]) * unit), origin)

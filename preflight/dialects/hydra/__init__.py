@@ -1,0 +1,1 @@
+"""Hydra: applications, their configuration trees, overrides and sweeps."""

@@ -1,0 +1,349 @@
+"""Composition as Hydra does it - its own defaults-list algorithm, OmegaConf's merging - with every value's place kept.
+
+What is missing or broken is recorded and left out, the rest is composed. hydra-core is pinned below 1.4 because the
+defaults list is made by a private module of it (hydra._internal.defaults_list).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from preflight.dialects.hydra.overrides import Given, plain
+from preflight.dialects.hydra.repository import Repository, TooLarge
+from preflight.dialects.hydra.tree import (  # fmt: skip
+    Clash,
+    ConfigFile,
+    Entry,
+    Item,
+    Leaf,
+    Listing,
+    Table,
+    assign,
+    embedded,
+    from_value,
+    leaves,
+    merge,
+    remove,
+    select,
+    split_key,
+)
+from preflight.documents.schema_errors import nearest
+from preflight.vocabulary.reading import Problem
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Const, Origin, Unknown
+
+COMMAND_LINE = 1
+"""Rank of a value that the command line gives; files have 0."""
+MAX_GAPS = 50
+"""Missing files of one composition that are left out one after the other."""
+
+
+@dataclass
+class Composition:
+    """One composed configuration."""
+
+    root: Table = field(default_factory=Table)
+    choices: dict[str, str] = field(default_factory=dict)
+    """Group -> the option that was taken, `hydra/launcher` among them."""
+    groups: frozenset[str] = frozenset()
+    """Groups of the defaults list, those without an option too."""
+    problems: list[Problem] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+
+def compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Composition:
+    """The configuration `name` with overrides that sweep over nothing."""
+    found = Composition()
+    primary = repository.file(name)
+    if primary is None:
+        for message, origin in repository.broken.values():
+            found.problems.append(Problem("invalid-config", message, origin))
+        return found
+    parts = _defaults(repository, name, primary, overrides, found)
+    for config_path, package in parts:
+        _add(repository, config_path, package, found)
+    _report(repository, found)
+    found.problems += [_gap(repository, path, parent, primary) for path, parent in repository.stubs.items()]
+    for given in overrides:
+        _apply(given, repository, found)
+    return found
+
+
+def _add(repository: Repository, config_path: str, package: str, found: Composition) -> None:
+    file = repository.file(config_path)
+    if file is None:
+        return
+    table = embedded(file.item, package)
+    if table is None:
+        found.problems.append(Problem("invalid-config", "a configuration is a mapping; this is none", file.origin))
+        return
+    clashes: list[Clash] = []
+    merge(found.root, table, clashes)
+    for key, before, after in clashes:
+        here, there = ("list", "mapping") if isinstance(after, Listing) else ("mapping", "list")
+        said = f"{key} is a {here} here and a {there} before: Hydra refuses to merge them"
+        related = ((before.origin, f"a {there} here"),) if before.origin is not None else ()
+        found.problems.append(Problem("invalid-config", said, after.origin or file.origin, related=related))
+    if file.path not in found.files:
+        found.files.append(file.path)
+
+
+def _report(repository: Repository, found: Composition) -> None:
+    """Problems of the files that were read."""
+    for file in repository.files.values():
+        found.problems += [Problem("invalid-config", message, origin) for message, origin in file.complaints]
+        for note in file.notes:
+            severity = "error" if note.kind in ("duplicate-key", "several-documents") else "warning"
+            origin = Origin(file.path, note.span, None, (), False)
+            found.problems.append(Problem("invalid-config", note.message, origin, severity))
+    for message, origin in repository.broken.values():
+        found.problems.append(Problem("invalid-config", message, origin))
+
+
+# --- the defaults list -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _quiet_hydra() -> Iterator[None]:
+    """Hydra reading as version_base 1.1 does (the most lenient), without its warnings; its global state put back."""
+    from hydra import version
+
+    before = version.VersionBase.instance().getbase()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        version.setbase("1.1")
+        try:
+            yield
+        finally:
+            version.VersionBase.instance().version_base = before
+
+
+def _defaults(
+    repository: Repository, name: str, primary: ConfigFile, overrides: Sequence[Given], found: Composition
+) -> list[tuple[str, str]]:
+    """(configuration, package) in the order of merging."""
+    place = primary.defaults_origin
+    for _ in range(MAX_GAPS):
+        try:
+            with _quiet_hydra():
+                return _by_hydra(repository, name, overrides, found)
+        except _Missing as gap:
+            if gap.path in repository.stubs:
+                break
+            repository.stubs[gap.path] = gap.parent
+        except RecursionError:
+            found.problems.append(_cycle(repository, name, primary))
+            break
+        except TooLarge:
+            found.problems.append(Problem("invalid-config", "its defaults lists multiply without bound", place))
+            return [(name, "")]
+        except _Refused as error:
+            found.problems.append(Problem("invalid-config", f"Hydra does not compose it: {error}", place))
+            break
+    return list(_plainly(repository, name, "", set()))
+
+
+class _Missing(Exception):
+    def __init__(self, path: str, parent: str | None) -> None:
+        super().__init__(path)
+        self.path, self.parent = path, parent
+
+
+class _Refused(Exception):
+    pass
+
+
+def _by_hydra(
+    repository: Repository, name: str, overrides: Sequence[Given], found: Composition
+) -> list[tuple[str, str]]:
+    from hydra._internal import defaults_list as hydra_defaults
+    from hydra.errors import HydraException, MissingConfigException
+    from omegaconf.errors import OmegaConfBaseException
+
+    parsed = [given.override for given in overrides if given.override is not None]
+    try:
+        state = hydra_defaults.Overrides(repo=repository, overrides_list=parsed)
+        results, _ = hydra_defaults._create_defaults_list(
+            repository, name, state, prepend_hydra=True, skip_missing=True
+        )
+    except MissingConfigException as error:
+        parent = re.match(r"In '([^']+)'", str(error))
+        raise _Missing(str(error.missing_cfg_file), parent.group(1) if parent else None) from None
+    except (HydraException, OmegaConfBaseException, ValueError, AssertionError, TypeError) as error:
+        raise _Refused(_line(error)) from None
+    for check in (state.ensure_overrides_used, state.ensure_deletions_used):
+        try:
+            check()
+        except HydraException as error:
+            found.problems.append(_unused(error, overrides, repository, name))
+    found.choices.update({key: str(value) for key, value in state.known_choices.items() if value is not None})
+    found.groups = frozenset(state.known_choices)
+    found.problems += _unchosen(repository, state.known_choices)
+    return [(str(result.config_path), result.package or "") for result in results]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
+
+
+def _unused(error: Exception, overrides: Sequence[Given], repository: Repository, name: str) -> Problem:
+    """An override of a group that is not in the defaults list, at the word or the entry that says it."""
+    text = _line(error)
+    match = re.search(r"'([^']+)'", text.partition(": Could")[2] or text)
+    key = match.group(1).lstrip("+~") if match else ""
+    for given in overrides:
+        if given.origin is not None and key.split("=")[0] in (given.key, f"{given.key}@{given.package}"):
+            return Problem("invalid-config", text, given.origin)
+    for file in repository.files.values():
+        for entry in file.entries:
+            if entry.override and entry.group is not None and key.split("@")[0].endswith(entry.group.lstrip("/")):
+                return Problem("invalid-config", text, entry.origin)
+    primary = repository.files[name.removesuffix(".yaml")]
+    return Problem("invalid-config", text, primary.defaults_origin)
+
+
+def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Problem]:
+    """Groups whose option is `???` and that nothing chose: what they would bring is unknown."""
+    for group, option in choices.items():
+        if option != "???":
+            continue
+        options = repository.get_group_options(group.split("@")[0])
+        said = f"{group} has to be chosen on the command line" + (f" ({', '.join(options[:8])})" if options else "")
+        for file in repository.files.values():
+            for entry in file.entries:
+                if entry.option == "???" and entry.group is not None and group.split("@")[0].endswith(entry.group):
+                    yield Problem("invalid-config", said, entry.origin, "info")
+                    return
+
+
+def _gap(repository: Repository, path: str, above: str | None, primary: ConfigFile) -> Problem:
+    """A configuration that a defaults list names and nobody has: it is left out."""
+    group, _, option = path.rpartition("/")
+    options = repository.get_group_options(group) if group else []
+    guess = nearest(option, options)
+    said = f"{path}.yaml is not among the project's files, so what it sets is unknown"
+    said += f"; did you mean {guess!r}?" if guess else ""
+    parent = repository.files.get(above or "", primary)
+    for entry in parent.entries:
+        if _names(entry, path):
+            return Problem("invalid-config", said, entry.origin, "info")
+    return Problem("invalid-config", said, parent.defaults_origin, "info")
+
+
+def _names(entry: Entry, path: str) -> bool:
+    options = entry.option if isinstance(entry.option, tuple) else (entry.option,)
+    last = path.rpartition("/")[2]
+    return any(str(option).rpartition("/")[2] == last for option in options)
+
+
+def _cycle(repository: Repository, name: str, primary: ConfigFile) -> Problem:
+    """Defaults lists that lead back to where they began, with the entry that closes the circle."""
+    found = _circle(repository, name.removesuffix(".yaml"), ())
+    if found is None:
+        place = primary.defaults_origin
+        return Problem("invalid-config", "its defaults lists are nested too deeply to be composed", place)
+    chain, entry = found
+    return Problem("invalid-config", "the defaults lists go round in a circle: " + " -> ".join(chain), entry.origin)
+
+
+def _circle(repository: Repository, name: str, above: tuple[str, ...]) -> tuple[tuple[str, ...], Entry] | None:
+    trail = (*above, name)
+    file = repository.file(name)
+    if file is None or len(trail) > 100:
+        return None
+    for entry in file.entries:
+        for child in _children(entry, name):
+            if child in trail:
+                return (*trail[trail.index(child) :], child), entry
+            deeper = _circle(repository, child, trail)
+            if deeper is not None:
+                return deeper
+    return None
+
+
+def _children(entry: Entry, parent: str) -> Iterator[str]:
+    """The configurations that an entry names, relative to the file it stands in; interpolated ones left out."""
+    if entry.override or entry.option in (None, "_self_", "???"):
+        return
+    folder = parent.rpartition("/")[0]
+    for option in entry.option if isinstance(entry.option, tuple) else (str(entry.option),):
+        path = f"{entry.group}/{option}" if entry.group else option
+        if "${" not in path:
+            yield path[1:] if path.startswith("/") else f"{folder}/{path}" if folder else path
+
+
+def _plainly(repository: Repository, name: str, package: str, seen: set[str]) -> Iterator[tuple[str, str]]:
+    """The order of merging where Hydra's algorithm gives up: entries in turn, circles and missing files left out."""
+    name = name.removesuffix(".yaml")
+    file = repository.file(name)
+    if file is None or name in seen or len(seen) > MAX_GAPS:
+        return
+    seen.add(name)
+    own = False
+    for entry in file.entries:
+        if entry.option == "_self_":
+            own = True
+            yield name, package
+        for child in _children(entry, name):
+            held = repository.file(child)
+            if held is None:
+                continue
+            header = held.package
+            group = child.rpartition("/")[0].replace("/", ".")
+            inner = entry.package if entry.package is not None else header if header is not None else group
+            yield from _plainly(repository, child, "" if inner == "_global_" else inner.removeprefix("_global_."), seen)
+    if not own:
+        yield name, package
+
+
+# --- overrides of values ---------------------------------------------------------------------------------------------
+
+
+def _apply(given: Given, repository: Repository, found: Composition) -> None:
+    """One override of a value (those of groups went into the defaults list)."""
+    override = given.override
+    is_value = override is None or isinstance(override._value, dict)
+    if not is_value and repository.group_exists(given.key):
+        return
+    path = split_key(given.key)
+    if not path or given.sweeps:
+        return
+    if given.sign == "~":
+        if not remove(found.root, path) and given.origin is not None:
+            found.problems.append(Problem("invalid-config", f"there is no {given.key} to delete", given.origin))
+        return
+    held = select(found.root, path)
+    whole = not repository.stubs and not repository.broken and "???" not in found.choices.values()
+    if path[0] != "hydra" and whole:  # a part that is not there may well hold the key
+        found.problems += _objections(given, held, found.root)
+    item: Item
+    if given.expr is not None:
+        value = given.expr.value if isinstance(given.expr, Const) else None
+        item = Leaf(value, given.value_origin, given.expr, COMMAND_LINE)
+    elif override is not None:
+        item = from_value(plain(override._value), given.value_origin, COMMAND_LINE)
+    else:
+        item = Leaf(Unknown("an override that is not read"), given.origin, None, COMMAND_LINE)
+    assign(found.root, path, item)
+
+
+def _objections(given: Given, held: Item | None, root: Table) -> Iterator[Problem]:
+    """Where Hydra would stop: a new key without `+`, `+` for a key that is there."""
+    if given.origin is None:
+        return
+    if held is None and given.sign == "":
+        known = [".".join(path) for path, _ in leaves(root) if path[0] != "hydra"]
+        guess = nearest(given.key, known)
+        said = f"{given.key} is not in the configuration; Hydra stops at it (+{given.key}=... adds a key)"
+        yield Problem("invalid-config", said + (f"; did you mean {guess!r}?" if guess else ""), given.origin)
+    elif given.sign == "+" and _occupied(held):
+        said = f"{given.key} is in the configuration already; Hydra stops at it (++ adds or overrides)"
+        yield Problem("invalid-config", said, given.origin)
+
+
+def _occupied(held: Item | None) -> bool:
+    """Whether `+key=` would meet a value (null and tables may be added to)."""
+    return held is not None and not isinstance(held, Table) and not (isinstance(held, Leaf) and held.value is None)

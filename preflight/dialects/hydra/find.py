@@ -1,0 +1,180 @@
+"""Which Hydra application a file belongs to: its configuration folder, the primary configuration, the program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from preflight.dialects.hydra.programs import MAX_LEVELS, programs
+from preflight.dialects.hydra.repository import package_header, parsed, read_entries
+from preflight.dialects.hydra.tree import Entry
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.settings import matches
+from preflight.vocabulary.text import DocumentError
+from preflight.vocabulary.values import Origin
+
+_DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
+_HYDRA = re.compile(r"^hydra[ \t]*:", re.M)
+_HYDRA_KEYS = frozenset({
+    "run", "sweep", "sweeper", "launcher", "job", "job_logging", "hydra_logging", "mode", "searchpath", "output_subdir",
+    "verbose", "callbacks", "help", "env", "runtime", "overrides",
+})  # fmt: skip
+"""Keys of Hydra's own configuration (hydra.conf.HydraConf, 1.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """`folder` holds the configurations, `name` is the primary one ("config")."""
+
+    folder: str
+    name: str
+    programs: tuple[str, ...] = ()
+    option: tuple[str, str] | None = None
+    """(group, option) of the file that was asked about, when it is not the primary itself."""
+
+    @property
+    def primary(self) -> str:
+        return f"{self.folder}/{self.name}.yaml" if self.folder else f"{self.name}.yaml"
+
+
+def is_primary(path: str, project: Project) -> bool:
+    """Whether a file looks like a primary configuration: a defaults list, or settings for Hydra itself."""
+    try:
+        text = project.source(path).text
+        if not (_DEFAULTS.search(text) or _HYDRA.search(text)):
+            return False
+        document = parsed(path, project)
+    except (DocumentError, UnreadableFile):
+        return False
+    top = document.value()
+    if not isinstance(top, dict):
+        return False
+    if isinstance(top.get("defaults"), tuple) and top["defaults"]:
+        complaints: list[tuple[str, Origin]] = []
+        found = list(read_entries(document, complaints))
+        return len(found) > len(complaints) and not _is_fragment(path, text, found)
+    return isinstance(top.get("hydra"), dict) and not _HYDRA_KEYS.isdisjoint(top["hydra"])
+
+
+def _is_fragment(path: str, text: str, found: list[Entry]) -> bool:
+    """Whether a defaults list only changes another's: an experiment, an option of Hydra's own groups."""
+    if "hydra" in PurePosixPath(path).parts[:-1]:
+        return True
+    adds = any(not entry.override and entry.option != "_self_" for entry in found)
+    others = any(entry.override and not (entry.group or "").lstrip("/").startswith("hydra/") for entry in found)
+    overrides = any(entry.override for entry in found)
+    return not adds and (others or (overrides and package_header(text) is not None))
+
+
+def application(path: str, project: Project) -> Application | None:
+    """The application that a file belongs to: as one option of a group, else as the primary configuration itself."""
+    found = _by_group(path, project)
+    if found is not None:
+        return found
+    if not is_primary(path, project) or _is_option(path, project):
+        return None
+    folder, name = config_folder(path, project)
+    return Application(folder, name, programs(folder, name, project))
+
+
+def config_folder(path: str, project: Project) -> tuple[str, str]:
+    """Folder and name of a primary configuration. `conf/exp/base.yaml` may be "exp/base" of conf: the folder in which
+    most of its defaults are found decides, the closest one among equals."""
+    pure = PurePosixPath(path)
+    best, folder = -1, pure.parent
+    entries = _entries(path, project)
+    for candidate in list(pure.parents)[:3]:
+        hits = sum(1 for entry in entries if _resolves(entry, candidate, pure.parent, project))
+        if hits > best:
+            best, folder = hits, candidate
+    name = pure.relative_to(folder).with_suffix("").as_posix()
+    return ("" if folder.as_posix() == "." else folder.as_posix()), name
+
+
+def _resolves(entry: Entry, folder: PurePosixPath, beside: PurePosixPath, project: Project) -> bool:
+    """Whether an entry of a file in `beside` is found when `folder` is the root of the configurations."""
+    if entry.option in (None, "_self_", "???") or isinstance(entry.option, tuple) or entry.override:
+        return False
+    name = f"{entry.group}/{entry.option}" if entry.group else str(entry.option)
+    base = folder if name.startswith("/") else beside
+    return project.exists((base / name.lstrip("/")).as_posix() + ".yaml")
+
+
+def _entries(path: str, project: Project) -> list[Entry]:
+    try:
+        return list(read_entries(parsed(path, project), []))
+    except (DocumentError, UnreadableFile):
+        return []
+
+
+def _by_group(path: str, project: Project) -> Application | None:
+    """The application whose primary configuration stands in a folder above and knows this file's group."""
+    for at, name, group in _above(path, project):
+        found = programs(at, name, project)
+        if found or _in_roots(f"{at}/{name}.yaml".lstrip("/"), project):
+            return Application(at, name, found, (group, PurePosixPath(path).stem))
+    return None
+
+
+def _is_option(path: str, project: Project) -> bool:
+    """Whether a file is an option of some configuration's group, although nobody says what program it is for."""
+    return next(_above(path, project), None) is not None
+
+
+def _above(path: str, project: Project) -> Iterator[tuple[str, str, str]]:
+    """(folder, name, group) of primary configurations above a file that know its group, the likeliest first."""
+    pure = PurePosixPath(path)
+    for folder in list(pure.parent.parents)[:MAX_LEVELS]:
+        group = pure.parent.relative_to(folder).as_posix()
+        if group.startswith("."):
+            return
+        at = "" if folder.as_posix() == "." else folder.as_posix()
+        ranked = [(_knows(f"{at}/{name}.yaml".lstrip("/"), path, group, project), _role(name), name)
+                  for name in _primaries(at, project)]  # fmt: skip
+        yield from ((at, name, group) for rank, _, name in sorted(ranked) if rank < _STRANGER)
+
+
+def _role(name: str) -> int:
+    """Where several configurations use a group, the one for training is meant."""
+    if "train" in name:
+        return 0
+    return 2 if any(word in name for word in ("eval", "test", "predict", "infer", "sample", "debug")) else 1
+
+
+def _primaries(folder: str, project: Project) -> tuple[str, ...]:
+    known = project.parsed.get(("hydra primaries", folder))
+    if not isinstance(known, tuple):
+        names = [name for name in project.listdir(folder or ".") if name.endswith(".yaml")]
+        prefix = f"{folder}/" if folder else ""
+        known = tuple(name[:-5] for name in names if is_primary(prefix + name, project))
+        project.parsed[("hydra primaries", folder)] = known
+    return known
+
+
+_STRANGER = 3
+
+
+def _knows(primary: str, path: str, group: str, project: Project) -> int:
+    """How closely a primary configuration has to do with a group: 0 where it is in the defaults list, 1 where a part of
+    it is, 2 where the file says with a package header that it is part of some composition, else 3."""
+    top = group.split("/")[0]
+    best = _STRANGER
+    for entry in _entries(primary, project):
+        names = entry.option if isinstance(entry.option, tuple) else (str(entry.option),)
+        for name in [entry.group] if entry.group else names:
+            plain = (name or "").lstrip("/")
+            if (entry.group and plain == group) or (not entry.group and plain.rpartition("/")[0] == group):
+                return 0
+            if plain.split("/")[0] == top and (entry.group or "/" in plain):
+                best = 1
+    try:
+        headed = package_header(project.source(path).text) is not None
+    except UnreadableFile:
+        headed = False
+    return min(best, 2) if headed else best
+
+
+def _in_roots(primary: str, project: Project) -> bool:
+    return matches(primary, project.settings.roots)

@@ -1,0 +1,205 @@
+"""`_target_` nodes of a configuration as the calls that `hydra.utils.instantiate` would make of them.
+
+    optimizer: {_target_: torch.optim.SGD, lr: 0.1, momentum: 0.9}      is      torch.optim.SGD(lr=0.1, momentum=0.9)
+
+Nothing is imported or called: the target is text. What a call of a library means is asked of `program.facts`; a class
+of the project's own is interpreted as the static evaluator interprets any other.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from preflight.frameworks.facts import CallFacts, read_calls
+from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator
+    from preflight.python.objects import Abstract, Instance, Key, ModuleValue
+
+_TARGET = "_target_"
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+MAX_DEPTH = 12
+"""Tables within each other; configurations written by people stay below eight."""
+
+_LIGHTNING = ("LightningModule", "LightningDataModule")
+
+_READ_RANK = 2
+"""A configuration's values were composed with the overrides already: no literal in them beats the program's text."""
+
+
+def instantiated(settings: Mapping[str, Expr], project: Project) -> tuple[Binding, ...]:
+    """Bindings of every target among dotted settings."""
+    return composed(settings, project).bindings
+
+
+def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
+    """What all targets among dotted settings say together; `trains` where one of them is a trainer or trains itself."""
+    records = records_of(settings)
+    if not records:
+        return CallFacts()
+    own = {node: path for node, record in records.items() if (path := _module_of(record.name, project)) is not None}
+    calls = [record for node, record in records.items() if node not in own]
+    if own:
+        calls += _Objects(settings, records, own, project).calls()
+    said = read_calls(calls, project)
+    bindings = (replace(one, rank=min(one.rank, _READ_RANK), expr=_placed(one.expr)) for one in said.bindings)
+    return replace(said, bindings=tuple(bindings))
+
+
+def _placed(expr: Expr) -> Expr:
+    """An expression with the places of its values alone: what a class computes from them is not what a user sets."""
+    if not isinstance(expr, Op) or not any(True for operand in expr.operands for _ in origins(operand)):
+        return expr
+    return Op(expr.operator, tuple(_placed(operand) for operand in expr.operands))
+
+
+def records_of(settings: Mapping[str, Expr]) -> dict[str, CallRecord]:
+    """Key of a node -> the call that it stands for, with the node's other keys as keyword arguments."""
+    found: dict[str, CallRecord] = {}
+    for key, expr in settings.items():
+        node, _, last = key.rpartition(".")
+        target = expr.value if isinstance(expr, Const) else None
+        if last == _TARGET and isinstance(target, str) and _DOTTED.fullmatch(target):
+            found[node] = _record(node, target, expr.origin, settings)
+    return found
+
+
+def _record(node: str, target: str, place: Origin | None, settings: Mapping[str, Expr]) -> CallRecord:
+    prefix = f"{node}." if node else ""
+    inner = {key.removeprefix(prefix): expr for key, expr in settings.items() if key.startswith(prefix)}
+    kwargs = {name: expr for name, expr in inner.items() if "." not in name and not name.startswith("_")}
+    origin = place or Origin("", Span(0, 0))
+    call = ast.parse(f"{target}()", mode="eval").body
+    return CallRecord(
+        target, None, target.rpartition(".")[2], (), kwargs, {}, origin.path, call, origin, function=node or None
+    )
+
+
+def _module_of(target: str, project: Project) -> str | None:
+    """The file of the project that a dotted target stands in; None for a library's."""
+    parts = target.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        stem = "/".join(parts[:length])
+        for path in (f"{stem}.py", f"src/{stem}.py", f"{stem}/__init__.py", f"src/{stem}/__init__.py"):
+            if project.exists(path):
+                return path
+    return None
+
+
+class _Objects:
+    """Objects of the project's classes, made as the configuration says, and what their methods do."""
+
+    def __init__(
+        self, settings: Mapping[str, Expr], records: Mapping[str, CallRecord], own: Mapping[str, str], project: Project
+    ) -> None:
+        from preflight.python.evaluator import Evaluator
+
+        self.settings, self.records, self.own = settings, records, own
+        self.evaluator: Evaluator = Evaluator(project)
+        self.project = project
+
+    def calls(self) -> list[CallRecord]:
+        """The calls that the objects make, hooks that a framework would call included."""
+        from preflight.python.objects import Instance
+
+        ev = self.evaluator
+        for node in self.own:
+            if not any(node.startswith(f"{other}.") for other in self.own if other != node):
+                made = self._made(node, 0)
+                if isinstance(made, Instance) and made.cls is not None:
+                    self._with_trainer(made)
+        ev.reached = False
+        for module in list(ev.modules.values()):
+            self._methods(module)
+        return ev.calls
+
+    def _methods(self, module: ModuleValue) -> None:
+        from preflight.python.evaluator import functions_of
+
+        ev = self.evaluator
+        for function in functions_of(module, ev, False):
+            if id(function.node) not in ev.interpreted and ev.steps_left > 0:
+                ev.guarded(lambda: ev.call(function, (), missing="unknown"))  # noqa: B023  # called before it changes
+
+    def _made(self, node: str, depth: int) -> Abstract | None:
+        """The object of one node, or what a partial call leaves to be called."""
+        from preflight.python.imports import module_attribute
+        from preflight.python.module import load_module
+        from preflight.python.objects import Instance
+
+        ev, record = self.evaluator, self.records[node]
+        if node not in self.own:
+            return Instance(record.name, record=record, origin=record.origin)
+        module = load_module(self.own[node], self.project)
+        if module is None:
+            return None
+        value = ev.module_value(module)
+        made: list[Abstract] = []
+
+        def make() -> None:
+            ev.execute_module(value)
+            callee = module_attribute(ev, value, record.method)
+            made.append(ev.call(callee, (), self._arguments(node, depth)) if not self._partial(node) else callee)
+
+        ev.guarded(make)
+        return made[0] if made else None
+
+    def _partial(self, node: str) -> bool:
+        flag = self.settings.get(f"{node}._partial_")
+        return flag is not None and evaluate(flag) is True
+
+    def _arguments(self, node: str, depth: int) -> dict[str, Abstract]:
+        return {str(name): value for name, value in self._table(node, depth).items() if not str(name).startswith("_")}
+
+    def _table(self, node: str, depth: int) -> dict[Key, Abstract]:
+        """The values of a table; tables inside it as dictionaries, or as the objects that they stand for."""
+        from preflight.python.objects import Container
+
+        prefix = f"{node}." if node else ""
+        found: dict[Key, Abstract] = {}
+        for key, expr in self.settings.items():
+            if not key.startswith(prefix) or key == node:
+                continue
+            name, _, deeper = key.removeprefix(prefix).partition(".")
+            if not deeper and not (isinstance(expr, Op) and expr.operator == "dict"):
+                found.setdefault(name, expr)
+            elif deeper and name not in found and depth < MAX_DEPTH:
+                inner = f"{prefix}{name}"
+                made = self._made(inner, depth + 1) if inner in self.records else None
+                found[name] = made if made is not None else Container("dict", self._table(inner, depth + 1))
+        return found
+
+    def _with_trainer(self, made: Instance) -> None:
+        """`self.trainer` of Lightning's modules, with the processes that the configured trainer starts."""
+        from preflight.python.objects import Container
+
+        names = made.cls.external_bases if made.cls is not None else ()
+        if not any(name.endswith(_LIGHTNING) for name in names):
+            return
+        for record in self.records.values():
+            if record.method == "Trainer" and "lightning" in record.name:
+                devices = record.kwargs.get("devices", Const("auto"))
+                nodes = record.kwargs.get("num_nodes", Const(1))
+                items: dict[Key, Abstract] = {
+                    "num_devices": devices, "num_nodes": nodes, "world_size": _product(devices, nodes),
+                }  # fmt: skip
+                made.attributes["trainer"] = Container("namespace", items, record.origin)
+                return
+
+
+def _product(devices: Expr, nodes: Expr) -> Expr:
+    """Devices times nodes; a list of devices counts, a word ("auto") is only known when the program runs."""
+    value = evaluate(devices)
+    if isinstance(value, tuple):
+        devices = Const(len(value), devices.origin)
+    elif isinstance(value, str):
+        devices = Op("int", (devices,), devices.origin)
+    return Op("*", (devices, nodes), devices.origin)

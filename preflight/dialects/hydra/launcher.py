@@ -1,0 +1,224 @@
+"""What a composed configuration says about Hydra's launcher and sweeper: the SLURM request, trials at a time, axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from preflight.dialects.hydra.compose import Composition
+from preflight.dialects.hydra.interpolation import Resolver
+from preflight.dialects.hydra.overrides import Given, parse_override
+from preflight.dialects.hydra.tree import Item, Leaf, Listing, Table, select
+from preflight.documents.schema_errors import check
+from preflight.vocabulary.reading import Binding, Problem, Request
+from preflight.vocabulary.values import Choices, Const, Domain, Origin, Range, Unknown, Value, evaluate, unknown
+
+
+def launcher(found: Composition) -> str:
+    return found.choices.get("hydra/launcher", "basic")
+
+
+def sweeper(found: Composition) -> str:
+    return found.choices.get("hydra/sweeper", "basic")
+
+
+def _values(found: Composition, resolver: Resolver, key: str) -> tuple[dict[str, Value], dict[str, Origin]]:
+    """The plugin's own settings below `hydra.key`, and where they are written."""
+    table = select(found.root, ("hydra", key))
+    values: dict[str, Value] = {}
+    places: dict[str, Origin] = {}
+    if isinstance(table, Table):
+        for name, item in table.items.items():
+            expr = resolver.item(item, ("hydra", key, name))
+            values[name] = evaluate(expr)
+            if expr.origin is not None:
+                places[name] = expr.origin
+    return values, places
+
+
+def schema_problems(found: Composition, resolver: Resolver) -> Iterator[Problem]:
+    """Settings of the launcher and the sweeper that their plugins refuse."""
+    from preflight.dialects.hydra.schema import LAUNCHERS, SWEEPERS, Plugin
+
+    models: dict[str, type[Plugin] | None] = {
+        "launcher": LAUNCHERS.get(launcher(found)),
+        "sweeper": SWEEPERS.get(sweeper(found)),
+    }
+    for key, model in models.items():
+        if model is None:
+            continue
+        values, places = _values(found, resolver, key)
+        known = {name: _thawed(value) for name, value in values.items() if not isinstance(value, Unknown)}
+        for error in check(model, known):
+            name = str(error.route[0]) if error.route else ""
+            if name in places:
+                yield Problem("invalid-config", f"hydra.{key}.{error.message}", places[name])
+
+
+def _thawed(value: Value) -> object:
+    if isinstance(value, tuple):
+        return [_thawed(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _thawed(item) for key, item in value.items()}
+    return value
+
+
+def request(found: Composition, resolver: Resolver) -> Request | None:
+    """What the submitit launcher asks SLURM for (defaults: hydra_submitit_launcher.config.BaseQueueConf)."""
+    if launcher(found) != "submitit_slurm":
+        return None
+    values, places = _values(found, resolver, "launcher")
+    more = values.get("additional_parameters")
+    extra = more if isinstance(more, Mapping) else {}
+
+    def get(name: str, default: Value = None) -> Value:
+        return values.get(name, extra.get(name, extra.get(name.replace("_", "-"), default)))
+
+    gpus, kind = _gpus(get("gpus_per_node"), get("gres"))
+    return Request(
+        nodes=get("nodes", 1),
+        tasks_per_node=get("tasks_per_node", 1),
+        cpus_per_task=get("cpus_per_task"),
+        memory=_memory(values.get("mem_gb")) if values.get("mem_gb") is not None else _size(get("mem")),
+        memory_per_cpu=_size(get("mem_per_cpu")),
+        memory_per_gpu=_size(get("mem_per_gpu")),
+        gpus_per_node=gpus,
+        gpus_per_task=get("gpus_per_task"),
+        gpu_type=kind,
+        partition=get("partition"),
+        constraint=get("constraint"),
+        exclusive=bool(extra.get("exclusive")) if not isinstance(extra.get("exclusive"), Unknown) else False,
+        time_minutes=get("timeout_min", 60),
+        origins=_renamed(places),
+    )
+
+
+_NAMES = {"mem_gb": "memory", "mem": "memory", "mem_per_cpu": "memory_per_cpu", "mem_per_gpu": "memory_per_gpu",
+          "timeout_min": "time_minutes", "gres": "gpus_per_node"}  # fmt: skip
+
+
+def _renamed(places: Mapping[str, Origin]) -> dict[str, Origin]:
+    known = {_NAMES.get(name, name): place for name, place in places.items() if name not in _NAMES.values()}
+    return {**{name: place for name, place in places.items() if name in _NAMES.values() and name != "memory"}, **known}
+
+
+def _memory(value: Value) -> Value:
+    """Bytes of `mem_gb`: submitit writes `--mem=<n>GB`, a fraction in MB; SLURM's GB is 2**30."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value if isinstance(value, Unknown) else None
+    return int(value) * 2**30 if float(value).is_integer() else int(value * 1024) * 2**20
+
+
+_UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""sbatch: a bare number is MiB (src/common/proc_args.c, str_to_mbytes)."""
+
+
+def _size(value: Value) -> Value:
+    if isinstance(value, bool) or value is None or isinstance(value, Unknown):
+        return value if isinstance(value, Unknown) else None
+    text = str(value).strip().upper().removesuffix("B")
+    digits = text.rstrip("KMGT")
+    unit = text[len(digits) :]
+    return int(digits) * _UNITS[unit] if digits.isdecimal() and unit in _UNITS else Unknown(f"the size {value!r}")
+
+
+def _gpus(count: Value, gres: Value) -> tuple[Value, Value]:
+    """GPUs per node and their type: `gpus_per_node: 4`, `gpus_per_node: "a100:4"`, `gres: gpu:a100:4`."""
+    text = count if count is not None else gres
+    if text is None or isinstance(text, (int, float, Unknown)):
+        return (text if not isinstance(text, float) else int(text)), None
+    parts = str(text).split(",")[0].split(":")
+    if count is None:
+        if parts[0] != "gpu":
+            return None, None
+        parts = parts[1:]
+    if parts and parts[-1].isdecimal():
+        return int(parts[-1]), parts[-2] if len(parts) > 1 else None
+    return 1, parts[0] if parts else None
+
+
+def trials(found: Composition, resolver: Resolver) -> Binding | None:
+    """How many runs of a sweep share the machine. The basic launcher runs one after the other; joblib's runs `n_jobs`
+    (-1: one per CPU) of what the sweeper hands over at once (Optuna's: its own n_jobs, 2 by default)."""
+    if launcher(found) != "joblib":
+        return None
+    values, places = _values(found, resolver, "launcher")
+    most = values.get("n_jobs", -1)
+    origin = places.get("n_jobs")
+    at_once: Value = None
+    if sweeper(found) == "optuna":
+        theirs, written = _values(found, resolver, "sweeper")
+        at_once, origin = theirs.get("n_jobs", 2), written.get("n_jobs", origin)
+    if isinstance(at_once, int) and isinstance(most, int):
+        return Binding("parallel.trials_per_gpu", Const(min(at_once, most) if most > 0 else at_once, origin), 2, origin)
+    if isinstance(most, int) and most > 0:
+        return Binding("parallel.trials_per_gpu", Const(most, origin), 2, origin)
+    said = unknown("joblib starts one run per CPU", origin)
+    return Binding("parallel.trials_per_gpu", said, 2, origin)
+
+
+def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[Given]:
+    """`hydra.sweeper.params`: key -> the text of an override's value."""
+    table = select(found.root, ("hydra", "sweeper", "params"))
+    if isinstance(table, Table):
+        for key, leaf in _flat(table):
+            value = _text(leaf)
+            if value is None:
+                continue
+            given = parse_override(f"{key}={value}", leaf.origin, leaf.origin, problems)
+            if given is not None:
+                yield given
+
+
+def _flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
+    """Entries of `params`, nested tables flattened to dotted keys."""
+    for key, item in table.items.items():
+        if isinstance(item, Table):
+            yield from _flat(item, f"{prefix}{key}.")
+        elif isinstance(item, Leaf):
+            yield f"{prefix}{key}", item
+
+
+def _text(leaf: Leaf) -> str | None:
+    value = leaf.value
+    if value is None:
+        return "null"
+    return str(value) if isinstance(value, (bool, int, float, str)) else None
+
+
+def search_space(found: Composition) -> Iterator[tuple[str, Domain, Origin | None]]:
+    """Optuna's deprecated `hydra.sweeper.search_space`: key -> {type, low, high, step, log} or {type, choices}."""
+    table = select(found.root, ("hydra", "sweeper", "search_space"))
+    if not isinstance(table, Table):
+        return
+    for key, body in table.items.items():
+        if isinstance(body, Table):
+            domain = _optuna_domain(body)
+            if domain is not None:
+                yield key, domain, body.origin
+
+
+def _optuna_domain(body: Table) -> Domain | None:
+    def number(name: str) -> float | None:
+        item: Item | None = body.items.get(name)
+        value = item.value if isinstance(item, Leaf) else None
+        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def place(name: str) -> Origin | None:
+        item = body.items.get(name)
+        return item.origin if item is not None else None
+
+    choices = body.items.get("choices")
+    if isinstance(choices, Listing):
+        items = [item for item in choices.items if isinstance(item, Leaf)]
+        return Choices(tuple(item.value for item in items), tuple(item.origin for item in items))
+    kind, low, high, step = body.items.get("type"), number("low"), number("high"), number("step")
+    if low is None or high is None:
+        return None
+    whole = isinstance(kind, Leaf) and kind.value == "int"
+    log = body.items.get("log")
+    step = step if step is not None else 1 if whole else None
+    if step is not None and step > 0:
+        high = low + math.floor((high - low) / step + 1e-9) * step
+    logarithmic = isinstance(log, Leaf) and log.value is True
+    return Range(low, high, step, whole, logarithmic, place("low"), place("high"))

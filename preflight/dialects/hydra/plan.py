@@ -1,0 +1,87 @@
+"""What a Hydra command line composes: overrides that hold everywhere, swept values as axes, swept groups as choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.dialects.hydra.compose import Composition
+from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_params
+from preflight.dialects.hydra.overrides import Given, domain
+from preflight.dialects.hydra.repository import Repository
+from preflight.vocabulary.reading import Call, Problem
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Value
+
+
+@dataclass
+class Plan:
+    """What is composed: overrides that hold everywhere, swept values as axes, swept groups as choices."""
+
+    fixed: list[Given] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)
+    groups: list[tuple[Given, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def condition(self, fixed: Mapping[str, Value]) -> Expr:
+        """Whether the swept groups have the options of one composition."""
+        tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in self.groups]
+        return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
+
+
+def sort(
+    overrides: Sequence[Given], repository: Repository, plan: Plan, multirun: bool, call: Call | None,
+    optuna: bool = False,
+) -> None:  # fmt: skip
+    """Sorts overrides into what is fixed, swept values, and swept groups; the last one for a key counts."""
+    for given in overrides:
+        group = repository.group_exists(given.key)
+        options = repository.get_group_options(given.key) if group else []
+        if not given.sweeps:
+            if given.expr is not None and group and not isinstance(given.expr, Const):
+                _outer_group(given, options, plan)
+            else:
+                plan.fixed.append(given)
+            continue
+        found = domain(given, options, inclusive=optuna)
+        if found is None or given.origin is None:
+            continue
+        if not multirun and call is not None and given.value_origin is not None:
+            said = f"{given.key} has several values; Hydra wants --multirun for them"
+            plan.problems.append(Problem("invalid-config", said, given.origin))
+        axis = Axis(given.key, found, given.value_origin)
+        if group and isinstance(found, Choices):
+            names = tuple(str(value) for value in found.values)
+            if names:
+                plan.groups.append((given, Ref(axis.name, given.value_origin), names, axis))
+            continue
+        plan.axes = [one for one in plan.axes if one.name != axis.name] + [axis]
+        plan.fixed.append(replace(given, override=None, expr=Ref(axis.name, given.value_origin)))
+
+
+def _outer_group(given: Given, options: Sequence[str], plan: Plan) -> None:
+    """A group whose option an outer sweep chooses: every option of the group may come."""
+    refs = list(_references(given.expr))
+    if len(refs) == 1 and isinstance(given.expr, Ref) and options:
+        plan.groups.append((given, refs[0], tuple(options), None))
+    elif given.origin is not None:
+        said = f"which option of {given.key} is taken cannot be told"
+        plan.problems.append(Problem("invalid-config", said, given.origin, "info"))
+
+
+def _references(expr: Expr | None) -> Iterator[Ref]:
+    if isinstance(expr, Ref):
+        yield expr
+    elif isinstance(expr, Op):
+        for operand in expr.operands:
+            yield from _references(operand)
+
+
+def add_sweeper(found: Composition, repository: Repository, plan: Plan) -> None:
+    """Axes of `hydra.sweeper.params` and Optuna's `search_space`; what the command line sets is not swept."""
+    taken = {given.key for given in plan.fixed} | {given.key for given, _, _, _ in plan.groups}
+    params = [given for given in sweeper_params(found, plan.problems) if given.key not in taken]
+    sort(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")
+    for key, values, origin in search_space(found):
+        if key not in taken:
+            plan.axes.append(Axis(key, values, origin))
+            plan.fixed.append(Given(key, origin, None, Ref(key, origin), origin))

@@ -1,0 +1,112 @@
+"""Python programs around a configuration folder, and which of them `@hydra.main` starts with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from preflight.vocabulary.project import Project, UnreadableFile
+
+MAX_PROGRAMS = 400
+"""Python files looked through for `@hydra.main` (by their text first)."""
+
+MAX_LEVELS = 8
+"""Folders above a file that may hold its primary configuration."""
+
+
+def programs(folder: str, name: str, project: Project) -> tuple[str, ...]:
+    """Python files whose `@hydra.main` names this folder and this configuration."""
+    known = project.parsed.get(("hydra programs", f"{folder}\0{name}"))
+    if not isinstance(known, tuple):
+        known = tuple(_programs(folder, name, project))
+        project.parsed[("hydra programs", f"{folder}\0{name}")] = known
+    return known
+
+
+def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
+    for path, config_path, config_name in _mains(project, folder):
+        if config_path is None or config_name is None or config_name.removesuffix(".yaml") != name:
+            continue
+        if resolved(path, config_path) == folder:
+            yield path
+
+
+def resolved(program: str, config_path: str) -> str | None:
+    """A `config_path`, which is relative to the program's own folder, as a folder of the project."""
+    parts: list[str] = []
+    for part in (*PurePosixPath(program).parent.parts, *PurePosixPath(config_path).parts):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str | None]]:
+    """(file, config_path, config_name) of the `@hydra.main` decorators around a folder."""
+    for path in python_files(project, folder):
+        known = project.parsed.get(("hydra main", path))
+        if not isinstance(known, tuple):
+            known = tuple(_decorators(path, project))
+            project.parsed[("hydra main", path)] = known
+        for config_path, config_name in known:
+            yield path, config_path, config_name
+
+
+def python_files(project: Project, folder: str) -> Iterator[str]:
+    """Python files beside and above a configuration folder, and up to two levels below those places."""
+    seen: set[str] = set()
+    count = 0
+    pure = PurePosixPath(folder)
+    for base in [pure, *list(pure.parents)[:MAX_LEVELS]]:
+        for path in _below(project, "" if base.as_posix() == "." else base.as_posix(), 2):
+            if path not in seen:
+                seen.add(path)
+                count += 1
+                if count > MAX_PROGRAMS:
+                    return
+                yield path
+
+
+def _below(project: Project, folder: str, levels: int) -> Iterator[str]:
+    inner = []
+    for name in project.listdir(folder or "."):
+        path = f"{folder}/{name}" if folder else name
+        if name.endswith(".py"):
+            yield path
+        elif levels and not name.startswith((".", "__")) and project.is_dir(path):
+            inner.append(path)
+    for path in inner:
+        yield from _below(project, path, levels - 1)
+
+
+def _decorators(path: str, project: Project) -> Iterator[tuple[str | None, str | None]]:
+    try:
+        text = project.source(path).text
+    except UnreadableFile:
+        return
+    if "hydra" not in text or "main" not in text:
+        return
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in ("hydra.main", "main"):
+                    yield _arguments(decorator)
+
+
+def _arguments(call: ast.Call) -> tuple[str | None, str | None]:
+    """config_path and config_name of a decorator (positional in this order), where they are literals."""
+    given: dict[str, ast.expr] = dict(zip(("config_path", "config_name"), call.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    found = []
+    for name in ("config_path", "config_name"):
+        value = given.get(name)
+        found.append(value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None)
+    return found[0], found[1]

@@ -1,0 +1,319 @@
+"""Hydra: a tree of configurations composed as the application would, every value with the line that wrote it.
+
+Overrides come from the words of whoever launches the program. Sweeps (`-m`, `hydra.sweeper.params`) are axes; a sweep
+over a group is one composition per option. Nothing of the application is imported: `_target_` is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from preflight.dialects.hydra.find import Application, application, config_folder
+from preflight.dialects.hydra.programs import resolved
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Value, unknown
+
+if TYPE_CHECKING:
+    from preflight.dialects.hydra.compose import Composition
+    from preflight.dialects.hydra.interpolation import Resolver
+    from preflight.dialects.hydra.overrides import CommandLine
+    from preflight.dialects.hydra.plan import Plan
+    from preflight.dialects.hydra.repository import Repository
+    from preflight.dialects.hydra.tree import Path
+    from preflight.documents.yaml import YamlDocument
+
+NAME = "hydra"
+MAX_COMPOSITIONS = 24
+"""Combinations of group options that are composed; each is a box of the search space."""
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """A primary configuration, or a file of a group that one with a program (or a root) uses."""
+    return source.path.endswith(".yaml") and application(source.path, project) is not None
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """The composed configuration: for the words it is launched with, or for its defaults when nobody launches it."""
+    if call is not None:
+        folder, name = config_folder(source.path, project)
+        return _read(source.path, Application(folder, name), call, project)
+    found = application(source.path, project)
+    if found is None:
+        folder, name = config_folder(source.path, project)
+        found = Application(folder, name)
+    reading = _read(source.path, found, None, project)
+    if not found.programs:
+        return reading
+    # the program's own link composes the same tree again, with its branches
+    links = tuple(Link("program", path, _chosen(source.path, found, project)) for path in found.programs)
+    return replace(reading, branches=(), links=links)
+
+
+def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]:
+    """The override that selects a group's file which the primary configuration does not select by itself."""
+    if found.option is None:
+        return ()
+    group, option = found.option
+    from preflight.dialects.hydra.compose import compose
+    from preflight.dialects.hydra.repository import Repository
+
+    plain = compose(Repository(project, (found.folder,)), found.name, ())
+    if path in plain.files:
+        return ()
+    origin = Origin(path, Span(0, 0), None, (), False)
+    known = any(choice.split("@")[0] == group for choice in plain.groups)
+    return (Word(f"{group}=", Const(option, origin), origin, "" if known else "+"),)
+
+
+def _read(path: str, found: Application, call: Call | None, project: Project) -> Reading:
+    from preflight.dialects.hydra.overrides import command_line
+    from preflight.dialects.hydra.plan import Plan, add_sweeper, sort
+    from preflight.dialects.hydra.repository import Repository
+
+    words = call.words if call is not None else _chosen(path, found, project)
+    line = command_line(words)
+    folder, name = _place(found, line, call)
+    problems = list(line.problems)
+    document, own = _own(folder, name, project)
+    folders = [folder, *(one for one in line.config_dirs if project.is_dir(one))]
+    folders += _search_path(document, own, line, project, problems)
+    repository = Repository(project, tuple(dict.fromkeys(folders)))
+    if repository.file(name) is None:
+        return Reading(path, NAME, problems=tuple(_no_primary(path, name, repository)))
+    plan = Plan(problems=problems)
+    multirun = _multirun(line, own, call)
+    sort(line.overrides, repository, plan, multirun, call)
+    base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
+    sweeping = multirun or call is None or not call.words  # nobody says how it is launched: as it is meant to be
+    if sweeping:
+        add_sweeper(base[0], repository, plan)
+        base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
+    return _reading(path, plan, repository, name, base, call, sweeping)
+
+
+def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[str, str]:
+    """Folder and name, as flags on the command line may change them."""
+    folder = found.folder
+    if line.config_path is not None and call is not None:
+        folder = resolved(call.caller, line.config_path) or folder
+    return folder, line.config_name or found.name
+
+
+def _own(folder: str, name: str, project: Project) -> tuple[YamlDocument | None, Mapping[str, Value]]:
+    """What the primary configuration says to Hydra itself, before anything is composed."""
+    from preflight.dialects.hydra.repository import parsed
+
+    path = f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
+    try:
+        document = parsed(path, project)
+    except (DocumentError, UnreadableFile):
+        return None, {}
+    top = document.value()
+    hydra = top.get("hydra") if isinstance(top, Mapping) else None
+    return document, hydra if isinstance(hydra, Mapping) else {}
+
+
+def _multirun(line: CommandLine, own: Mapping[str, Value], call: Call | None) -> bool:
+    """`-m`, or `hydra.mode=MULTIRUN` on the command line or in the primary configuration."""
+    modes = [given.override.value() for given in line.overrides if given.key == "hydra.mode" and given.override]
+    mode = modes[-1] if modes else own.get("mode")
+    return line.multirun or (call is not None and call.launch.multirun) or str(mode).upper() == "MULTIRUN"
+
+
+def _search_path(
+    document: YamlDocument | None,
+    own: Mapping[str, Value],
+    line: CommandLine,
+    project: Project,
+    problems: list[Problem],
+) -> Iterator[str]:
+    """Folders of the project that `hydra.searchpath` adds (relative to the root, where programs are started)."""
+    listed: object = own.get("searchpath")
+    for given in line.overrides:
+        if given.key == "hydra.searchpath" and given.override is not None:
+            listed, document = given.override.value(), None
+    for index, entry in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
+        inside = str(entry).removeprefix("file://")
+        if "://" not in inside and not PurePosixPath(inside).is_absolute() and project.is_dir(inside):
+            yield PurePosixPath(inside).as_posix()
+        elif document is not None:
+            said = f"the search path {entry} lies outside the project: what is found there is unknown"
+            origin = document.origin(("hydra", "searchpath", index))
+            problems.append(Problem("invalid-config", said, origin, "info"))
+
+
+def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Problem]:
+    for message, origin in repository.broken.values():
+        yield Problem("invalid-config", message, origin)
+    if not repository.broken:
+        said = f"the configuration {name}.yaml is not among the project's files"
+        yield Problem("invalid-config", said, Origin(path, Span(0, 0), None, (), False), "info")
+
+
+# --- compositions and what they say ----------------------------------------------------------------------------------
+
+
+def _composed(
+    plan: Plan, repository: Repository, name: str, options: Sequence[str]
+) -> tuple[Composition, dict[str, Value]]:
+    """The composition for one option of every swept group, and what it holds fixed."""
+    from preflight.dialects.hydra.compose import compose
+    from preflight.dialects.hydra.overrides import parse_override
+
+    overrides, fixed = list(plan.fixed), dict[str, Value]()
+    for (given, ref, _, _), option in zip(plan.groups, options, strict=True):
+        package = f"@{given.package}" if given.package else ""
+        chosen = parse_override(f"{given.sign}{given.key}{package}={option}", None, given.value_origin, [])
+        if chosen is not None:
+            overrides.append(replace(chosen, origin=given.origin))
+        fixed[ref.name] = option
+    return compose(repository, name, overrides), fixed
+
+
+def _settings(found: Composition, call: Call | None) -> tuple[dict[str, Setting], Resolver]:
+    """Every value below the top, without Hydra's own, by dotted key."""
+    from preflight.dialects.hydra.interpolation import Resolver
+    from preflight.dialects.hydra.tree import leaves
+
+    environment = call.launch.environment if call is not None else {}
+    resolver = Resolver(found.root, found.choices, environment)
+    settings: dict[str, Setting] = {}
+    for path, item in leaves(found.root):
+        if path and path[0] != "hydra":
+            for at, expr in _expanded(item, path, resolver):
+                key = ".".join(at)
+                settings[key] = Setting(key, expr, item.rank)
+    return settings, resolver
+
+
+def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Path, Expr]]:
+    """A value; where it only refers to a table, that table's values below its own key."""
+    from preflight.dialects.hydra.tree import Leaf, Listing
+
+    if isinstance(item, (Leaf, Listing)):
+        yield from _flat(path, resolver.item(item, path))
+
+
+def _flat(path: Path, expr: Expr) -> Iterator[tuple[Path, Expr]]:
+    """An expression by its own key; the parts of a table by theirs as well."""
+    yield path, expr
+    if isinstance(expr, Op) and expr.operator == "dict":
+        for name, value in zip(expr.operands[::2], expr.operands[1::2], strict=True):
+            if isinstance(name, Const):
+                yield from _flat((*path, str(name.value)), value)
+
+
+def _reading(
+    path: str, plan: Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
+    call: Call | None, sweeping: bool,
+) -> Reading:  # fmt: skip
+    from preflight.dialects.hydra import launcher
+    from preflight.dialects.hydra import objects as hydra_objects
+
+    combinations = list(_combinations([options for _, _, options, _ in plan.groups]))
+    boxes = [base] + [_composed(plan, repository, name, options) for options in combinations[1:MAX_COMPOSITIONS]]
+    read = [(fixed, _settings(found, call)) for found, fixed in boxes]
+    first, resolver = base[0], read[0][1][1]
+    problems = [*plan.problems, *_too_many(plan, len(combinations))]
+    for found, _ in boxes:
+        problems += found.problems
+    problems += _loops(first, resolver)
+    problems += launcher.schema_problems(first, resolver)
+    request: Request | None = launcher.request(first, resolver) if sweeping else None
+    trials: Binding | None = launcher.trials(first, resolver) if sweeping else None
+    axes = tuple(plan.axes) + tuple(axis for _, _, _, axis in plan.groups if axis is not None)
+    files = dict.fromkeys(file for found, _ in boxes for file in found.files)
+    merged = tuple(_merged(plan, read))
+    objects = hydra_objects.read_objects(plan, read, merged, repository.project)
+    return Reading(
+        path, NAME,
+        settings=merged,
+        axes=axes,
+        branches=tuple(_branches(plan, read)),
+        bindings=(*objects.bindings, *((trials,) if trials is not None else ())),
+        facts=(*objects.facts, *((Fact("search", "hydra", axes[0].origin),) if axes else ())),
+        request=request,
+        problems=tuple({_identity(problem): problem for problem in problems}.values()),
+        reads=tuple(dict.fromkeys((*(file for file in files if file != path), *objects.reads))),
+        trains=call is not None or objects.trains or _trains(read[0][1][0]),
+    )  # fmt: skip
+
+
+def _trains(settings: Mapping[str, Setting]) -> bool:
+    """Whether a configuration that nobody launches is one of a training: it has a batch, an optimizer, a trainer."""
+    from preflight.program.names import field_for
+
+    for key, setting in settings.items():
+        if key.endswith("_target_") and isinstance(setting.expr, Const):
+            target = str(setting.expr.value)
+            if ".optim." in target or target.endswith("Trainer"):
+                return True
+        if key.rpartition(".")[2] in ("lr", "learning_rate") or (field_for(key, "hydra") or "").startswith("train."):
+            return True
+    return False
+
+
+def _identity(problem: Problem) -> tuple[str, str, Span]:
+    return problem.message, problem.origin.path, problem.origin.span
+
+
+def _combinations(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    yield from islice(product(*groups), 10 * MAX_COMPOSITIONS)
+
+
+def _too_many(plan: Plan, count: int) -> Iterator[Problem]:
+    if count > MAX_COMPOSITIONS:
+        origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
+        if origin is not None:
+            said = (
+                f"more than {MAX_COMPOSITIONS} combinations of groups are swept: the first {MAX_COMPOSITIONS} are read"
+            )
+            yield Problem("invalid-config", said, origin, "info")
+
+
+def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
+    from preflight.dialects.hydra.tree import select
+
+    for path, chain in resolver.loops.items():
+        item = select(found.root, path)
+        if item is not None and item.origin is not None:
+            said = "interpolations go round in a circle: " + " -> ".join(".".join(one) for one in chain[:6])
+            yield Problem("invalid-config", said, item.origin)
+
+
+_Read = tuple[dict[str, Value], tuple[dict[str, Setting], "Resolver"]]
+
+
+def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
+    """Settings of all compositions at once: what differs depends on the swept groups."""
+    keys = dict.fromkeys(key for _, (settings, _) in read for key in settings)
+    for key in keys:
+        found = [(fixed, settings.get(key)) for fixed, (settings, _) in read]
+        if all(setting == found[0][1] for _, setting in found):
+            yield found[0][1]  # type: ignore[misc]  # a key comes from one of them, so equal ones are no None
+            continue
+        expr: Expr = unknown(f"{key} is not set for every option that is swept")
+        for fixed, setting in reversed(found):
+            value = setting.expr if setting is not None else unknown(f"{key} is not set here")
+            expr = Op("if", (plan.condition(fixed), value, expr))
+        yield Setting(key, expr, max(setting.rank for _, setting in found if setting is not None))
+
+
+_MARK = "\0"
+"""Starts the name of a caller's axis (preflight.study.scope); a branch holds it by its own name."""
+
+
+def _branches(plan: Plan, read: Sequence[_Read]) -> Iterator[Branch]:
+    """One box per composition of swept groups, with the settings that are its own."""
+    if not plan.groups:
+        return
+    common = {key for key in read[0][1][0] if all(s.get(key) == read[0][1][0][key] for _, (s, _) in read)}
+    for fixed, (settings, _) in read:
+        own = tuple(setting for key, setting in settings.items() if key not in common)
+        yield Branch({name.lstrip(_MARK): value for name, value in fixed.items()}, (), own)

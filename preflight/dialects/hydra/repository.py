@@ -1,0 +1,258 @@
+"""The configuration files of one Hydra application, as hydra-core's defaults-list algorithm asks for them.
+
+Files come from the project (unsaved texts included), never from Hydra's own loaders, so nothing is imported and
+nothing outside the root is read. `hydra/...` groups that plugins bring are empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from preflight.dialects.hydra.programs import python_files
+from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
+from preflight.documents.document import TreeDocument
+from preflight.documents.tree import Node, entries
+from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import DocumentError
+from preflight.vocabulary.values import Origin, Span
+
+if TYPE_CHECKING:
+    from hydra.core.default_element import InputDefault
+
+MAX_LOADS = 4000
+"""Files looked up for one composition: a defaults list that doubles at every level never ends otherwise."""
+
+HYDRA_DEFAULTS = (
+    ("output", "default"), ("launcher", "basic"), ("sweeper", "basic"), ("help", "default"), ("hydra_help", "default"),
+    ("hydra_logging", "default"), ("job_logging", "default"), ("callbacks", None), ("env", "default"),
+)  # fmt: skip
+"""Groups of Hydra's own configuration (hydra.conf.HydraConf.defaults, 1.3)."""
+
+_HEADER = re.compile(r"\s*#\s*@\s*package\s+(\S+)\s*")
+
+
+class TooLarge(Exception):
+    """The defaults lists multiply without bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What Hydra's algorithm reads of a configuration (`hydra.plugins.config_source.ConfigResult`)."""
+
+    header: dict[str, str | None]
+    defaults_list: list[InputDefault] | None
+    config: None = None
+
+
+@dataclass
+class Repository:
+    """Answers `load_config`, `group_exists`, `config_exists`, `get_group_options` for folders of a project."""
+
+    project: Project
+    folders: tuple[str, ...]
+    stubs: dict[str, str | None] = field(default_factory=dict)
+    """Configurations that are missing and count as empty -> the one whose defaults list names it."""
+    files: dict[str, ConfigFile] = field(default_factory=dict)
+    """What was read so far, by configuration path ("model/small")."""
+    broken: dict[str, tuple[str, Origin]] = field(default_factory=dict)
+    stored: dict[str, ConfigFile] | None = None
+    """What the program's ConfigStore holds; looked up when a file is missing."""
+    loads: int = 0
+
+    def file(self, config_path: str) -> ConfigFile | None:
+        """The file of a configuration; None where there is none, or it cannot be read (then it is in `broken`)."""
+        name = config_path.removesuffix(".yaml")
+        if name not in self.files and name not in self.broken:
+            for folder in self.folders:
+                path = _under(folder, f"{name}.yaml")
+                if path is not None and self.project.exists(path):
+                    self._read(name, path)
+                    break
+            else:
+                if not name.startswith("hydra/"):
+                    self._registered(name)
+        return self.files.get(name)
+
+    def _registered(self, name: str) -> None:
+        """A configuration that no file has: the program may register a class by that name."""
+        found = self._classes().get(name)
+        if found is not None:
+            self.files[name] = found
+
+    def _classes(self) -> Mapping[str, ConfigFile]:
+        if self.stored is None:
+            from preflight.dialects.hydra.structured import stored
+
+            self.stored = stored(python_files(self.project, self.folders[0]), self.project)
+        return self.stored
+
+    def _read(self, name: str, path: str) -> None:
+        try:
+            document = parsed(path, self.project)
+        except (DocumentError, UnreadableFile) as error:
+            span = error.span if isinstance(error, DocumentError) else Span(0, 0)
+            self.broken[name] = (str(error), Origin(path, span, None, (), False))
+            return
+        complaints: list[tuple[str, Origin]] = []
+        found = tuple(read_entries(document, complaints))
+        whole = Origin(path, document.span(), (), (), False)
+        defaults = document.key_origin(("defaults",)) if document.has(("defaults",)) else whole
+        self.files[name] = ConfigFile(
+            path, from_document(document), found, package_header(document.source.text), tuple(complaints),
+            document.problems, whole, defaults,
+        )  # fmt: skip
+
+    # --- the interface of hydra._internal.config_repository.IConfigRepository, as far as the defaults list needs it
+
+    def load_config(self, config_path: str) -> Loaded | None:
+        self.loads += 1
+        if self.loads > MAX_LOADS:
+            raise TooLarge(config_path)
+        if config_path == "hydra/config":
+            return Loaded({"package": "hydra"}, [_group(name, option) for name, option in HYDRA_DEFAULTS])
+        found = self.file(config_path)
+        if found is not None:
+            return Loaded({"package": found.package}, [_element(entry) for entry in found.entries])
+        if config_path.startswith("hydra/") or config_path in self.stubs or config_path in self.broken:
+            return Loaded({"package": None}, None)
+        return None
+
+    def group_exists(self, config_path: str) -> bool:
+        if config_path.startswith("hydra/"):
+            return config_path.split("/", 1)[1] in dict(HYDRA_DEFAULTS) or self._is_folder(config_path)
+        return self._is_folder(config_path)
+
+    def config_exists(self, config_path: str) -> bool:
+        return self.file(config_path) is not None or config_path == "hydra/config"
+
+    def get_group_options(self, group_name: str, results_filter: object = None) -> list[str]:
+        options = set()
+        for folder in self.folders:
+            path = _under(folder, group_name)
+            names = self.project.listdir(path) if path is not None else []
+            options |= {name[:-5] for name in names if name.endswith(".yaml")}
+        options |= {name.rpartition("/")[2] for name in self._classes() if name.rpartition("/")[0] == group_name}
+        return sorted(options)
+
+    def get_sources(self) -> list[object]:
+        return []
+
+    def _is_folder(self, group: str) -> bool:
+        paths = [_under(folder, group) for folder in self.folders]
+        if any(path is not None and self.project.is_dir(path) for path in paths):
+            return True
+        return "." not in group and any(name.startswith(f"{group}/") for name in self._classes())
+
+
+def parsed(path: str, project: Project) -> YamlDocument:
+    """A Hydra file as OmegaConf reads it. Raises DocumentError and UnreadableFile."""
+    source = project.source(path)
+    known = project.parsed.get(("yaml omegaconf", path))
+    if not isinstance(known, YamlDocument) or known.source is not source:
+        known = project.parsed[("yaml omegaconf", path)] = parse_yaml(source, "omegaconf")
+    return known
+
+
+def package_header(text: str) -> str | None:
+    """The package of a `# @package NAME` header, which only comment lines with `@` may precede."""
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        if not re.match(r"\s*#\s*@", line):
+            return None
+        match = _HEADER.fullmatch(line)
+        if match is not None:
+            return match.group(1)
+    return None
+
+
+def read_entries(document: TreeDocument, complaints: list[tuple[str, Origin]]) -> Iterator[Entry]:
+    """The items of a file's defaults list; what is no item of one is put into `complaints`."""
+    if not document.has(("defaults",)):
+        return
+    node = document.find(("defaults",)).node
+    if node.kind != "list":
+        complaints.append(("`defaults` is not a list", document.origin(("defaults",))))
+        return
+    for index, item in enumerate(node.items):
+        origin = document.origin(("defaults", index))
+        entry = _entry(item.value, origin)
+        if isinstance(entry, str):
+            complaints.append((entry, origin))
+        else:
+            yield entry
+
+
+def _entry(node: Node, origin: Origin) -> Entry | str:
+    """One item, or what is wrong with it (as hydra._internal.config_repository says it)."""
+    if node.kind == "scalar":
+        if not isinstance(node.value, str):
+            return f"{node.text!r} is no item of a defaults list"
+        path, _, package = node.value.partition("@")
+        return Entry(path, origin, None, package or None) if not _calls(path) else _not_read(path)
+    pairs = list(entries(node)) if node.kind == "map" else []
+    if len(pairs) != 1:
+        return "an item of a defaults list has one group and its option"
+    key, item, _ = pairs[0]
+    *keywords, group = key.split(" ") if " " in key else [key]
+    group, _, package = group.partition("@")
+    value = item.value
+    at = Origin(origin.path, value.span, (*(origin.route or ()), key), origin.via, origin.editable)
+    option: str | tuple[str, ...] | None
+    if value.kind == "list":
+        if not all(isinstance(inner.value.value, str) for inner in value.items):
+            return f"{group}: the options of a group are names"
+        option = tuple(str(inner.value.value) for inner in value.items)
+    elif value.kind == "scalar" and (value.value is None or isinstance(value.value, str)):
+        option = value.value
+    else:
+        return f"{group}: the option of a group is a name, a list of names, or null"
+    if isinstance(option, str) and _calls(option):
+        return _not_read(option)
+    # a rename, `group@old:new`, is Hydra 1.0's; the first part counts
+    package = package.partition(":")[0]
+    return Entry(option, at, group, package or None, "optional" in keywords, "override" in keywords)
+
+
+def _calls(text: str) -> bool:
+    """Whether an interpolation calls a resolver, which would run when Hydra resolves it."""
+    return "${" in text and ":" in text
+
+
+def _not_read(text: str) -> str:
+    return f"the option {text} is computed by a resolver: not read"
+
+
+def _group(name: str, option: str | None) -> InputDefault:
+    from hydra.core.default_element import GroupDefault
+
+    return GroupDefault(group=name, value=option)
+
+
+def _element(entry: Entry) -> InputDefault:
+    from hydra.core.default_element import ConfigDefault, GroupDefault
+
+    if entry.group is None:
+        return ConfigDefault(path=str(entry.option), package=entry.package if entry.option != "_self_" else None)
+    option = list(entry.option) if isinstance(entry.option, tuple) else entry.option
+    return GroupDefault(
+        group=entry.group, value=option, package=entry.package, optional=entry.optional, override=entry.override
+    )
+
+
+def _under(folder: str, name: str) -> str | None:
+    """`folder/name` without `..`, None where it leaves the root."""
+    parts: list[str] = []
+    for part in PurePosixPath(folder, name).parts:
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return None if parts[:1] == ["/"] else "/".join(parts)

@@ -1,0 +1,226 @@
+"""A composed Hydra configuration whose every value knows where it is written: tables, lists and leaves, and merging.
+
+Merging follows OmegaConf 2.3 (`BaseContainer._map_merge`): tables merge key by key, lists and scalars replace, and
+`???` replaces nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias, Union
+
+from preflight.documents.document import Note, TreeDocument
+from preflight.documents.tree import Node, entries
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Expr, Origin, Route, Span, Unknown, Value
+
+MISSING = "???"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A scalar as it is written (interpolations included); `expr` where a caller handed it over."""
+
+    value: Value
+    origin: Origin | None = None
+    expr: Expr | None = None
+    rank: int = 0
+
+    @property
+    def missing(self) -> bool:
+        return self.value == MISSING and self.expr is None
+
+    @property
+    def interpolated(self) -> bool:
+        return self.expr is None and isinstance(self.value, str) and "${" in self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    items: tuple[Item, ...]
+    origin: Origin | None = None
+    rank: int = 0
+
+
+@dataclass(slots=True)
+class Table:
+    items: dict[str, Item] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+Item: TypeAlias = Union[Leaf, Listing, Table]
+Path: TypeAlias = "tuple[str, ...]"
+
+
+def from_document(document: TreeDocument) -> Item:
+    """The whole file as an item; the `defaults` list is Hydra's and left out."""
+    root = _convert(document, document.root, (), (), False)
+    if isinstance(root, Table):
+        root.items.pop("defaults", None)
+    return root
+
+
+def _convert(document: TreeDocument, node: Node, route: Route, aliases: tuple[Span, ...], shared: bool) -> Item:
+    path = document.source.path
+    via = tuple(Origin(path, place, None, (), False) for place in aliases)
+    origin = Origin(path, node.span, route, via, not shared)
+    if node.kind == "scalar" or isinstance(node.value, Unknown):
+        return Leaf(node.value, origin)
+    if node.kind == "list":
+        inner = []
+        for index, item in enumerate(node.items):
+            here = (*aliases, item.alias) if item.alias is not None else aliases
+            inner.append(_convert(document, item.value, (*route, index), here, shared or item.alias is not None))
+        return Listing(tuple(inner), origin)
+    table = Table({}, origin)
+    for name, item, places in entries(node):
+        here = (*aliases, *places, *((item.alias,) if item.alias is not None else ()))
+        held = shared or bool(here) or item.value.shared
+        table.items[name] = _convert(document, item.value, (*route, name), here, held)
+    return table
+
+
+def from_value(value: object, origin: Origin | None, rank: int) -> Item:
+    """A parsed override's value (scalars, lists, dictionaries) as an item; all of it stands at `origin`."""
+    if isinstance(value, dict):
+        return Table({str(key): from_value(item, origin, rank) for key, item in value.items()}, origin)
+    if isinstance(value, (list, tuple)):
+        return Listing(tuple(from_value(item, origin, rank) for item in value), origin, rank)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return Leaf(value, origin, None, rank)
+    return Leaf(Unknown(f"a {type(value).__name__} in an override is not read"), origin, None, rank)
+
+
+def copied(item: Item) -> Item:
+    """A copy whose tables can be merged into without touching the original."""
+    if isinstance(item, Table):
+        return Table({name: copied(inner) for name, inner in item.items.items()}, item.origin)
+    return item
+
+
+Clash: TypeAlias = "tuple[str, Item, Item]"
+"""A key that is a table in one file and a list in another, which OmegaConf refuses to merge."""
+
+
+def merge(into: Table, other: Table, clashes: list[Clash] | None = None, root: Table | None = None) -> None:
+    """Merges `other` over `into`, in place. `root` is the whole configuration, to look interpolated tables up in."""
+    top = root if root is not None else into
+    for name, item in other.items.items():
+        held = into.items.get(name)
+        if isinstance(held, Leaf) and held.interpolated and isinstance(item, Table):
+            held = _aliased(held, top)  # a table that is only referred to is copied before it is changed
+            if held is not None:
+                into.items[name] = held
+        if isinstance(item, Leaf) and item.missing and held is not None:
+            continue
+        if clashes is not None and isinstance(held, (Table, Listing)) and isinstance(item, (Table, Listing)):
+            clashes += [(name, held, item)] if type(held) is not type(item) else []
+        if isinstance(held, Table) and isinstance(item, Table):
+            merge(held, item, clashes, top)
+            held.origin = item.origin or held.origin
+        else:
+            into.items[name] = copied(item)
+
+
+def _aliased(leaf: Leaf, root: Table) -> Item | None:
+    text = str(leaf.value).strip()
+    if not (text.startswith("${") and text.endswith("}")) or text.count("${") > 1 or ":" in text:
+        return leaf
+    found = select(root, split_key(text[2:-1]))
+    return copied(found) if isinstance(found, Table) else leaf
+
+
+def split_key(key: str) -> Path:
+    """`a.b[c].d` -> ("a", "b", "c", "d")."""
+    return tuple(part for part in key.replace("[", ".").replace("]", "").split(".") if part)
+
+
+def select(root: Item, path: Path) -> Item | None:
+    """What stands at a path, None where nothing does. Interpolations on the way are not followed."""
+    item: Item = root
+    for part in path:
+        if isinstance(item, Table) and part in item.items:
+            item = item.items[part]
+        elif (
+            isinstance(item, Listing)
+            and part.lstrip("-").isdecimal()
+            and -len(item.items) <= int(part) < len(item.items)
+        ):
+            item = item.items[int(part)]
+        else:
+            return None
+    return item
+
+
+def assign(root: Table, path: Path, item: Item) -> None:
+    """Puts an item at a path (as `OmegaConf.update(..., merge=True)`: tables merge), making tables on the way."""
+    table = root
+    for part in path[:-1]:
+        inner = table.items.get(part)
+        if isinstance(inner, Leaf) and inner.interpolated:
+            inner = _aliased(inner, root)
+        if not isinstance(inner, Table):
+            inner = Table()
+        table.items[part] = inner
+        table = inner
+    held = table.items.get(path[-1])
+    if isinstance(held, Table) and isinstance(item, Table):
+        merge(held, item, None, root)
+    else:
+        table.items[path[-1]] = item
+
+
+def remove(root: Table, path: Path) -> bool:
+    """Takes a key out; False where there is none."""
+    table = select(root, path[:-1])
+    if not isinstance(table, Table) or path[-1] not in table.items:
+        return False
+    del table.items[path[-1]]
+    return True
+
+
+def embedded(item: Item, package: str) -> Table | None:
+    """A file's content under its package, None where it is not a mapping."""
+    if isinstance(item, Leaf) and item.value is None:
+        item = Table({}, item.origin)  # an empty file
+    if not isinstance(item, Table):
+        return None
+    for part in reversed([part for part in package.split(".") if part]):
+        item = Table({part: item}, None)
+    return item
+
+
+def leaves(item: Item, path: Path = ()) -> Iterator[tuple[Path, Leaf | Listing]]:
+    """Every leaf and every list, with its path."""
+    if isinstance(item, Table):
+        for name, inner in item.items.items():
+            yield from leaves(inner, (*path, name))
+    else:
+        yield path, item
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One item of a defaults list: `group` None for a plain path; `option` is text, a tuple of texts, or None."""
+
+    option: str | tuple[str, ...] | None
+    origin: Origin
+    group: str | None = None
+    package: str | None = None
+    optional: bool = False
+    override: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """One file (or a class that the program registers): its content, its defaults, its package header."""
+
+    path: str
+    item: Item
+    entries: tuple[Entry, ...]
+    package: str | None
+    complaints: tuple[tuple[str, Origin], ...]
+    notes: tuple[Note, ...]
+    origin: Origin
+    defaults_origin: Origin
+    """The place of its defaults list, of the whole where it has none."""

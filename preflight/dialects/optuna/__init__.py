@@ -1,0 +1,1 @@
+"""Optuna studies: what a trial suggests, branch by branch."""

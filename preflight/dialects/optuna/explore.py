@@ -1,0 +1,254 @@
+"""An Optuna program interpreted once, and once more for each choice that decides which branch a trial takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
+from preflight.frameworks.facts import CallFacts, read_calls
+from preflight.frameworks.launch import environment_of, launch_bindings
+from preflight.python.evaluator import Evaluator
+from preflight.python.objects import (
+    Abstract,
+    CallRecord,
+    Container,
+    FunctionValue,
+    Instance,
+    Key,
+    alternatives,
+    to_expr,
+)
+from preflight.vocabulary.argv import bind_words
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Branch, Call
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Hook
+
+MAX_RUNS = 48
+"""Interpretations of one program (some 10 ms each); past it, branches stay joined."""
+MAX_VALUES = 16
+"""A number that decides a branch (a count of layers) is told apart by value up to so many."""
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """One interpretation: the axes it met, what its calls say, and the names its conditions depended on."""
+
+    evaluator: Evaluator
+    space: Space
+    facts: CallFacts
+    bindings: tuple[Binding, ...]
+    decided_by: frozenset[str]
+
+    def like(self, other: Exploration, axis: str) -> bool:
+        """Whether a choice of `axis` made no difference."""
+        mine = {name: a for name, a in self.space.axes.items() if name != axis}
+        theirs = {name: a for name, a in other.space.axes.items() if name != axis}
+        return mine == theirs and self.bindings == other.bindings
+
+
+class Explorer:
+    """Interprets one program under assumptions; `assume` is what the command line says."""
+
+    def __init__(self, path: str, project: Project, call: Call | None) -> None:
+        self.path, self.project, self.call = path, project, call
+        self.runs = 0
+        self._known: dict[object, Exploration] = {}
+        self.words: dict[str, Expr] = {}
+        self.defaults = True
+        if call is not None and call.words:
+            found = self.run({}).evaluator
+            self.words = bind_words(list(found.parameters.values()), call.words)
+            self._known.clear()
+
+    def run(self, assume: Mapping[str, Expr]) -> Exploration:
+        """Interpret the program once; the same assumptions give the same again."""
+        key = (self.defaults, tuple(sorted((name, repr(value)) for name, value in assume.items())))
+        if key not in self._known:
+            self._known[key] = self._run(assume)
+        return self._known[key]
+
+    def _run(self, assume: Mapping[str, Expr]) -> Exploration:
+        self.runs += 1
+        environment = environment_of(self.call.launch) if self.call is not None else {}
+        ev = Evaluator(
+            self.project, {**SUGGEST, **STUDY}, environment=environment, assume={**self.words, **assume},
+            assume_defaults=self.defaults,
+        )  # fmt: skip
+        ev.run(self.path)
+        space = space_of(ev)
+        facts = read_calls(ev.calls, self.project, parameters=(*ev.parameters, *space.axes))
+        bindings = tuple(launch_bindings(self.call, facts.facts, facts.bindings))
+        return Exploration(ev, space, facts, bindings, frozenset(ev.decided_by))
+
+    def deciders(self, found: Exploration) -> list[Axis]:
+        """Axes of few values that conditions depend on and that make a difference, in the order they are suggested."""
+        kept = []
+        for axis in found.space.axes.values():
+            values = values_of(axis)
+            if axis.name not in found.decided_by or values is None or self.runs + len(values) > MAX_RUNS:
+                continue
+            tried = [self.run({axis.name: Const(value)}) for value in values]
+            if any(not one.like(found, axis.name) for one in tried):
+                kept.append(axis)
+        return kept
+
+    def leaves(
+        self, deciders: Sequence[Axis], assume: Mapping[str, Value]
+    ) -> Iterator[tuple[dict[str, Value], Exploration]]:
+        """An interpretation for each combination of the deciding axes; those a branch does not suggest are left out."""
+        found = self.run({name: Const(value) for name, value in assume.items()})
+        rest = [axis for axis in deciders if axis.name not in assume and axis.name in found.space.axes]
+        own = values_of(found.space.axes[rest[0].name]) if rest else None
+        if not rest or own is None or self.runs + len(own) > MAX_RUNS:
+            yield dict(assume), found
+            return
+        for value in own:
+            yield from self.leaves(rest[1:], {**assume, rest[0].name: value})
+
+
+def values_of(axis: Axis) -> tuple[Value, ...] | None:
+    """Every value of a small domain."""
+    domain = axis.domain
+    if isinstance(domain, Choices):
+        return domain.values if len(domain.values) <= MAX_VALUES else None
+    if isinstance(domain, Range) and domain.integer and domain.step and (domain.size() or 99) <= 8:
+        return tuple(int(domain.low + i * domain.step) for i in range(domain.size() or 0))
+    return None
+
+
+# --- branches ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One box in the making: the values each deciding axis has in it."""
+
+    chosen: Mapping[str, tuple[Value, ...]]
+    axes: tuple[Axis, ...]
+    bindings: tuple[Binding, ...]
+
+
+def branches(explorer: Explorer, found: Exploration) -> tuple[Branch, ...]:
+    """The boxes of the space; none where nothing is conditional."""
+    deciders = explorer.deciders(found)
+    if not deciders:
+        return ()
+    names = {axis.name for axis in deciders}
+    leaves = []
+    for chosen, one in explorer.leaves(deciders, {}):
+        axes = tuple(axis for axis in one.space.axes.values() if axis.name not in chosen)
+        leaves.append(Leaf({name: (value,) for name, value in chosen.items()}, axes, one.bindings))
+    merged = leaves
+    for name in [axis.name for axis in reversed(deciders)]:
+        merged = _merge(merged, name)
+    if len(merged) == 1 and not any(len(v) == 1 for v in merged[0].chosen.values()):
+        return ()
+    originals = {axis.name: axis for axis in deciders if axis.name in names}
+    return tuple(_branch(leaf, originals) for leaf in merged)
+
+
+def _merge(leaves: list[Leaf], name: str) -> list[Leaf]:
+    """Leaves that differ in one axis's choice alone become one."""
+    kept: list[Leaf] = []
+    for leaf in leaves:
+        rest = {key: value for key, value in leaf.chosen.items() if key != name}
+        for index, other in enumerate(kept):
+            same = {key: value for key, value in other.chosen.items() if key != name} == rest
+            if (
+                same
+                and name in leaf.chosen
+                and name in other.chosen
+                and (leaf.axes, leaf.bindings) == (other.axes, other.bindings)
+            ):
+                kept[index] = replace(other, chosen={**other.chosen, name: other.chosen[name] + leaf.chosen[name]})
+                break
+        else:
+            kept.append(leaf)
+    return kept
+
+
+def _branch(leaf: Leaf, originals: Mapping[str, Axis]) -> Branch:
+    fixed: dict[str, Value] = {}
+    axes: list[Axis] = []
+    for name, values in leaf.chosen.items():
+        if len(values) == 1:
+            fixed[name] = values[0]
+        else:
+            axes.append(_restricted(originals[name], values))
+    return Branch(fixed, (*axes, *leaf.axes), (), leaf.bindings)
+
+
+def _restricted(axis: Axis, values: tuple[Value, ...]) -> Axis:
+    domain = axis.domain
+    if isinstance(domain, Range):
+        return axis if domain.size() == len(values) else replace(axis, domain=Choices(values))
+    if not isinstance(domain, Choices):
+        return axis
+    places: tuple[Origin | None, ...] = ()
+    if domain.origins:
+        places = tuple(domain.origins[domain.values.index(value)] for value in values)
+    return replace(axis, domain=Choices(values, places))
+
+
+# --- what starts an objective -----------------------------------------------------------------------------------------
+
+
+def optimize(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`study.optimize(objective, ...)`: the objective is called with a trial."""
+    known = (record.receiver or "").startswith("optuna") or {"n_trials", "timeout", "n_jobs"} & set(record.kwargs)
+    objective = record.object("func", 0)
+    if not known or objective is None:
+        return None
+    space_of(ev).optimize.append(record)
+    for one in alternatives(objective):
+        ev.call(one, (trial(),))
+    _best(record.receiver_object, ev)
+    return Const(None)
+
+
+def _best(study: Abstract | None, ev: Evaluator) -> None:
+    """What the study found is a point of its space."""
+    params: dict[Key, Abstract] = {name: Ref(name) for name in space_of(ev).axes}
+    best = Container("dict", params)
+    for one in alternatives(study) if study is not None else ():
+        if isinstance(one, Instance):
+            one.attributes["best_params"] = best
+            one.attributes["best_trial"] = Instance("optuna.trial.FrozenTrial", attributes={"params": best})
+
+
+def hyperparameter_search(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`trainer.hyperparameter_search(hp_space=...)`: what the function returns replaces training arguments."""
+    function = record.object("hp_space", 0)
+    backend = record.kwargs.get("backend")
+    if not isinstance(function, FunctionValue) or (
+        backend is not None and ev.value_of(backend) not in ("optuna", None)
+    ):
+        return None
+    space_of(ev).optimize.append(record)
+    given = ev.call(function, (trial(),))
+    arguments = [one for one in ev.calls if one.method.endswith(("TrainingArguments", "SFTConfig", "DPOConfig"))]
+    if isinstance(given, Container) and arguments:
+        changed = {key: value for key, value in given.items.items() if isinstance(key, str)}
+        arguments[-1].keywords = {**arguments[-1].keywords, **changed}
+        arguments[-1].kwargs = {**arguments[-1].kwargs, **{key: to_expr(value) for key, value in changed.items()}}
+    return Instance("transformers.BestRun", record=record)
+
+
+def jobs(space: Space) -> Binding | None:
+    """Trials that share one GPU: the threads of `optimize(n_jobs=k)`."""
+    for record in space.optimize:
+        expr = record.argument("n_jobs")
+        if expr is None:
+            continue
+        if isinstance(expr, Const) and isinstance(expr.value, int) and expr.value < 1:
+            expr = Const(Unknown("one trial per CPU of the machine"), expr.origin)
+        return Binding("parallel.trials_per_gpu", expr, 2, record.keyword_origins.get("n_jobs") or record.origin)
+    return None
+
+
+STUDY: Mapping[str, Hook] = {"*.optimize": optimize, "*.hyperparameter_search": hyperparameter_search}

@@ -1,0 +1,1 @@
+"""Python programs: what they train, launch and configure."""

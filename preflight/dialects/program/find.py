@@ -1,0 +1,97 @@
+"""Which Python files are programs that train: they have an entry, and training is in them or in what they import."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator
+
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.text import Source
+
+_NAMES = (
+    "torch|transformers|trl|ultralytics|lightning|pytorch_lightning|accelerate|timm|deepspeed|diffusers|peft|unsloth"
+    "|open_clip|sentence_transformers|bitsandbytes"
+)
+_LIBRARIES = re.compile(rf"^\s*(?:from\s+(?:{_NAMES})\b|import\s(?:[\w., ]*[ ,])?(?:{_NAMES})\b)", re.MULTILINE)
+_TRAINS = re.compile(
+    r"\.(?:manual_)?backward\(|\b(?:\w*Trainer|(?:Seq2Seq)?TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\("
+    r"|\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\b.*(?:parse|Parser)|HfArgumentParser\("
+    r"|\b(?:YOLO|RTDETR)\(.*?\.train\(|\b(?:LightningCLI|Fabric)\(",
+    re.DOTALL,
+)
+_ENTRY = re.compile(r"^if\s+__name__\s*==|^@hydra\.main|^(?:app|typer)\.|^wandb\.agent\(", re.MULTILINE)
+_COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
+_FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
+_OPTUNA = re.compile(r"\btrial\.suggest_")
+_LOCAL_IMPORT = re.compile(r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s+([\w, ]+)|import\s+([\w.]+))", re.MULTILINE)
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """A script that starts training: it has an entry, and training is in it or in a module of its own it imports."""
+    text = source.text
+    if not source.path.endswith(".py") or _OPTUNA.search(text) or _is_test(source):
+        return False
+    if not (_ENTRY.search(text) or _acts(text)):
+        return False
+    if _COMPOSES.search(text) and _FITS_WHAT_IT_IS_GIVEN.search(text):  # trainer and model are in the configuration
+        return True
+    if _LIBRARIES.search(text) and _TRAINS.search(text):
+        return True
+    return any(_LIBRARIES.search(other) and _TRAINS.search(other) for other in _imported(source, project))
+
+
+def _is_test(source: Source) -> bool:
+    """Tests train small models all the time, and nobody submits them."""
+    name = posixpath.basename(source.path)
+    return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+
+
+def _acts(text: str) -> bool:
+    """Whether the file's top level does something: a loop, a `with`, or a call that is a statement of its own."""
+    if not (_LIBRARIES.search(text) and _TRAINS.search(text)):
+        return False
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True  # broken scripts are for `read` to report
+    return any(_starts(node) for node in body)
+
+
+def _starts(node: ast.stmt) -> bool:
+    """Whether a statement of the top level starts something, in a branch (`if SWEEP: wandb.agent(...)`) as well."""
+    if isinstance(node, (ast.If, ast.Try)):
+        return any(_starts(inner) for inner in [*node.body, *node.orelse])
+    return isinstance(node, (ast.For, ast.While, ast.With)) or _is_call(node)
+
+
+def _is_call(node: ast.stmt) -> bool:
+    value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
+    if not isinstance(value, ast.Call):
+        return False
+    return isinstance(node, ast.Expr) and not ast.unparse(value.func).startswith(
+        ("sys.", "os.", "warnings.", "logging.")
+    )
+
+
+def _imported(source: Source, project: Project) -> Iterator[str]:
+    """Texts of the project's own modules that a file imports, one step deep."""
+    here = posixpath.dirname(source.path)
+    for match in list(_LOCAL_IMPORT.finditer(source.text))[:60]:
+        module, names, plain = match.group(1), match.group(2), match.group(3)
+        stem = (module if module is not None else plain).lstrip(".").replace(".", "/")
+        inner = [f"{stem}/{name.strip()}" for name in (names or "").split(",")] if module is not None else []
+        for candidate in [stem, *inner]:
+            for base in dict.fromkeys((here, "", "src", posixpath.dirname(here))):
+                path = posixpath.normpath(posixpath.join(base, f"{candidate.strip('/')}.py"))
+                if not path.startswith("..") and path != source.path and project.exists(path):
+                    yield _text(path, project)
+                    break
+
+
+def _text(path: str, project: Project) -> str:
+    try:
+        return project.source(path).text
+    except UnreadableFile:
+        return ""

@@ -1,0 +1,237 @@
+"""Program: a Python script that trains, read from its syntax tree and never run.
+
+The evaluator follows the script from its entry and records what it calls; `preflight.program` says what those calls
+mean for a job. Here: what of a program is a parameter, a fact, a link or a search space.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.dialects.program.find import recognises
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Axis, Const, Expr, Unknown
+
+if TYPE_CHECKING:
+    from preflight.python.evaluator import Evaluator, Hook
+
+NAME = "program"
+
+__all__ = ["NAME", "read", "recognises"]
+
+_DATA_FILES = (".yaml", ".yml", ".json", ".toml")
+_CONFIG_SUFFIXES = (".yaml", ".yml")
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
+    from preflight.dialects.program.sweep import sweep_of
+    from preflight.documents.python import parse_python
+    from preflight.frameworks.facts import CallFacts, fits_what_it_is_given, read_calls
+    from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.program.versions import imported, pinned
+
+    parse_python(source)  # raises where it is not Python
+    evaluator = _evaluated(source, call, project)
+    versions = list(pinned(source.path, project))
+    version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
+    said = evaluator.state.get("said")
+    if not isinstance(said, CallFacts):
+        said = read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
+        evaluator.state["said"] = said
+    known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
+    parameters = (*known.values(), *_library_parameters(evaluator))
+    axes, settings, problems = sweep_of(evaluator)
+    links = [*launch_links(call, project), *said.links, *_hydra(source, evaluator, call, project)]
+    flagged = list(_flagged_configs(parameters, call))
+    links += (Link("config", target, origin=named.origin) for target, named in flagged if project.exists(target))
+    unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
+    facts = [*said.facts, *_facts(evaluator, parameters, axes)]
+    heavy = imported((source.path, *evaluator.reads), project)
+    software = [*versions, *([heavy] if heavy is not None else [])]
+    bindings = launch_bindings(call, facts, said.bindings)
+    defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
+    fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
+    return Reading(
+        source.path, NAME, (*defaults, *fixed), (*software, *_constants(evaluator, source), *bindings, *unread),
+        axes=axes,
+        links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
+        reads=tuple(path for path in evaluator.reads if path != source.path),
+        trains=said.trains or fits_what_it_is_given(evaluator.calls),
+    )  # fmt: skip
+
+
+def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
+    """The release of a package that the project pins."""
+    for binding in versions:
+        if binding.field == f"software.{package}" and isinstance(binding.expr, Const):
+            return str(binding.expr.value)
+    return None
+
+
+def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator:
+    """The program interpreted; a second time where the command line names a data file that it reads."""
+    from preflight.frameworks.launch import environment_of
+    from preflight.python.evaluator import Evaluator
+
+    environment = environment_of(call.launch) if call is not None else {}
+    hooks = _hooks(source, call, project)
+    evaluator = None if hooks else _known(source, environment, project)
+    if evaluator is None:
+        evaluator = Evaluator(project, hooks, environment=environment)
+        evaluator.run(source.path)
+    files = {
+        name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
+        if isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
+    }  # fmt: skip
+    defaults = {
+        name: parameter.default for name, parameter in evaluator.parameters.items()
+        if isinstance(parameter.default, Const) and str(parameter.default.value).endswith(_DATA_FILES)
+    }  # fmt: skip
+    if files or defaults:
+        evaluator = Evaluator(project, hooks, environment=environment, assume={**defaults, **files})
+        evaluator.run(source.path)
+    return evaluator
+
+
+def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Evaluator:
+    """The program interpreted once for all launches that it can not tell apart: on the same texts, and with the same
+    values of the variables that these mention."""
+    from preflight.python.evaluator import Evaluator
+
+    key = (f"program evaluated: {sorted(project.overlay.items())!r}", source.path)
+    known = project.parsed.setdefault(key, [])
+    assert isinstance(known, list)
+    for before, one in known:
+        text = "\n".join(project.source(path).text for path in one.reads)
+        mentioned = [name for name in {*before, *environment} if name in text]
+        if all(before.get(name) == environment.get(name) for name in mentioned):
+            return one  # type: ignore[no-any-return]
+    found = Evaluator(project, environment=environment)
+    found.run(source.path)
+    known.append((environment, found))
+    return found
+
+
+def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hook]:
+    if "configurator" not in source.text:
+        return {}
+    from preflight.dialects.program import configurator
+
+    return {"open": configurator.hook(call.words if call is not None else (), project)}
+
+
+def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
+    """Values that the words give to flags spelled out in full: `--config=a.yaml` and `--config a.yaml`."""
+    flags = {flag: p.name for p in parameters for flag in p.flags}
+    found: dict[str, Expr] = {}
+    for word, following in zip(words, [*words[1:], Word("")], strict=False):
+        name = flags.get(word.prefix.rstrip("="))
+        if name is None:
+            continue
+        value = word.value if word.value is not None else following.value if not following.prefix else None
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
+    """Constants of the script's top level whose names say what they are (`BATCH_SIZE = 32`), of the lowest rank."""
+    from preflight.program.names import binding_for
+
+    module = evaluator.modules.get(source.path)
+    for name, value in module.frame.variables.items() if module is not None else ():
+        if isinstance(name, str) and isinstance(value, Const) and isinstance(value.value, (int, str)):
+            found = binding_for(name, value, NAME)
+            if found is not None and not found.field.startswith("model."):
+                yield found
+
+
+def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
+    """Flags of arguments classes that belong to a library (`HfArgumentParser((..., TrainingArguments))`)."""
+    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters
+
+    found: dict[str, Parameter] = {}
+    for record in evaluator.calls:
+        flavour = ARGUMENT_CLASSES.get(record.method)
+        if flavour is not None and from_command_line(record):
+            found |= {p.name: p for p in parameters(flavour) if p.name not in evaluator.parameters}
+    return list(found.values())
+
+
+def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
+    from preflight.program.loops import handled_oom
+
+    for attempt in evaluator.tries:
+        for names, handler in attempt.handlers:
+            if handled_oom(names, ast.unparse(handler)):
+                yield Fact("handles_oom", True)
+                break
+    if parameters or evaluator.state.get("hydra.main") is not None:
+        yield Fact("reads_config", True)
+    if axes:
+        yield Fact("search", "wandb")
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
+
+
+def _hydra(source: Source, evaluator: Evaluator, call: Call | None, project: Project) -> Iterator[Link]:
+    """`@hydra.main(config_path=..., config_name=...)`: the composed configuration, with the program's own overrides."""
+    from preflight.python.objects import CallRecord
+
+    record = evaluator.state.get("hydra.main") or evaluator.state.get("hydra.compose")
+    if not isinstance(record, CallRecord):
+        return
+    path, name = record.argument("config_path", 0), record.argument("config_name", 1)
+    folder = path.value if isinstance(path, Const) and isinstance(path.value, str) else "."
+    stem = name.value if isinstance(name, Const) and isinstance(name.value, str) else "config"
+    words = list(call.words) if call else []
+    folder, stem, rest = _hydra_flags(folder, stem, words)
+    base = posixpath.normpath(posixpath.join(posixpath.dirname(record.path or source.path), folder))
+    for suffix in ("", *_CONFIG_SUFFIXES):
+        target = posixpath.normpath(posixpath.join(base, stem + suffix))
+        if target.endswith(_CONFIG_SUFFIXES) and project.exists(target):
+            yield Link("config", target, tuple(rest), call.settings if call else {}, origin=record.origin)
+            return
+
+
+def _hydra_flags(folder: str, stem: str, words: list[Word]) -> tuple[str, str, list[Word]]:
+    """`--config-name`, `--config-path` (`-cn`, `-cp`) on the command line win over the decorator."""
+    rest: list[Word] = []
+    skip = False
+    for index, word in enumerate(words):
+        if skip:
+            skip = False
+            continue
+        flag = word.prefix.rstrip("=")
+        if flag not in ("--config-name", "-cn", "--config-path", "-cp"):
+            rest.append(word)
+            continue
+        value = word.value
+        if value is None and index + 1 < len(words):
+            value, skip = words[index + 1].value, True
+        if isinstance(value, Const) and isinstance(value.value, str):
+            folder, stem = (value.value, stem) if flag in ("--config-path", "-cp") else (folder, value.value)
+    return folder, stem, rest
+
+
+def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[tuple[str, Const]]:
+    """A DeepSpeed file named on the command line (`--deepspeed ds.json`), and the word that names it."""
+    if call is None:
+        return
+    for name, value in given(parameters, call.words).items():
+        if "deepspeed" in name and isinstance(value, Const) and str(value.value).endswith(".json"):
+            yield posixpath.normpath(str(value.value)), value
+
+
+def _unread(target: str, named: Const) -> Iterator[Binding]:
+    """What a DeepSpeed file would say that is not there: a script may write it before it starts the program."""
+    why = Unknown(f"{target} is not in the project: the DeepSpeed settings in it are not known")
+    for field in ("parallel.strategy", "parallel.offload"):
+        yield Binding(field, Const(why, named.origin), origin=named.origin)

@@ -1,0 +1,98 @@
+"""`docker run` and its like in a job script: what is started inside, and what the container may use.
+
+What a container is given travels with the launch under names that no environment has. Sources: docker-run(1) and
+podman-run(1); a container has a /dev/shm of 64 MiB unless it is told otherwise or shares the host's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from preflight.dialects.shell.values import word_text
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Launch, Word
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, Expr, Unknown, evaluate, unknown
+
+ENGINES = ("docker", "podman", "nvidia-docker")
+
+DEFAULT_SHM = 64 * 2**20
+
+_SWITCHES = frozenset(
+    re.findall(
+        r"\S+",
+        "--detach --disable-content-trust --help --init --interactive --no-healthcheck --oom-kill-disable --privileged "
+        "--publish-all --quiet --read-only --rm --sig-proxy --tty --use-api-socket --no-hosts --replace --rmi "
+        "--rootfs --env-host --http-proxy --no-hostname",
+    )
+)
+_SHORT_SWITCHES = re.compile(r"-[ditPq]+")
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def is_run(name: str, words: Sequence[Word]) -> bool:
+    """Whether a command starts a container: `words` are those behind the engine's name."""
+    return name in ENGINES and _verb(words) is not None
+
+
+def _verb(words: Sequence[Word]) -> int | None:
+    """The index of `run`, which `container` may stand before; None where the engine does something else."""
+    texts = [word_text(word) for word in words[:2]]
+    if texts[:1] == ["run"]:
+        return 0
+    return 1 if texts == ["container", "run"] else None
+
+
+def peel(words: Sequence[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
+    """The command inside the container, and the launch with what the container gives it."""
+    verb = _verb(words) or 0
+    options, rest = _options(list(words[verb + 1 :]))
+    given = {SHM: _shm(options, words[verb]), GPUS: _gpus(options), **_memory(options)}
+    inside = {name: expr for name, expr in given.items() if expr is not None}
+    return tuple(rest[1:]), replace(launch, environment={**launch.environment, **inside})
+
+
+def _options(words: list[Word]) -> tuple[dict[str, Expr], list[Word]]:
+    found: dict[str, Expr] = {}
+    while words and words[0].prefix.startswith("-"):
+        word, words = words[0], words[1:]
+        name = word.prefix.rstrip("=")
+        if word.value is not None:
+            found[name] = word.value
+        elif name not in _SWITCHES and not _SHORT_SWITCHES.fullmatch(name) and words:
+            value, words = words[0], words[1:]
+            found[name] = value.value if value.value is not None else Const(value.prefix, value.origin)
+    return found, words
+
+
+def _shm(options: Mapping[str, Expr], verb: Word) -> Expr | None:
+    """The size of /dev/shm; None where it is the host's or another's, whose size nobody says here."""
+    sharing = options.get("--ipc")
+    if sharing is not None and evaluate(sharing) not in ("private", "shareable", "none", ""):
+        return None
+    said = options.get("--shm-size")
+    return Const(DEFAULT_SHM, verb.origin) if said is None else _size(said)
+
+
+def _memory(options: Mapping[str, Expr]) -> dict[str, Expr]:
+    said = options.get("--memory", options.get("-m"))
+    return {} if said is None else {MEMORY: _size(said)}
+
+
+def _gpus(options: Mapping[str, Expr]) -> Expr | None:
+    """How many GPUs `--gpus 2` gives; unknown for `all` and device lists; None where nothing is said."""
+    said = options.get("--gpus")
+    if said is None:
+        return None
+    text = str(evaluate(said)).strip()
+    return Const(int(text), getattr(said, "origin", None)) if text.isdecimal() else unknown("all that there are")
+
+
+def _size(said: Expr) -> Expr:
+    """Bytes of "8g", "512m", "1073741824": units are powers of 1024."""
+    value = evaluate(said)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", str(value).strip().lower())
+    origin = said.origin if isinstance(said, Const) else None
+    if isinstance(value, Unknown) or found is None:
+        return unknown("the container's size is not known here", origin)
+    return Const(round(float(found[1]) * _UNITS[found[2]]), origin)

@@ -1,0 +1,391 @@
+"""From the commands of a job script to links: srun, containers and command strings peeled off, the program found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from preflight.dialects.shell import docker_run
+from preflight.dialects.shell.run import Run, Shell
+from preflight.dialects.shell.values import word_text
+from preflight.frameworks import commands
+from preflight.frameworks.launchers import Command, take_apart
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
+
+MAX_PEELED = 12
+"""Launchers within each other; scripts written by people stay below five."""
+
+STEP = "SLURM_STEP_ID"
+"""A variable that only processes started by srun have: one runs per task, on every node."""
+
+
+STEP_CPUS = "SRUN_CPUS_PER_TASK"
+"""What srun reads in the place of its -c."""
+
+_SRUN_FLAGS = frozenset(
+    re.findall(
+        r"\S+",
+        "--pty --label -l --unbuffered -u --exclusive --overlap --exact --kill-on-bad-exit -K --no-kill -k --verbose "
+        "-v -vv --quiet -Q --overcommit -O --preserve-env -E --multi-prog --wait-for-children --contiguous --hold -H "
+        "--container-writable --container-readonly --container-mount-home --no-container-mount-home "
+        "--container-remap-root --no-container-remap-root --no-container-entrypoint --container-entrypoint --unbuffer "
+        "--disable-status -X --reboot --spread-job --use-min-nodes --test-only --debugger-test --propagate --x11 "
+        "--oversubscribe -s --nice --immediate -I --interactive --mpi-combine --resv-ports",
+    )
+)
+"""Options of srun(1) and pyxis that take no value as the next word; every other one does."""
+
+_APPTAINER_FLAGS = frozenset(
+    re.findall(
+        r"\S+",
+        "--nv --rocm --nvccli --rocmccl --cleanenv -e --contain -c --containall -C --writable -w --writable-tmpfs -i "
+        "--ipc --no-home --pid -p --userns -u --fakeroot -f --no-init --net -n --uts --disable-cache --no-privs "
+        "--allow-setuid --compat --no-https --nohttps --vm --underlay --no-umask --no-eval --keep-privs --unsquash",
+    )
+)
+"""Switches of `apptainer exec` (1.3) and of singularity before it."""
+
+_PROFILERS = frozenset({"nsys", "ncu", "py-spy", "strace", "valgrind", "scalene", "memray", "dcgmi", "perf"})
+_TRAINERS = frozenset({"torchrun", "accelerate", "deepspeed", "wandb-agent"})
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One program that a script starts: a link where its file is in the project, else only the fact."""
+
+    link: Link | None
+    trains: bool
+    """It is started as training programs are: by a distributed launcher or a sweep's agent."""
+
+
+def launched(run: Run, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
+    """What a command starts: nothing, a program, or (a command string) several."""
+    launch = Launch(environment=dict(run.environment))
+    words: tuple[Word, ...] = run.words
+    for _ in range(MAX_PEELED):
+        command = take_apart(words)
+        launch = _within(launch, _all_gpus(command.launch, words, request), request)
+        name = PurePosixPath(command.name or "").name
+        if command.kind == "none":
+            peeled = _peel(name, command.words, launch)
+            if peeled is None:
+                found = _special(name, command, launch, run, project)
+                found = found or _tool(name, command.words, launch, run, project, request)
+                if found is not None:
+                    yield found
+                return
+            words, launch = peeled
+            continue
+        text = command.target
+        if command.kind == "script" and text is not None and _target(text, run, shell, project) is None:
+            yield from _string(text, run, shell, project, request, launch)
+            return
+        found = _tool_module(command, launch, run, project, request) or _found(command, launch, run, shell, project)
+        if found is not None:
+            yield found
+        return
+
+
+def _string(
+    word: Word, run: Run, shell: Shell, project: Project, request: Request | None, launch: Launch
+) -> Iterator[Launched]:
+    """`bash -c "..."`: the commands in the string, in the same surroundings."""
+    string = _rejoined(word)
+    if " " not in _shown(string):
+        return
+    inner = replace(shell, runs=[], variables=dict(shell.variables), group=run.group, nested=shell.nested + 1)
+    if inner.nested > MAX_PEELED:
+        return
+    inner.follow_text(string)
+    for one in inner.runs:
+        for found in launched(replace(one, group=run.group), inner, project, request):
+            if found.link is None:
+                yield found
+                continue
+            yield Launched(replace(found.link, launch=_within(launch, found.link.launch, request)), found.trains)
+
+
+def _rejoined(word: Word) -> Expr:
+    """A string that was cut at its first `=`, as it is written."""
+    value = word.value
+    if value is None or not word.prefix:
+        return value if value is not None else Const(word.prefix, word.origin)
+    place = value.origin
+    if place is not None:
+        start = max(0, place.span.start - len(word.prefix))
+        place = replace(place, span=Span(start, place.span.start), route=None)
+    return Op("concat", (Const(word.prefix, place), value), word.origin)
+
+
+def _shown(expr: Expr) -> str:
+    if isinstance(expr, Const):
+        return "" if isinstance(expr.value, Unknown) else str(expr.value)
+    return "".join(_shown(operand) for operand in expr.operands) if isinstance(expr, Op) else ""
+
+
+def _peel(name: str, words: tuple[Word, ...], launch: Launch) -> tuple[tuple[Word, ...], Launch] | None:
+    """What is left of a command behind a launcher that `take_apart` does not know; None: it is none."""
+    rest = list(words)
+    if name == "srun":
+        return _srun(rest, launch)
+    if name in ("apptainer", "singularity"):
+        rest = _after_options(rest[1:], _APPTAINER_FLAGS)
+        return tuple(rest[1:]), launch
+    if name == "enroot" and rest and word_text(rest[0]) == "start":  # [options] NAME [command]: enroot, cmd/start.md
+        rest = _after_options(rest[1:], frozenset({"--root", "-r", "--rw", "-w"}))
+        return tuple(rest[1:]), launch
+    if docker_run.is_run(name, rest):
+        return docker_run.peel(rest, launch)
+    if name in ("mpirun", "mpiexec", "horovodrun", "composer"):
+        return _counted(rest, launch)
+    if name == "ssh":
+        rest = _after_options(rest, frozenset({"-t", "-T", "-n", "-f", "-q", "-x", "-X", "-A"}))[1:]
+        string = rest[:1] and (word_text(rest[0]) is None or " " in (word_text(rest[0]) or ""))
+        return (Word("", Const("bash")), Word("-c"), *rest) if string else tuple(rest), launch
+    if name in _PROFILERS:
+        for index, word in enumerate(rest):
+            if re.match(r"(python[\d.]*|torchrun|accelerate|deepspeed)$", PurePosixPath(word_text(word) or "").name):
+                return tuple(rest[index:]), launch
+    return None
+
+
+def _after_options(words: list[Word], flags: frozenset[str]) -> list[Word]:
+    while words and words[0].prefix.startswith("-"):
+        option = words[0].prefix
+        words = words[1:] if option in flags or option.endswith("=") or words[0].value is not None else words[2:]
+        if option == "--":
+            break
+    return words
+
+
+def _options(words: list[Word], flags: frozenset[str]) -> tuple[dict[str, Expr], list[Word]]:
+    """Leading options with their values, and the words behind them."""
+    found: dict[str, Expr] = {}
+    while words and words[0].prefix.startswith("-"):
+        word, words = words[0], words[1:]
+        name = word.prefix.rstrip("=")
+        short = re.fullmatch(r"(-[a-zA-Z])(.+)", name) if not name.startswith(("--", "-np")) else None
+        if name == "--":
+            break
+        if word.value is not None:
+            found[name] = word.value
+        elif short is not None and name not in flags:
+            found[short[1]] = Const(short[2], word.origin)
+        elif name not in flags and words:
+            value, words = words[0], words[1:]
+            found[name] = value.value if value.value is not None else Const(value.prefix)
+    return found, words
+
+
+def _number(options: dict[str, Expr], *names: str) -> Expr | None:
+    for name in names:
+        if name in options:
+            return Op("int", (options[name],), options[name].origin)
+    return None
+
+
+def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
+    options, rest = _options(words, _SRUN_FLAGS)
+    nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
+    per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
+    step: dict[str, Expr] = {STEP: unknown("it is set in every step", words[0].origin if words else None)}
+    group = _number(options, "--het-group", "--pack-group")
+    if group is not None:
+        step[HET_GROUP] = group
+    cpus = _number(options, "--cpus-per-task", "-c")
+    if cpus is not None:
+        step[STEP_CPUS] = cpus
+    inner = Launch("srun", nodes, per_node, tasks if per_node is None else None, environment=step)
+    return tuple(rest), _within(launch, inner, None)
+
+
+def _counted(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
+    switches = frozenset({"--allow-run-as-root", "--oversubscribe", "-v", "--verbose", "--bind-to-core"})
+    options, rest = _options(words, switches)
+    total = _number(options, "-np", "-n", "--np", "--n", "--nproc")
+    return tuple(rest), _within(launch, Launch("srun", None, None, total), None)
+
+
+def _within(outer: Launch, inner: Launch, request: Request | None) -> Launch:
+    """A launch inside another: what the inner one says about processes counts, for each process of the outer one."""
+    ranks = inner.ranks_per_node
+    if outer.launcher == "srun" and inner.launcher in ("torchrun", "deepspeed"):
+        tasks = outer.ranks_per_node
+        if tasks is None and request is not None and isinstance(request.tasks_per_node, int):
+            tasks = Const(request.tasks_per_node, request.origins.get("tasks_per_node"))
+        several = tasks is not None and evaluate(tasks) != 1
+        if several and tasks is not None and ranks is not None:
+            ranks = Op("*", (tasks, ranks), ranks.origin)
+    python = inner.launcher == "python"
+    return Launch(
+        outer.launcher if python else inner.launcher,
+        inner.nodes if inner.nodes is not None else outer.nodes,
+        ranks if ranks is not None else outer.ranks_per_node,
+        inner.total_ranks if inner.total_ranks is not None else outer.total_ranks if python else None,
+        inner.trials_per_gpu or outer.trials_per_gpu,
+        {**outer.environment, **inner.environment},
+        outer.multirun or inner.multirun,
+    )
+
+
+def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) -> Launch:
+    """deepspeed starts a process on every GPU that it finds, of every node in its hostfile, unless it is told which."""
+    if launch.launcher != "deepspeed" or request is None or launch.total_ranks is not None:
+        return launch
+    named = {word.prefix.rstrip("=") for word in words}
+    if named & {"--include", "-i", "--exclude", "-e"}:
+        return launch
+    ranks, nodes = launch.ranks_per_node, launch.nodes
+    if ranks is None and isinstance(request.gpus_per_node, int):
+        ranks = Const(request.gpus_per_node, request.origins.get("gpus_per_node"))
+    if nodes is None and named & {"--hostfile", "-H"} and isinstance(request.nodes, int):
+        nodes = Const(request.nodes, request.origins.get("nodes"))
+    return replace(launch, ranks_per_node=ranks, nodes=nodes)
+
+
+def _special(name: str, command: Command, launch: Launch, run: Run, project: Project) -> Launched | None:
+    words = command.words
+    texts = [word_text(word) for word in words]
+    if name == "wandb" and texts[:1] == ["agent"]:
+        return Launched(None, True)
+    if name == "wandb" and texts[:1] == ["sweep"]:
+        for word, text in zip(words[1:], texts[1:], strict=True):
+            path = _in_project(text, run, project) if text and text.endswith((".yaml", ".yml")) else None
+            if path is not None:
+                agent = replace(launch, launcher="wandb-agent")
+                return Launched(Link("sweep", path, (), {}, agent, _at(word, run), run.group), True)
+    if name == "sbatch":
+        for index, (word, text) in enumerate(zip(words, texts, strict=True)):
+            path = _in_project(text, run, project) if text and not text.startswith("-") else None
+            if path is not None:
+                return Launched(
+                    Link("script", path, words[index + 1 :], {}, Launch(), _at(word, run), run.group), False
+                )
+    return None
+
+
+def _tool_module(
+    command: Command, launch: Launch, run: Run, project: Project, request: Request | None
+) -> Launched | None:
+    """`accelerate launch -m axolotl.cli.train x.yaml`; a tool's own file, in a checkout that is not the project, or one
+    of diffusers' scripts, copied."""
+    name = command.name or ""
+    path = _in_project(name, run, project) if command.kind == "program" else None
+    own = path is not None and not commands.copied(name, project.source(path).text)
+    named = command.kind == "module" or (command.kind == "program" and not own)
+    known = commands.module(name, command.words) if named else None
+    return None if known is None else _tool(*known, launch, run, project, request)
+
+
+def _tool(
+    name: str, words: tuple[Word, ...], launch: Launch, run: Run, project: Project, request: Request | None
+) -> Launched | None:
+    """A trainer that reads a file of settings or its own command line, and has no program of the project."""
+    found = commands.started(name, words, launch, request)
+    if found is None:
+        return None
+    path = _in_project(word_text(found.file), run, project) if found.file is not None else None
+    if path is not None and found.file is not None:
+        return Launched(Link("program", path, found.words, {}, found.launch, _at(found.file, run), run.group), True)
+    settings = (Word("", Const(found.kind)), *found.words)
+    return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
+
+
+def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Project) -> Launched | None:
+    if command.target is None:
+        return None
+    trains = launch.launcher in _TRAINERS
+    origin = _at(command.target, run)
+    if any(word_text(word) in ("-m", "--multirun") for word in command.words):
+        launch = replace(launch, multirun=True)
+    if command.kind == "module":
+        name = command.name
+        link = None
+        if name is not None:
+            link = Link("module", name, command.words, {}, launch, origin, run.group)
+        return Launched(link, trains)
+    path = _target(command.target, run, shell, project)
+    if path is None:
+        return Launched(None, trains)
+    return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group), trains)
+
+
+def _at(word: Word, run: Run) -> Origin | None:
+    """The place of a link: the word that names its target, and where the loops around it stand."""
+    return None if word.origin is None else replace(word.origin, via=run.origin.via)
+
+
+def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:
+    """The project's file that a word names; behind a directory that nobody knows, the part that is written."""
+    text = word_text(word)
+    if text is None and word.value is not None:
+        known = evaluate(word.value)
+        text = f"{word.prefix}{known}" if isinstance(known, str) else None
+    if text is not None:
+        return _in_project(text, run, project, shell.source.path)
+    value = word.value
+    if isinstance(value, Op) and value.operator == "concat" and isinstance(value.operands[-1], Const):
+        tail = str(value.operands[-1].value)
+        if "/" in tail:
+            return _in_project(tail.partition("/")[2], run, project, shell.source.path)
+    return None
+
+
+def _in_project(text: str | None, run: Run, project: Project, script: str | None = None) -> str | None:
+    """The file of that name, from the directory that the script is in by then; an absolute path by its end."""
+    if not text or text.startswith("-") or "\n" in text or len(text) > 1024:
+        return None
+    script = script if script is not None else run.origin.path
+    if text.startswith(("/", "~")):
+        parts = (_normal(text) or "").split("/")
+        names, directories = ["/".join(parts[index:]) for index in range(len(parts))], ["."]
+    else:
+        names, directories = [re.sub(r"^\$\w+/", "", text)], []
+    directories += _directories(run.directory, str(PurePosixPath(script).parent), project)
+    for name in names:
+        for directory in directories:
+            path = _normal(f"{directory}/{name}")
+            if path is not None and project.exists(path):
+                return path
+    return None
+
+
+def _directories(directory: str | None, beside: str, project: Project) -> list[str]:
+    """Where a script may stand when it starts something, the likeliest first.
+
+    Nobody says where it was started: in its own directory, or in one above, up to the root. Behind a `cd` to somewhere
+    on the machine, the project's directory of that name is meant, else the root.
+    """
+    above = [beside, *(str(parent) for parent in PurePosixPath(beside).parents)]
+    if directory is None:
+        return [".", *above]
+    if directory.startswith("/"):
+        parts = (_normal(directory) or "").split("/")
+        inside = ["/".join(parts[index:]) for index in range(len(parts))]
+        return [*(path for path in inside if path and project.is_dir(path)), ".", *above]
+    return [*(f"{start}/{directory}" for start in above), *above]
+
+
+def _normal(path: str) -> str | None:
+    """A relative path without `.` and `..`; None where it leads out of the project."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts) or None
+
+
+def links_of(shell: Shell, project: Project, request: Request | None) -> tuple[tuple[Link, ...], bool]:
+    """Every link of a followed script, and whether something in it trains though its program is not in the project."""
+    found = [one for run in shell.runs for one in launched(run, shell, project, request)]
+    agents = [one for one in found if one.link is None and one.trains]
+    links = [one.link for one in found if one.link is not None]
+    return tuple(links), bool(agents)

@@ -1,0 +1,319 @@
+"""A job script followed from top to bottom, nothing run: which commands it would start, with which words.
+
+Assignments hold from where they stand; what depends on a condition is unknown afterwards; loops over listed words are
+unrolled; functions are followed where they are called; `source FILE` is read as if it stood there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from preflight.dialects.shell.values import (
+    MAX_UNROLLED,
+    MAX_VALUE,
+    brace_words,
+    has_blank,
+    is_all_arguments,
+    is_tuple,
+    is_unknown,
+    joined,
+    literal_word,
+    of_value,
+    operands_of,
+    perhaps_longer,
+    size_of,
+    split,
+    tidy,
+    whole,
+    word_text,
+)
+from preflight.documents.bash import Assignment, BashDocument, Block, Command, apply_defaults, reparse
+from preflight.documents.shell_words import ShellWord
+from preflight.vocabulary.reading import Word
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
+
+MAX_NESTED = 8
+"""Functions, sourced files and command strings within each other."""
+
+MAX_RUNS = 500
+"""Commands followed in one script."""
+
+MAX_STEPS = 20_000
+"""Assignments and commands followed, loops unrolled: scripts written by people stay below a thousand."""
+
+Step = Assignment | Command
+Sourced = Callable[[str], "BashDocument | None"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command as it would be started: its words, what its environment holds beyond the job's, where, and when.
+
+    Equal `group`: at the same time (`&`); `directory` is where `cd` has led, relative to the script's start, or with a
+    leading `/` somewhere on the machine (the root of the project is `/`, too); None: nobody knows.
+    """
+
+    words: tuple[Word, ...]
+    environment: Mapping[str, Expr]
+    origin: Origin
+    group: int
+    directory: str | None
+
+
+@dataclass
+class Shell:
+    """The state of a script at one point. `axes` are names that stay open (SLURM_ARRAY_TASK_ID)."""
+
+    source: Source
+    variables: dict[str, Expr]
+    arguments: tuple[Word, ...] = ()
+    axes: frozenset[str] = frozenset()
+    sourced: Sourced | None = None
+    exported: set[str] = field(default_factory=set)
+    directory: str | None = "."
+    functions: dict[str, tuple[list[Step], int]] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    group: int = 0
+    pending: bool = False
+    nested: int = 0
+    inside: tuple[str, ...] = ()
+    """Functions and sourced files that are being followed: none is entered again."""
+    ended: bool = False
+    steps: int = 0
+    turns: tuple[Origin, ...] = ()
+    """Where the current values of the loops around are written: what tells unrolled commands apart."""
+
+    def follow(self, document: BashDocument) -> None:
+        """Everything that a script does."""
+        self._steps(document.steps, 0)
+
+    def follow_text(self, expr: Expr) -> None:
+        """A command string (`bash -c`, `eval`)."""
+        if self.nested < MAX_NESTED:
+            self.nested += 1
+            self.follow(reparse(self.source, expr))
+            self.nested -= 1
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def _steps(self, steps: Sequence[Step], depth: int) -> None:
+        def block(step: Step) -> Block | None:
+            return step.blocks[depth] if len(step.blocks) > depth else None
+
+        for around, group in groupby(steps, block):
+            inside = list(group)
+            if self.ended or len(self.runs) >= MAX_RUNS or self.steps > MAX_STEPS:
+                return
+            if around is not None:
+                self._block(around, inside, depth + 1)
+                continue
+            for step in inside:
+                self.steps += 1
+                if not self.ended and self.steps <= MAX_STEPS:
+                    self._step(step)
+
+    def _block(self, block: Block, steps: list[Step], depth: int) -> None:
+        if block.kind == "function":
+            self.functions[block.name] = (steps, depth)
+        elif block.kind == "loop":
+            self._loop(block, steps, depth)
+        elif block.kind == "conditional":
+            self._conditional(steps, depth)
+        else:
+            held, directory = dict(self.variables), self.directory
+            self._steps(steps, depth)
+            self.variables, self.directory = held, directory
+
+    def _loop(self, block: Block, steps: list[Step], depth: int) -> None:
+        values = [expr for word in block.words for expr in self._values(word)]
+        if block.name and 0 < len(values) <= MAX_UNROLLED and not any(is_unknown(value) for value in values):
+            outer = self.turns
+            for value in values:
+                self.variables[block.name] = value
+                self.turns = (*outer, value.origin) if value.origin is not None else outer
+                self._steps(steps, depth)
+            self.turns = outer
+            return
+        changed = {step.name for step in steps if isinstance(step, Assignment)} | (
+            {block.name} if block.name else set()
+        )
+        for name in changed:
+            self.variables[name] = unknown(f"{name} changes in a loop")
+        self._steps(steps, depth)
+
+    def _conditional(self, steps: list[Step], depth: int) -> None:
+        before, directory, ended = dict(self.variables), self.directory, self.ended
+        self._steps(steps, depth)
+        self.ended = ended
+        for name, expr in list(self.variables.items()):
+            if before.get(name) != expr:
+                self.variables[name] = perhaps_longer(name, before.get(name), expr)
+        if self.directory != directory:
+            self.directory = None
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Assignment):
+            self._assign(step)
+            return
+        words = tuple(word for shell_word in step.words for word in self._words(shell_word))
+        name = word_text(words[0]) if words else None
+        if name is None:
+            return
+        rest = words[1:]
+        if name in self.functions:
+            self._call(name, rest)
+        elif name in ("cd", "pushd"):
+            self._cd(rest)
+        elif name in ("source", "."):
+            self._source(rest)
+        elif name == "eval":
+            self.follow_text(joined(rest))
+        elif name == "wait":
+            self.group += self.pending
+            self.pending = False
+        elif name == "shift":
+            self.arguments = self.arguments[1:]
+        elif name == "exit":
+            self.ended = True
+        elif name not in (
+            "export",
+            "declare",
+            "local",
+            "readonly",
+            "unset",
+            "set",
+            "echo",
+            "printf",
+            "test",
+            "[",
+            "[[",
+        ):
+            self._run(step, words)
+
+    def _run(self, step: Command, words: tuple[Word, ...]) -> None:
+        own = {one.name: self.closed(one.expr) for one in step.environment}
+        shared = {name: self.variables[name] for name in self.exported if name in self.variables}
+        origin = replace(step.words[0].origin, via=self.turns)
+        self.runs.append(Run(words, {**shared, **own}, origin, self.group, self.directory))
+        if step.background:
+            self.pending = True
+        elif not self.pending:
+            self.group += 1
+
+    def _assign(self, step: Assignment) -> None:
+        value = self.closed(step.expr)
+        old = self.variables.get(step.name)
+        if step.index is not None:
+            value = unknown(f"one element of {step.name} is set", step.expr.origin)
+        elif step.append and old is not None:
+            if is_tuple(old) and is_tuple(value):
+                value = Op("tuple", (*operands_of(old), *operands_of(value)), value.origin)
+            else:
+                value = Op("concat", (old, value), value.origin)
+            if size_of(value) > MAX_VALUE:
+                value = unknown("it is longer than any word of a command can be", step.expr.origin)
+        self.variables[step.name] = value
+        if step.exported:
+            self.exported.add(step.name)
+
+    def _call(self, name: str, arguments: tuple[Word, ...]) -> None:
+        if self.nested >= MAX_NESTED or name in self.inside:
+            return
+        held, self.arguments = self.arguments, arguments
+        steps, depth = self.functions[name]
+        self._enter(name, lambda: self._steps(steps, depth))
+        self.arguments = held
+
+    def _enter(self, name: str, follow: Callable[[], None]) -> None:
+        self.nested, self.inside = self.nested + 1, (*self.inside, name)
+        follow()
+        self.nested, self.inside = self.nested - 1, self.inside[:-1]
+
+    def _cd(self, words: tuple[Word, ...]) -> None:
+        target = evaluate(whole(words[0])) if words else None
+        if not isinstance(target, str) or target.startswith("-"):
+            self.directory = None
+        elif target.startswith(("/", "~")):
+            self.directory = f"/{target.lstrip('/~')}"
+        elif self.directory is not None:
+            self.directory = f"{self.directory}/{target}"
+
+    def _source(self, words: tuple[Word, ...]) -> None:
+        target = word_text(words[0]) if words else None
+        if target is None or self.sourced is None or self.nested >= MAX_NESTED or target in self.inside:
+            return
+        document = self.sourced(target)
+        if document is not None:
+            self._enter(target, lambda: self.follow(document))
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def closed(self, expr: Expr) -> Expr:
+        """`expr` with variables replaced by their values here; names that nobody sets are unknown."""
+        known = {**self.variables, **self._positional()}
+        free = {name: value for name, value in known.items() if name not in self.axes}
+        found = substitute(apply_defaults(tidy(expr), known), free)
+        if size_of(found) > MAX_VALUE:
+            return unknown("it is longer than any word of a command can be", expr.origin)
+        return self._open(found) if any(name not in self.axes for name in names(found)) else found
+
+    def _open(self, expr: Expr) -> Expr:
+        if isinstance(expr, Ref) and expr.name not in self.axes:
+            return unknown(f"{expr.name} is not set in the script", expr.origin)
+        if isinstance(expr, Op):
+            return Op(expr.operator, tuple(self._open(operand) for operand in expr.operands), expr.origin)
+        return expr
+
+    def _positional(self) -> dict[str, Expr]:
+        found: dict[str, Expr] = {"#": Const(len(self.arguments))}
+        for index, word in enumerate(self.arguments, 1):
+            found[str(index)] = whole(word)
+        return found
+
+    def _values(self, word: ShellWord) -> Iterator[Expr]:
+        """The values that one word of a `for` list stands for."""
+        for one in self._words(word):
+            yield whole(one)
+
+    def _words(self, word: ShellWord) -> Iterator[Word]:
+        """The words that the shell makes of one written word."""
+        if any(piece.expr is not None and is_all_arguments(piece.expr) for piece in word.pieces):
+            yield from self.arguments
+            return
+        head, rest = word.partition("=")
+        if rest is not None:
+            value = self.closed(rest)
+            if not (word.splits and has_blank(value)):
+                yield Word(head, value, word.origin)
+                return
+        literal = word.literal
+        if literal is not None:
+            yield from brace_words(literal, word.origin) or (literal_word(literal, word.origin),)
+            return
+        value = self.closed(word.expr)
+        if not word.splits:
+            yield of_value(value, word.origin)
+        elif is_tuple(value):
+            yield from self._items(value, word.origin)
+        elif has_blank(value):
+            yield from split(value, word.origin, self.source)
+        elif not (isinstance(value, Const) and value.value == ""):
+            yield of_value(value, word.origin)
+
+    def _items(self, value: Expr, origin: Origin) -> Iterator[Word]:
+        """The words of an array: its items as they are, what an expansion in it was filled with cut at white space."""
+        for operand in operands_of(value):
+            cut = isinstance(operand, Op) and operand.operator == "words"
+            inner = operands_of(operand)[0] if cut else operand
+            place = operand.origin or origin
+            if is_tuple(inner):
+                yield from self._items(inner, place)
+            elif cut and has_blank(inner):
+                yield from split(inner, place, self.source)
+            elif not (cut and isinstance(inner, Const) and inner.value == ""):
+                yield of_value(inner, inner.origin or place)

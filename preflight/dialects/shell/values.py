@@ -1,0 +1,229 @@
+"""Words and values as the shell makes them: cut at white space, joined, unfolded, each piece with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight.vocabulary.reading import Word
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
+
+MAX_UNROLLED = 64
+"""Iterations of one loop that are followed; a longer list is read once, with its variable unknown."""
+
+MAX_VALUE = 2**17
+"""Characters of one value: the kernel takes no longer word (MAX_ARG_STRLEN)."""
+
+PART = 64
+"""What each part of a value counts for, so that doubling a variable again and again comes to an end."""
+
+
+def literal_word(text: str, origin: Origin) -> Word:
+    """A word of known text, cut at its first `=` so that the value has a place of its own."""
+    head, equals, tail = text.partition("=")
+    if not equals:
+        return Word(text, None, origin) if text.startswith("-") else Word("", Const(text, origin), origin)
+    length = origin.span.end - origin.span.start
+    start = origin.span.start + len(head) + 1 + (length == len(text) + 2)
+    exact = origin.editable and length in (len(text), len(text) + 2)
+    place = Origin(origin.path, Span(start, start + len(tail)), editable=True) if exact else origin
+    return Word(head + equals, Const(tail, place), origin)
+
+
+def word_text(word: Word) -> str | None:
+    """A word as the program sees it, None where its value is not known."""
+    if word.value is None:
+        return word.prefix
+    if isinstance(word.value, Const) and not isinstance(word.value.value, Unknown):
+        return f"{word.prefix}{word.value.value}"
+    return None
+
+
+def of_value(value: Expr, origin: Origin) -> Word:
+    if isinstance(value, Const) and isinstance(value.value, str):
+        found = literal_word(value.value, value.origin or origin)
+        return Word(found.prefix, found.value, origin)
+    if isinstance(value, Op) and value.operator == "concat" and isinstance(value.operands[0], Const):
+        first = value.operands[0]
+        head, equals, tail = str(first.value).partition("=")
+        if equals and isinstance(first.value, str):  # "--bs=" next to something that is not a constant
+            rest = (Const(tail, first.origin), *value.operands[1:]) if tail else value.operands[1:]
+            return Word(head + equals, rest[0] if len(rest) == 1 else Op("concat", rest, value.origin), origin)
+    return Word("", value, origin)
+
+
+def tidy(expr: Expr) -> Expr:
+    """The same where the grammar counted a continued line before `$NAME` as part of the name."""
+    if isinstance(expr, Ref) and "$" in expr.name:
+        return Ref(expr.name.rpartition("$")[2].strip("{}"), expr.origin)
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(tidy(operand) for operand in expr.operands), expr.origin)
+    return expr
+
+
+def split(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
+    """The words that the shell cuts an unquoted value into, at white space. `script` is where most of it is written."""
+    pieces: list[Expr] = []
+    for part in _flat(value):
+        if not (isinstance(part, Const) and isinstance(part.value, str)):
+            pieces.append(part)
+            continue
+        for match in re.finditer(r"\s+|\S+", part.value):
+            if not match.group().isspace():
+                pieces.append(Const(match.group(), _within(part, match.start(), match.end(), script)))
+            elif pieces:
+                yield of_value(_side_by_side(pieces), origin)
+                pieces = []
+    if pieces:
+        yield of_value(_side_by_side(pieces), origin)
+
+
+def _flat(value: Expr) -> Iterator[Expr]:
+    """The parts of values within values: `CMD="$LAUNCHER $ARGS"`."""
+    if isinstance(value, Op) and value.operator == "concat":
+        for operand in value.operands:
+            yield from _flat(operand)
+    else:
+        yield value
+
+
+def _side_by_side(pieces: list[Expr]) -> Expr:
+    return pieces[0] if len(pieces) == 1 else Op("concat", tuple(pieces), pieces[0].origin)
+
+
+def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
+    """The place of a piece of a constant, where the file holds that piece as it is."""
+    origin = part.origin
+    if origin is None or origin.path != script.path:
+        return origin
+    places = _places(str(part.value), script.text[origin.span.start : origin.span.end])
+    if places is None or places[end - 1] - places[start] != end - 1 - start:
+        return Origin(origin.path, origin.span, None, origin.via, False)
+    at = origin.span.start
+    return Origin(origin.path, Span(at + places[start], at + places[end - 1] + 1), None, origin.via)
+
+
+def _places(text: str, raw: str) -> list[int] | None:
+    """Where each character of a constant stands in the text that it is written as; None where that cannot be told."""
+    found: list[int] = []
+    at, end = 0, len(raw)
+    if end >= 2 and raw[0] in "\"'" and raw[-1] == raw[0] and len(text) <= end - 2:
+        at, end = 1, end - 1
+    while at < end:
+        if raw[at] == "\\" and at + 1 < end and len(text) != len(raw):
+            if raw[at + 1] != "\n":
+                found.append(at + 1)
+            at += 2
+            continue
+        found.append(at)
+        at += 1
+    return (
+        found if len(found) == len(text) and all(raw[i] == char for i, char in zip(found, text, strict=True)) else None
+    )
+
+
+def whole(word: Word) -> Expr:
+    if word.value is None:
+        return Const(word.prefix, word.origin)
+    return word.value if not word.prefix else Op("concat", (Const(word.prefix), word.value), word.origin)
+
+
+def joined(words: tuple[Word, ...]) -> Expr:
+    parts: list[Expr] = []
+    for word in words:
+        parts += [Const(" "), whole(word)] if parts else [whole(word)]
+    return parts[0] if len(parts) == 1 else Op("concat", tuple(parts))
+
+
+def brace_words(text: str, origin: Origin) -> tuple[Word, ...]:
+    """`{0..4}` and `{a,b}` as the whole of a word; nothing for any other text."""
+    numbers = re.fullmatch(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}", text)
+    if numbers is not None:
+        first, last = int(numbers[1]), int(numbers[2])
+        step = 1 if last >= first else -1
+        return tuple(
+            Word("", Const(str(n), origin), origin) for n in range(first, last + step, step)[: MAX_UNROLLED + 1]
+        )
+    listed = re.fullmatch(r"\{([^{},\s]+(?:,[^{},\s]+)+)\}", text)
+    return tuple(Word("", Const(one, origin), origin) for one in listed[1].split(",")) if listed is not None else ()
+
+
+def size_of(expr: Expr) -> int:
+    """Characters and parts of a value, counted no further than MAX_VALUE."""
+    total, queue = 0, [expr]
+    while queue and total <= MAX_VALUE:
+        one = queue.pop()
+        total += PART + (len(one.value) if isinstance(one, Const) and isinstance(one.value, str) else 0)
+        if isinstance(one, Op):
+            queue += one.operands
+    return total
+
+
+def is_tuple(expr: Expr) -> bool:
+    return isinstance(expr, Op) and expr.operator == "tuple"
+
+
+def operands_of(expr: Expr) -> tuple[Expr, ...]:
+    return expr.operands if isinstance(expr, Op) else ()
+
+
+def is_all_arguments(expr: Expr) -> bool:
+    return isinstance(expr, Op) and expr.operator == "all" and expr.operands == (Ref("@", expr.origin),)
+
+
+def is_unknown(expr: Expr) -> bool:
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def has_blank(expr: Expr) -> bool:
+    """Whether a value has white space where the shell would cut it."""
+    if isinstance(expr, Const):
+        return isinstance(expr.value, str) and bool(re.search(r"\s", expr.value))
+    return isinstance(expr, Op) and expr.operator == "concat" and any(has_blank(operand) for operand in expr.operands)
+
+
+def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
+    """A variable that a branch may have set: unknown, or what it was with words that may follow.
+
+    Where words were only added (`ARGS+=(--debug)`, `CMD="$CMD --batch 1"`), those before them stay known; the flags
+    among the new ones are given values that nobody knows.
+    """
+    doubt = unknown(f"{name} is set under a condition", after.origin)
+    if before is None or not isinstance(after, Op):
+        return doubt
+    if is_tuple(before) and is_tuple(after):
+        kept = operands_of(before)
+        texts = [_text(operand) for operand in after.operands[len(kept) :]]
+        if after.operands[: len(kept)] == kept and None not in texts:
+            added = _doubtful([text for text in texts if text is not None], doubt)
+            return Op("tuple", (*kept, *added), before.origin)
+    if after.operator == "concat" and after.operands[0] == before:
+        texts = [_text(operand) for operand in after.operands[1:]]
+        if None not in texts and "".join(text or "" for text in texts)[:1].isspace():
+            added = _doubtful("".join(text or "" for text in texts).split(), doubt)
+            parts = [part for word in added for part in (Const(" "), *_parts(word))]
+            return Op("concat", (before, *parts), after.origin)
+    return doubt
+
+
+def _text(expr: Expr) -> str | None:
+    return expr.value if isinstance(expr, Const) and isinstance(expr.value, str) else None
+
+
+def _parts(word: Expr) -> tuple[Expr, ...]:
+    return word.operands if isinstance(word, Op) and word.operator == "concat" else (word,)
+
+
+def _doubtful(words: list[str], doubt: Const) -> list[Expr]:
+    """Words that may or may not be there: flags with unknown values, and unknown words."""
+    found: list[Expr] = []
+    for word, following in zip(words, [*words[1:], "-"], strict=True):
+        head, equals, _ = word.partition("=")
+        if word.startswith("-") and not equals and not following.startswith("-"):
+            found.append(Const(word, doubt.origin))  # its value is the next word
+        elif word.startswith("-") or equals:
+            found.append(Op("concat", (Const(f"{head}=", doubt.origin), doubt), doubt.origin))
+        else:
+            found.append(doubt)
+    return found

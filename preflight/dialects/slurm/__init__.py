@@ -1,0 +1,1 @@
+"""SLURM job scripts: the request and the commands that they launch."""

@@ -1,0 +1,213 @@
+"""Job scripts: SLURM's directives as a request, and the programs that the shell would start as links.
+
+A shell script without directives is read the same way, with no request, when it starts a program of the project.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Unknown, Value, names, unknown
+
+if TYPE_CHECKING:
+    from preflight.vocabulary.submission import Submission
+
+NAME = "slurm"
+
+ARRAY_INDEX = "SLURM_ARRAY_TASK_ID"
+
+MAX_SCRIPTS = 4
+"""Scripts that start scripts, before it is known that one of them starts a program."""
+
+_DIRECTIVE = re.compile(r"^\ufeff?#SBATCH[ \t]", re.MULTILINE)
+_LAUNCH = re.compile(
+    r"^[^#\n]*\b(python[\d.]*|torchrun|accelerate\s+launch|deepspeed|wandb\s+sweep|srun|axolotl|llamafactory-cli|"
+    r"swift|litgpt|tune|trl|sbatch|bash|sh)\b",
+    re.MULTILINE,
+)
+
+_AT_RUN_TIME = (
+    "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_PROCID", "SLURM_LOCALID",
+    "SLURM_NODEID", "SLURM_ARRAY_JOB_ID", "SLURM_TMPDIR", "SLURMD_NODENAME", "SLURM_STEP_ID",
+    "SLURM_LAUNCH_NODE_IPADDR", "SLURM_CPUS_ON_NODE", "SLURM_JOB_PARTITION",
+)  # fmt: skip
+"""Variables that a job has and whose value is only known then (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
+
+_FROM_REQUEST = {
+    "SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "tasks", "SLURM_NPROCS": "tasks",
+    "SLURM_NTASKS_PER_NODE": "tasks_per_node", "SLURM_TASKS_PER_NODE": "tasks_per_node",
+    "SLURM_CPUS_PER_TASK": "cpus_per_task", "SLURM_CPUS_PER_GPU": "cpus_per_gpu", "SLURM_GPUS": "gpus",
+    "SLURM_GPUS_ON_NODE": "gpus_per_node", "SLURM_GPUS_PER_NODE": "gpus_per_node",
+    "SLURM_GPUS_PER_TASK": "gpus_per_task",
+}  # fmt: skip
+"""Variables that repeat what the directives say (the same section)."""
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """A script with a directive at the start of a line; or a shell script that starts a program of the project."""
+    return _recognises(source, project, ())
+
+
+def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> bool:
+    if _DIRECTIVE.search(source.text) is not None or source.path in project.submissions:
+        return True
+    if _LAUNCH.search(source.text) is None or source.path in above or len(above) >= MAX_SCRIPTS:
+        return False
+    try:
+        reading = _cached(source, project)
+        return any(_leads_on(link, project, (*above, source.path)) for link in reading.links)
+    except (DocumentError, UnreadableFile):
+        return False
+
+
+def _leads_on(link: Link, project: Project, above: tuple[str, ...]) -> bool:
+    if link.kind == "script":
+        return _recognises(project.source(link.target), project, above)
+    return link.kind in ("program", "sweep", "command") or _is_module(link, project)
+
+
+def _is_module(link: Link, project: Project) -> bool:
+    path = link.target.replace(".", "/")
+    return link.kind == "module" and any(project.exists(f"{base}{path}.py") for base in ("", "src/"))
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """The request, the links to what the script starts, and what sbatch would refuse or ignore."""
+    return _cached(source, project) if call is None else _read(source, call, project)
+
+
+def _cached(source: Source, project: Project) -> Reading:
+    key = (NAME, source.path)
+    found = project.parsed.get(key)
+    if not isinstance(found, Reading):
+        found = project.parsed[key] = _read(source, None, project)
+    return found
+
+
+def _read(source: Source, call: Call | None, project: Project) -> Reading:
+    from preflight.dialects.shell.launch import links_of
+    from preflight.dialects.shell.run import Shell
+    from preflight.dialects.slurm.submission import exported, positional
+    from preflight.documents.bash import BashDocument, parse_bash
+
+    document = parse_bash(source)
+    submission = project.submissions.get(source.path)
+    asked = submission is not None or _DIRECTIVE.search(source.text) is not None
+    request, problems = _request(source, document, submission) if asked else (None, ())
+    reads: list[str] = []
+
+    def sourced(name: str) -> BashDocument | None:
+        for path in (name, f"{PurePosixPath(source.path).parent}/{name}"):
+            plain = PurePosixPath(path).as_posix()
+            if not name.startswith("/") and project.exists(plain):
+                try:
+                    reads.append(plain)
+                    return parse_bash(project.source(plain))
+                except (UnreadableFile, DocumentError):
+                    return None  # what cannot be read sets nothing; the file's own check says why
+        return None
+
+    axis = _array_axis(request)
+    variables = dict(_variables(request, source.path))
+    outer = {} if call is None else dict(call.launch.environment)
+    if axis is not None:
+        variables[ARRAY_INDEX] = Ref(ARRAY_INDEX, axis.origin)
+    words = call.words if call is not None else ()
+    if call is None and submission is not None and request is not None:
+        outer, words = exported(submission, _last(request, "export")), positional(submission)
+    axes = frozenset({ARRAY_INDEX} if axis is not None else ()) | {name for e in outer.values() for name in names(e)}
+    shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
+    if call is None and submission is not None:
+        shell.directory = submission.directory
+    shell.exported |= {name for name in variables if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
+    shell.follow(document)
+    links, external = links_of(shell, project, request)
+    used = {name for link in links for expr in _exprs(link) for name in names(expr)}
+    asks_gpus = request is not None and any(
+        value is not None for value in (request.gpus_per_node, request.gpus, request.gpus_per_task)
+    )
+    return Reading(
+        path=source.path,
+        dialect=NAME,
+        axes=(axis,) if axis is not None and axis.name in used else (),
+        links=links,
+        request=request,
+        problems=problems,
+        reads=tuple(dict.fromkeys(reads)),
+        trains=request is not None and (asks_gpus or external),
+    )
+
+
+def _request(source: Source, document: object, submission: Submission | None) -> tuple[Request, tuple[Problem, ...]]:
+    from preflight.dialects.slurm.request import ignored_problems, read_request, script_problems
+    from preflight.documents.bash import BashDocument
+
+    assert isinstance(document, BashDocument)
+    directives = document.directives
+    request, problems = read_request(source, directives, submission)
+    ignored = ignored_problems(source, document.ignored_directives, directives)
+    return request, (*script_problems(source), *problems, *ignored)
+
+
+def _last(request: Request, option: str) -> str | None:
+    """The value of an option that counts."""
+    return next((value for name, value, _ in reversed(request.directives) if name == option), None)
+
+
+def _exprs(link: Link) -> Iterator[Expr]:
+    for word in link.words:
+        if word.value is not None:
+            yield word.value
+    for expr in (link.launch.nodes, link.launch.ranks_per_node, link.launch.total_ranks):
+        if expr is not None:
+            yield expr
+
+
+def _array_axis(request: Request | None) -> Axis | None:
+    """The index of an array job as an axis: each element is a job of its own."""
+    if request is None or not isinstance(request.array, str):
+        return None
+    from preflight.dialects.slurm.schema import array_indices
+
+    indices = array_indices(request.array)
+    origin = request.origins.get("array")
+    if indices is None or len(indices) < 2:
+        return None
+    return Axis(ARRAY_INDEX, Choices(indices, tuple(None for _ in indices)), origin)
+
+
+def _variables(request: Request | None, path: str) -> Iterator[tuple[str, Expr]]:
+    """What a job's environment holds before the script starts."""
+    yield "PWD", Const(".")
+    yield "SLURM_SUBMIT_DIR", Const(".")
+    yield "0", Const(f"/{path}")
+    yield "BASH_SOURCE", Op("tuple", (Const(f"/{path}"),))
+    if request is None:
+        return
+    for name in _AT_RUN_TIME:
+        yield name, unknown(f"{name} is set when the job runs")
+    for name, field in _FROM_REQUEST.items():
+        value, origin = _implied(request, field)
+        if value is not None:
+            yield name, Const(str(value) if isinstance(value, int) else value, origin)
+    yield ARRAY_INDEX, unknown("it is set by --array", request.origins.get("array"))
+
+
+def _implied(request: Request, field: str) -> tuple[Value, Origin | None]:
+    value: Value = getattr(request, field)
+    if value is not None:
+        return value, request.origins.get(field)
+    if field == "nodes" and request.tasks is None:
+        return 1, None
+    if field == "tasks":
+        nodes, per_node = request.nodes if request.nodes is not None else 1, request.tasks_per_node
+        if isinstance(nodes, int) and isinstance(per_node, int):
+            return nodes * per_node, request.origins.get("tasks_per_node")
+        return (Unknown("--nodes is unknown"), None) if isinstance(nodes, Unknown) else (None, None)
+    return None, None

@@ -1,0 +1,402 @@
+"""`#SBATCH` directives as a Request, and what sbatch would say about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from preflight.dialects.slurm.schema import (
+    FIELDS,
+    MEMORY_OPTIONS,
+    WORDS,
+    Count,
+    Directives,
+    Gpus,
+    Layout,
+    memory_meant,
+    said_of,
+)
+from preflight.dialects.slurm.submission import command_directives, environment_directives
+from preflight.vocabulary.plain import plain
+from preflight.vocabulary.project import BOM
+from preflight.vocabulary.reading import Problem, Request
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, Submission
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Origin, Span, Unknown, Value
+
+if TYPE_CHECKING:
+    from preflight.documents.directives import Directive, Ignored
+
+PLUGIN_PREFIXES = ("container-", "no-container-")
+"""Options of pyxis, the usual container plugin: sbatch knows them where it is installed."""
+
+SMALL_MIB = 512
+"""A bare number below this, in MiB, is less than `import torch` and one CUDA context take: a unit was forgotten."""
+
+_REQUEST = {
+    "nodes": "nodes", "ntasks": "tasks", "ntasks-per-node": "tasks_per_node", "ntasks-per-gpu": "tasks_per_gpu",
+    "cpus-per-task": "cpus_per_task", "cpus-per-gpu": "cpus_per_gpu", "mem": "memory", "mem-per-cpu": "memory_per_cpu",
+    "mem-per-gpu": "memory_per_gpu", "gres": "gpus_per_node", "gpus": "gpus", "gpus-per-node": "gpus_per_node",
+    "gpus-per-task": "gpus_per_task", "partition": "partition", "constraint": "constraint", "time": "time_minutes",
+    "array": "array", "gpus-per-socket": "gpus_per_socket", "time-min": "time_min_minutes", "mincpus": "cpus_per_node",
+    "ntasks-per-socket": "tasks_per_socket", "ntasks-per-core": "tasks_per_core",
+    "sockets-per-node": "sockets_per_node", "cores-per-socket": "cores_per_socket",
+    "threads-per-core": "threads_per_core", "nodelist": "node_list", "exclude": "exclude", "tmp": "local_disk",
+    "licenses": "licenses", "prefer": "prefer", "dependency": "dependency",
+}  # fmt: skip
+"""Long option -> field of Request."""
+
+_RESOURCES = frozenset((*_REQUEST, "exclusive"))
+
+
+@dataclass(frozen=True)
+class _Said:
+    """One option, and which text says it: the script, the environment or sbatch's command line."""
+
+    path: str
+    option: Directive
+
+    @property
+    def origin(self) -> Origin:
+        place = _origin(self.path, self.option)
+        return place if self.path not in (COMMAND_LINE, ENVIRONMENT) else replace(place, editable=False)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The options that count for one part of a job: the last of each name, with the earlier ones."""
+
+    last: Mapping[str, _Said]
+    all: tuple[_Said, ...]
+    from_environment: frozenset[str]
+    """Options that sbatch takes for the environment's: those of its own command line too, until it reads their part."""
+
+    def origin(self, name: str) -> Origin:
+        return self.last[name].origin
+
+    def value(self, name: str) -> str:
+        return self.last[name].option.value or ""
+
+    def stated(self, name: str) -> bool:
+        """Said by the script or the command line."""
+        return name in self.last and name not in self.from_environment
+
+
+_KEPT = frozenset(
+    re.findall(
+        r"\S+",
+        "account array begin comment deadline dependency error exclude export hold input job-name mem no-kill "
+        "no-requeue open-mode output prefer profile qos requeue reservation signal time time-min wait wckey",
+    )
+)
+"""Options that a later part of a heterogeneous job inherits: the other ones are reset (reset_each_pass in
+src/common/slurm_opt.c)."""
+
+
+def _parts(path: str, script: tuple[Directive, ...], submission: Submission | None) -> Iterator[_Given]:
+    """Script, environment, command line, for each part of the job; the command line's last part speaks for the rest.
+
+    sbatch reads the whole command line once before (process_options_first_pass) and keeps what it then does not reset.
+    """
+    command = command_directives(submission)[0] if submission is not None else ()
+    environment = environment_directives(submission) if submission is not None else ()
+    count = max((one.component for one in script), default=0) + 1
+    segments = submission.components if submission is not None else 1
+    kept = {one.name: _Said(COMMAND_LINE, one) for one in command if one.name in _KEPT}
+    marked = {one.name for one in command}
+    for component in range(max(count, segments)):
+        said = [_Said(path, one) for one in script if one.component == component]
+        marked -= {one.option.name for one in said}
+        marked |= {one.name for one in environment}
+        said += [_Said(ENVIRONMENT, one) for one in environment]
+        mine = [one for one in command if one.component == min(component, segments - 1)]
+        marked -= {one.name for one in mine}
+        said += [_Said(COMMAND_LINE, one) for one in mine]
+        last = {**kept, **{one.option.name: one for one in said}}
+        stated = [name for name in MEMORY_OPTIONS if name in last and name not in marked]
+        if len(stated) == 1:  # it sets aside those of the environment
+            last = {name: one for name, one in last.items() if name not in MEMORY_OPTIONS or name in stated}
+            marked -= set(MEMORY_OPTIONS)
+        yield _Given(last, tuple(said), frozenset(marked))
+        kept = {name: one for name, one in last.items() if name in _KEPT}
+
+
+def _origin(path: str, directive: Directive) -> Origin:
+    """The place of a directive's value; what holds more than the value ("gpu:a100:4") is not to be edited."""
+    whole = (
+        directive.name in ("gres", "gpus", "gpus-per-node", "gpus-per-task") and not (directive.value or "").isdecimal()
+    )
+    return Origin(path, directive.value_span or directive.span, editable=directive.value_span is not None and not whole)
+
+
+def read_request(
+    source: Source, directives: tuple[Directive, ...], submission: Submission | None = None
+) -> tuple[Request, tuple[Problem, ...]]:
+    """The request that a script makes as it is submitted; a heterogeneous job's further ones are its `components`.
+
+    Problems are values that sbatch refuses or that contradict each other.
+    """
+    first, *others = (
+        _component(source, directives, given, index)
+        for index, given in enumerate(_parts(source.path, directives, submission))
+    )
+    problems = tuple(dict.fromkeys(problem for _, found in (first, *others) for problem in found))
+    return replace(first[0], components=tuple(request for request, _ in others)), problems
+
+
+def _component(
+    source: Source, directives: tuple[Directive, ...], given: _Given, component: int
+) -> tuple[Request, tuple[Problem, ...]]:
+    first = tuple(one for one in directives if one.component == component)
+    values, problems = _validated(given)
+    fields: dict[str, Value] = {}
+    origins: dict[str, Origin] = {}
+    for name, value in values.items():
+        field = _REQUEST.get(name)
+        if field is None or value is None:
+            continue  # none of the counts; other resources than GPUs
+        if isinstance(value, Count):
+            fields["min_nodes"], fields["max_nodes"] = value.low, max(value.high, 0)
+        fields[field] = _plain(value)
+        origins[field] = given.origin(name)
+        if isinstance(value, Gpus) and value.type is not None:
+            fields["gpu_type"], origins["gpu_type"] = value.type, given.origin(name)
+    layout = values.get("extra-node-info")
+    if isinstance(layout, Layout):
+        for field, number in zip(("sockets_per_node", "cores_per_socket", "threads_per_core"), layout, strict=True):
+            if number is not None and field not in fields:
+                fields[field], origins[field] = number, given.origin("extra-node-info")
+    fields.update(_hinted(given))
+    if "exclusive" in given.last:
+        origins["exclusive"] = given.origin("exclusive")
+    at = _insert_at(source, first or directives)
+    request = Request(
+        **fields,
+        exclusive=values.get("exclusive") in ("", "exclusive"),  # =user, =mcs share with some
+        shared_with=str(values["exclusive"]) if values.get("exclusive") in ("user", "mcs") else None,
+        overcommit="overcommit" in given.last,
+        contiguous="contiguous" in given.last,
+        tasks_of_layout="extra-node-info" in given.last,
+        gres=_gres_texts(given),
+        origins=origins,
+        insert_at=Origin(source.path, Span(at, at)),
+        directives=tuple((one.option.name, one.option.value, one.origin) for one in given.all),
+        components=(),
+    )
+    return request, (*problems, *_contradictions(given), *_unknown_options(given))
+
+
+def _hinted(given: _Given) -> Iterator[tuple[str, Value]]:
+    """The layout that a --hint stands for (verify_hint), unless one is given beside it (validate_hint_option), and the
+    size of a plane."""
+    plane = re.fullmatch(r"plane=(\d+)", given.value("distribution").lower()) if "distribution" in given.last else None
+    if plane is not None:
+        yield "plane_size", int(plane[1])
+    others = ("ntasks-per-core", "threads-per-core", "extra-node-info")
+    if "hint" not in given.last or any(given.stated(name) for name in others):
+        return
+    hint = given.value("hint").lower()
+    if hint in ("nomultithread", "compute_bound", "memory_bound"):
+        yield "threads_per_core", 1
+    names = [said.option.name for said in given.all]
+    for option, field, value in (
+        ("sockets-per-node", "sockets_per_node", {"compute_bound": None}),
+        ("cores-per-socket", "cores_per_socket", {"compute_bound": None, "memory_bound": 1}),
+    ):
+        if hint in value and _last_of(names, option) < _last_of(names, "hint"):
+            yield field, value[hint]
+
+
+def _last_of(names: list[str], name: str) -> int:
+    return max((index for index, one in enumerate(names) if one == name), default=-1)
+
+
+def _plain(value: object) -> Value:
+    if isinstance(value, Count):
+        return value.low if value.low == value.high else Unknown(f"{value.low} to {value.high} nodes")
+    return value.number if isinstance(value, Gpus) else value  # type: ignore[return-value]
+
+
+_SCOPES = (("gpus", "job"), ("gpus-per-node", "node"), ("gres", "node"), ("gpus-per-socket", "socket"),
+           ("gpus-per-task", "task"))  # fmt: skip
+
+
+def _gres_texts(given: _Given) -> tuple[tuple[str, str], ...]:
+    """What is asked of generic resources, as SLURM is told: `--gpus=a100:2` is `gpu:a100:2` of the job."""
+    found = []
+    for name, scope in _SCOPES:
+        text = given.value(name) if name in given.last else ""
+        if "$" in text:
+            continue  # a problem of its own; what was meant is not known
+        if name == "gres" and name in given.last:
+            if text.lower() != "none":
+                found.append((scope, text))
+        elif text:
+            found.append((scope, ",".join(f"gpu:{part}" for part in text.split(",") if part)))
+    return tuple(found)
+
+
+def _insert_at(source: Source, directives: tuple[Directive, ...]) -> int:
+    """The start of the line after the last directive, or after the shebang."""
+    marked = len(BOM) if source.text.startswith(BOM) else 0
+    line = directives[-1].line if directives else 1 if source.text.startswith("#!", marked) else 0
+    end = source.text.find("\n", source.offset(line, 1)) if line else -1
+    if line == 0:
+        return marked
+    return end + 1 if end >= 0 else len(source.text)
+
+
+def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
+    """Every directive's value by the schema: an Unknown where it is refused, with the problem."""
+    texts = {name: given.value(name) for name in given.last if name in FIELDS}
+    wrong: dict[str, str] = {}
+    try:
+        read = plain(Directives, texts) or Directives.model_validate(texts)
+    except ValidationError as error:
+        wrong = {str(item["loc"][0]): str(item["msg"]) for item in error.errors(include_url=False)}
+        read = Directives.model_validate({name: text for name, text in texts.items() if name not in wrong})
+    values: dict[str, object] = {}
+    problems = [
+        problem for said in given.all if said is not given.last.get(said.option.name) for problem in _earlier(said)
+    ]
+    for name, text in texts.items():
+        if name in wrong:
+            values[name] = Unknown(f"sbatch refuses --{name}={text}")
+            problems.append(_refused(given.origin(name), name, text, wrong[name]))
+            continue
+        values[name] = getattr(read, FIELDS[name])
+        if name == "mem" and text.isdecimal() and 0 < int(text) < SMALL_MIB:
+            message = f"--mem={text} asks for {text} MiB: a bare number is MiB"
+            problems.append(Problem("slurm-memory-invalid", message, given.origin(name), "warning", f"{text}G"))
+    return values, problems
+
+
+def _earlier(said: _Said) -> Iterator[Problem]:
+    """sbatch reads every occurrence of an option, also where a later one wins: a wrong value ends it."""
+    name, text = said.option.name, said.option.value or ""
+    if name not in FIELDS:
+        return
+    try:
+        Directives.model_validate({name: text})
+    except ValidationError as error:
+        yield _refused(said.origin, name, text, str(error.errors(include_url=False)[0]["msg"]))
+
+
+def _refused(origin: Origin, name: str, text: str, why: str) -> Problem:
+    said = said_of(name, text)
+    message = f"sbatch refuses --{name}={text}{f' (error: {said})' if said else ''}: {why}"
+    if name in MEMORY_OPTIONS:
+        meant = memory_meant(text)
+        return Problem("slurm-memory-invalid", message, origin, "error", meant, meant is not None)
+    return Problem("invalid-config", message, origin)
+
+
+def _contradictions(given: _Given) -> Iterator[Problem]:
+    """Options that exclude each other, also from separate directives (_validate_memory_options)."""
+    memory = [name for name in MEMORY_OPTIONS if given.stated(name)]
+    where = ""
+    if not memory:
+        memory = [name for name in MEMORY_OPTIONS if name in given.from_environment]
+        where = " before this part of the job"
+    if len(memory) > 1:
+        at = {said.option.name: index for index, said in enumerate(given.all)}
+        memory.sort(key=lambda name: at.get(name, -1))
+        others = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1] if name in given.last)
+        message = (
+            f"{' and '.join(f'--{name}' for name in memory)} are both given{where}: sbatch refuses the job "
+            "(fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.)"
+        )
+        last = memory[-1]
+        origin = given.origin(last) if last in given.last else Origin(COMMAND_LINE, Span(0, 0), editable=False)
+        yield Problem("slurm-memory-invalid", message, origin, related=others)
+    yield from _tasks_per_gpu(given)
+
+
+def _tasks_per_gpu(given: _Given) -> Iterator[Problem]:
+    """_validate_ntasks_per_gpu"""
+    if "ntasks-per-gpu" not in given.last and "ntasks-per-gpu" not in given.from_environment:
+        return
+    for name in ("gpus-per-task", "gpus-per-socket", "ntasks-per-node"):
+        if given.stated(name) or name in given.from_environment:
+            first = "ntasks-per-gpu" if "ntasks-per-gpu" in given.last else name
+            if first in given.last:
+                message = f"--ntasks-per-gpu and --{name} exclude each other: sbatch refuses the job"
+                related = ((given.origin(name), f"--{name} is given here"),) if name in given.last else ()
+                yield Problem("slurm-request-impossible", message, given.origin(first), related=related)
+            return
+
+
+def _unknown_options(given: _Given) -> Iterator[Problem]:
+    from difflib import get_close_matches
+
+    from preflight.documents.directives import takes_no_value
+
+    names = {said.option.name for said in given.all if said.option.known} | _RESOURCES
+    for said in given.all:
+        one = said.option
+        if one.known:
+            rule = WORDS.get(one.name)
+            if rule is not None and one.value is not None and not rule[0](one.value):
+                yield _refused(said.origin, one.name, one.value, rule[1])
+            if one.value is not None and takes_no_value(one.name):
+                message = f"sbatch refuses --{one.name}={one.value} (option '--{one.name}' doesn't allow an argument)"
+                yield Problem("invalid-config", message, said.origin)
+            if one.value is None and one.name in FIELDS and one.name != "exclusive":
+                yield Problem("invalid-config", f"--{one.name} needs a value", Origin(said.path, one.span))
+            continue
+        if one.name.startswith(PLUGIN_PREFIXES):
+            continue
+        close = get_close_matches(one.name.replace("_", "-").lower(), sorted(names), n=1, cutoff=0.8)
+        dashes = "--" if len(one.name) > 1 else "-"
+        if close:
+            message = f"sbatch has no option {dashes}{one.name} and refuses the job; did you mean --{close[0]}?"
+            yield Problem("invalid-config", message, Origin(said.path, one.name_span), "error", f"--{close[0]}")
+        else:
+            message = f"sbatch has no option {dashes}{one.name}, unless a plugin of the site adds it"
+            yield Problem("invalid-config", message, Origin(said.path, one.name_span), "warning")
+
+
+def ignored_problems(
+    source: Source, ignored: Iterable[Ignored], directives: tuple[Directive, ...]
+) -> Iterator[Problem]:
+    """Lines that were meant as directives and have no effect."""
+    active = {one.name for one in directives}
+    for one in ignored:
+        names = _names(one.text)
+        if one.reason == "double-hash" and (not names & _RESOURCES or names <= active):
+            continue  # the usual way to switch a directive off
+        severity = "error" if one.reason in ("after-command", "quote") and names & _RESOURCES else "warning"
+        if one.reason == "double-hash":
+            severity = "info"
+        fix = f"#SBATCH {one.text}" if one.reason in ("space", "indented", "case") else None
+        message = f"sbatch ignores this directive: {one.message}"
+        if one.reason in ("quote", "after-word"):
+            message = one.message
+        yield Problem("slurm-directive-ignored", message, Origin(source.path, one.span), severity, fix)
+
+
+def _names(text: str) -> set[str]:
+    from preflight.documents.directives import read_directives
+
+    return {one.name for one in read_directives(f"#SBATCH {text}\n")[0]}
+
+
+def script_problems(source: Source) -> Iterator[Problem]:
+    """What makes sbatch refuse the file as a whole."""
+    if source.text.startswith(BOM):
+        message = (
+            "sbatch refuses a script that starts with a byte-order mark: its first line is not #! and an interpreter"
+        )
+        fix = "" if source.text.startswith(f"{BOM}#!") else "#!/bin/bash\n"
+        yield Problem("invalid-config", message, Origin(source.path, Span(0, len(BOM))), "error", fix, True)
+    elif not source.text.startswith("#!"):
+        message = "sbatch refuses a script whose first line is not #! and an interpreter"
+        yield Problem("invalid-config", message, Origin(source.path, Span(0, 0)), "error", "#!/bin/bash\n", True)
+    at = source.text.find("\r\n")
+    if at >= 0:
+        message = "sbatch refuses a script with DOS line breaks (\\r\\n instead of \\n)"
+        yield Problem("slurm-directive-ignored", message, Origin(source.path, Span(at, at + 2), editable=False))

@@ -1,0 +1,1 @@
+"""W&B sweeps: the search space and the command of their agents."""

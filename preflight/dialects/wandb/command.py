@@ -1,0 +1,93 @@
+"""The `command` of a W&B sweep: its macros filled in, and the program that it starts.
+
+A macro counts only as a whole element; an unknown one vanishes (wandb/wandb_agent.py of wandb 0.31).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from preflight.documents.yaml import YamlDocument
+from preflight.frameworks.launchers import Command, take_apart
+from preflight.frameworks.wandb_space import Space
+from preflight.vocabulary.reading import Word, word
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Const, Expr, Origin, Route, Value, unknown
+
+DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
+_MACRO = re.compile(r"\$\{([^}]*)\}")
+_HYDRA = {"args_no_hyphens": "", "args_append_hydra": "+", "args_override_hydra": "++"}
+
+
+def commands(top: Mapping[str, Value], document: YamlDocument, space: Space) -> Iterator[Command]:
+    """The command that every run of the sweep is started with; none where the sweep names no program."""
+    written = top.get("command")
+    elements: tuple[tuple[Value, Route], ...]
+    if isinstance(written, tuple):
+        elements = tuple((element, ("command", index)) for index, element in enumerate(written))
+    elif isinstance(written, str):  # W&B wants a list; read on as the shell would
+        elements = tuple((part, ("command",)) for part in written.split())
+    else:
+        elements = tuple((macro, ("program",)) for macro in DEFAULT)
+    program = top.get("program")
+    words = [word for element, route in elements for word in _words(element, route, program, document, space)]
+    if not words:
+        return
+    command = take_apart(words)
+    if command.kind == "none" and isinstance(program, str):
+        # a wrapper nobody knows: what follows `${program}` still are the program's words
+        at = next((i for i, w in enumerate(words) if isinstance(w.value, Const) and w.value.value == program), None)
+        if at is not None:
+            command = Command("program", words[at], tuple(words[at + 1 :]), command.launch)
+    if command.launch.launcher == "python":
+        command = replace(command, launch=replace(command.launch, launcher="wandb-agent"))
+    yield command
+
+
+def _words(element: Value, route: Route, program: Value, document: YamlDocument, space: Space) -> Iterator[Word]:
+    if not isinstance(element, (str, int, float)):
+        return  # a null element: the agent drops it
+    origin = _origin(document, route)
+    macro = _MACRO.fullmatch(str(element))
+    if macro is None:
+        yield word(str(element), origin)
+        return
+    name = macro.group(1)
+    if name == "interpreter":
+        yield Word("", Const("python", origin), origin)
+    elif name == "program" and isinstance(program, str):
+        place = _origin(document, ("program",))
+        yield Word("", Const(program, place), place)
+    elif name.startswith("envvar:"):
+        yield Word("", unknown(f"the agent's environment variable {name[7:]}", origin), origin)
+    elif name in ("args_json", "args_json_file"):
+        yield Word("", unknown("the sweep's values as JSON", origin), origin)
+    else:
+        yield from _arguments(name, space, origin)
+
+
+def _arguments(macro: str, space: Space, origin: Origin | None) -> Iterator[Word]:
+    """The sweep's parameters as words, in the order they are written."""
+    for name, value in space.arguments:
+        if macro == "args":
+            yield Word(f"--{name}=", value, origin)
+        elif macro == "args_no_equals":
+            yield Word(f"--{name}", None, origin)
+            yield Word("", value, origin)
+        elif macro in _HYDRA:
+            yield Word(f"{name}=", value, origin, _HYDRA[macro])
+        elif macro == "args_no_boolean_flags":
+            yield from _without_false(name, value, origin)
+
+
+def _without_false(name: str, value: Expr, origin: Origin | None) -> Iterator[Word]:
+    if isinstance(value, Const) and isinstance(value.value, bool):
+        if value.value:
+            yield Word(f"--{name}", None, origin)
+    else:
+        yield Word(f"--{name}=", value, origin)
+
+
+def _origin(document: YamlDocument, route: Route) -> Origin | None:
+    return document.origin(route) if document.has(route) else None

@@ -1,0 +1,247 @@
+"""W&B sweep files: parameters as a search space, `command` and `program` as a link to what the agent starts.
+
+Read as `wandb sweep` reads them: YAML 1.1 (`1e-5` is text there), macros only as whole elements of `command`
+(wandb/sdk/launch/sweeps/utils.py of wandb 0.31), every value handed over through argv and through `wandb.config`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from preflight.dialects.wandb.command import commands
+from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, Space, kind_of, read_space
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Call, Fact, Link, Problem, Reading, Setting
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Origin, Route, Span, Value
+
+NAME = "wandb"
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_METHOD = re.compile(rf"""^[ \t]*["']?method["']?[ \t]*:[ \t]*["']?({"|".join(METHODS)})\b""", re.M)
+_PARAMETERS = re.compile(r"""^[ \t]*["']?parameters["']?[ \t]*:""", re.M)
+_COMPANIONS = frozenset({"program", "command", "metric", "metrics", "early_terminate", "run_cap", "controller"})
+_TEMPLATE = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.S)
+_YAML_11_TEXT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+|[-+]?\.[0-9_]+[eE][-+]?[0-9]+")
+_NUMERIC_KEYS = frozenset({"value", "values", "min", "max", "q", "mu", "sigma", "a", "b", "probabilities"})
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """A mapping with `parameters` as W&B writes them, and a `method` or another key that only a sweep has."""
+    if not source.path.endswith(_SUFFIXES) or not _PARAMETERS.search(source.text):
+        return False
+    try:
+        top = _document(source, project).value()
+    except DocumentError:
+        return _METHOD.search(source.text) is not None
+    if not isinstance(top, Mapping) or top.get("kind", "sweep") != "sweep":
+        return False
+    parameters = top.get("parameters")
+    if not isinstance(parameters, Mapping) or any(key in top for key in ("jobs", "steps", "spec", "openapi")):
+        return False
+    shaped = any(kind_of(body) for body in parameters.values())
+    return (top.get("method") in METHODS) or (shaped and ("method" in top or not _COMPANIONS.isdisjoint(top)))
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """The sweep's space, links to its program and what W&B would object to."""
+    try:
+        document = _document(source, project)
+    except DocumentError as error:
+        return Reading(source.path, NAME, problems=(_unreadable(source, error),))
+    top = document.value()
+    if not isinstance(top, Mapping):
+        return Reading(source.path, NAME)
+    numbers = dict(_numbers(document))
+    parameters = top.get("parameters")
+    method = top.get("method")
+    space = Space()
+    if isinstance(parameters, Mapping):
+        read_as = _with_numbers(parameters, numbers, ("parameters",))
+        if isinstance(read_as, Mapping):
+            space = read_space(read_as, _origin_of(document), ("parameters",), grid=method == "grid")
+    links, command_problems = _links(top, document, space, project)
+    return Reading(
+        source.path,
+        NAME,
+        settings=tuple(Setting(name, constant) for name, constant in space.constants),
+        axes=space.axes,
+        links=links,
+        facts=(Fact("search", "wandb", document.key_origin(("method",)) if method is not None else None),),
+        problems=(*_problems(document, top, numbers, space), *command_problems),
+    )
+
+
+def _document(source: Source, project: Project) -> YamlDocument:
+    """The parsed file. Raises DocumentError."""
+    known = project.parsed.get(("yaml 1.1", source.path))
+    if not isinstance(known, YamlDocument) or known.source is not source:
+        known = project.parsed[("yaml 1.1", source.path)] = parse_yaml(source, "1.1")
+    return known
+
+
+def _origin_of(document: YamlDocument) -> OriginOf:
+    def origin_of(route: Route) -> Origin | None:
+        try:
+            return document.origin(route)
+        except KeyError:
+            return None
+
+    return origin_of
+
+
+def _unreadable(source: Source, error: DocumentError) -> Problem:
+    origin = Origin(source.path, error.span, None, (), False)
+    if _TEMPLATE.search(source.text):
+        return Problem("invalid-config", f"a template, not a sweep yet: {error.message}", origin, "info")
+    return Problem("invalid-config", f"not readable as YAML: {error.message}", origin)
+
+
+# --- numbers that YAML 1.1 reads as text -----------------------------------------------------------------------------
+
+
+def _numbers(document: YamlDocument) -> Iterator[tuple[Route, float]]:
+    """Unquoted scalars of parameters that look like numbers and are text to YAML 1.1, with the number they spell."""
+    if not document.has(("parameters",)):
+        return
+    for route in document.routes(("parameters",)):
+        if not _NUMERIC_KEYS.intersection(str(key) for key in route[2:]):
+            continue
+        node = document.find(route).node
+        if node.kind == "scalar" and not node.style and isinstance(node.value, str):
+            text = node.value
+            if _YAML_11_TEXT.fullmatch(text):
+                yield route, float(text.replace("_", ""))
+
+
+def as_yaml_11(text: str) -> str:
+    """The spelling of a number in exponent form that YAML 1.1 reads as one: with a point, and a sign in the exponent.
+
+    >>> as_yaml_11("1e-5"), as_yaml_11("2E5"), as_yaml_11("1.5e3")
+    ('1.0e-5', '2.0E+5', '1.5e+3')
+    """
+    letter = "e" if "e" in text else "E"
+    mantissa, _, exponent = text.partition(letter)
+    mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
+    if mantissa.lstrip("+-").startswith("."):  # YAML 1.1 wants a digit before the point once there is a sign
+        mantissa = mantissa.replace(".", "0.", 1)
+    return f"{mantissa}{letter}{exponent if exponent[0] in '+-' else '+' + exponent}"
+
+
+def _with_numbers(value: Value, numbers: Mapping[Route, float], route: Route) -> object:
+    if route in numbers:
+        return numbers[route]
+    if isinstance(value, Mapping):
+        return {key: _with_numbers(item, numbers, (*route, key)) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_with_numbers(item, numbers, (*route, index)) for index, item in enumerate(value)]
+    return value
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def _problems(
+    document: YamlDocument, top: Mapping[str, Value], numbers: Mapping[Route, float], space: Space
+) -> Iterator[Problem]:
+    for route in numbers:
+        text = str(document.value(route))
+        yield Problem(
+            "number-read-as-string",
+            f"{route[1]}: W&B reads {text} as text; YAML 1.1 wants {as_yaml_11(text)}",
+            document.origin(route),
+            "warning",
+            fix=as_yaml_11(text),
+            safe=True,
+        )
+    for note in document.problems:
+        related = ((Origin(document.source.path, note.related), "the first one"),) if note.related else ()
+        severity = "error" if note.kind == "several-documents" else "warning"
+        origin = Origin(document.source.path, note.span, None, (), False)
+        yield Problem("invalid-config", note.message, origin, severity, related=related)
+    yield from _schema_problems(document, top, numbers)
+    for complaint in space.complaints:
+        yield _complaint(document, complaint)
+
+
+def _schema_problems(
+    document: YamlDocument, top: Mapping[str, Value], numbers: Mapping[Route, float]
+) -> Iterator[Problem]:
+    from preflight.dialects.wandb.schema import check_sweep
+
+    read_as = _with_numbers(top, numbers, ())
+    if isinstance(read_as, Mapping):
+        for error in check_sweep(read_as):
+            origin = document.key_origin(error.route) if error.key else _place(document, error.route)
+            yield Problem("invalid-config", error.message, origin)
+
+
+def _complaint(document: YamlDocument, complaint: Complaint) -> Problem:
+    return Problem("invalid-config", complaint.message, _place(document, complaint.route), complaint.severity)
+
+
+def _place(document: YamlDocument, route: Route) -> Origin:
+    """The value at a route, the key where the value is a block of several lines, the start of the file for the top."""
+    while route:
+        try:
+            node = document.find(route).node
+        except KeyError:
+            route = route[:-1]
+            continue
+        origin = document.origin(route) if node.kind == "scalar" or node.style == "flow" else document.key_origin(route)
+        return Origin(origin.path, origin.span, route, origin.via, False)
+    start = document.span().start
+    end = document.source.text.find("\n", start)
+    return Origin(document.source.path, Span(start, end if end >= 0 else len(document.source.text)), (), (), False)
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
+
+def _links(
+    top: Mapping[str, Value], document: YamlDocument, space: Space, project: Project
+) -> tuple[tuple[Link, ...], tuple[Problem, ...]]:
+    """What each run of the sweep starts. A sweep that Python creates and runs itself names no program."""
+    links, problems = [], []
+    for command in commands(top, document, space):
+        name = command.name
+        if name is None or command.kind == "none":
+            continue
+        origin = command.target.origin if command.target is not None else None
+        at = name if command.kind == "module" else find_target(name, document.source.path, project)
+        if at is None:
+            problems.append(_missing(name, origin, document))
+            continue
+        links.append(Link(command.kind, at, command.words, space.settings, command.launch, origin))
+    return tuple(links), tuple(problems)
+
+
+def find_target(name: str, beside: str, project: Project) -> str | None:
+    """A program named in a sweep: W&B starts it from the agent's directory, so the sweep's own, then those above it."""
+    folder = PurePosixPath(beside).parent
+    for base in (folder, *folder.parents):
+        at = _normal(base / name)
+        if at is not None and project.exists(at):
+            return at
+    return None
+
+
+def _normal(path: PurePosixPath) -> str | None:
+    parts: list[str] = []
+    for part in path.parts:
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in (".", "/"):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _missing(name: str, origin: Origin | None, document: YamlDocument) -> Problem:
+    place = origin if origin is not None else _place(document, ("program",))
+    said = f"the program {name} is not among the project's files: what it does with these values is unknown"
+    return Problem("invalid-config", said, place, "info")

@@ -1,0 +1,91 @@
+"""A document against its pydantic schema: errors as routes with words for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from preflight.vocabulary.plain import plain
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Route
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+_EXPECTED = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number", "string_type": "text",
+    "bool_type": "true or false", "list_type": "a list", "tuple_type": "a list", "dict_type": "a mapping",
+    "model_type": "a mapping", "model_attributes_type": "a mapping", "mapping_type": "a mapping",
+    "finite_number": "a finite number",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaError:
+    """`route` leads to the value at fault, or to the mapping that lacks a key; `key` is set for an unknown key."""
+
+    route: Route
+    message: str
+    key: str | None = None
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that `key` was probably meant to be."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(key, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def check(schema: type[BaseModel], value: object, route: Route = ()) -> Iterator[SchemaError]:
+    """What is wrong with `value`, which stands at `route` of its document; nothing when it has the schema's shape."""
+    from pydantic import ValidationError
+
+    if isinstance(value, Mapping) and plain(schema, value) is not None:
+        return
+    try:
+        schema.model_validate(value, strict=True)
+    except ValidationError as error:
+        yield from _errors(error, schema, route)
+
+
+def _errors(error: ValidationError, schema: type[BaseModel], route: Route) -> Iterator[SchemaError]:
+    seen: set[Route] = set()
+    for item in error.errors(include_url=False):
+        at = (*route, *item["loc"])
+        if at in seen:  # the members of a union each complain about the same value
+            continue
+        seen.add(at)
+        name = at[-1] if at else "the document"
+        if item["type"] == "extra_forbidden":
+            key = str(name)
+            guess = nearest(key, _keys(schema, item["loc"][:-1]))
+            yield SchemaError(at, f"unknown key {key!r}" + (f"; did you mean {guess!r}?" if guess else ""), key)
+        elif item["type"] == "missing":
+            yield SchemaError(at[:-1], f"{name!r} is missing")
+        else:
+            said = _EXPECTED.get(item["type"])
+            yield SchemaError(
+                at, f"{name}: {_shown(item['input'])} is not {said}" if said else _sentence(at, item["msg"])
+            )
+
+
+def _sentence(at: Route, message: str) -> str:
+    subject = ".".join(str(part) for part in at[-1:]) or "the document"
+    return f"{subject}: {message[0].lower()}{message[1:]}"
+
+
+def _shown(value: object) -> str:
+    text = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, (list, tuple)) else repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _keys(schema: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The keys that the schema knows at a place (of nested models as far as the annotations show them)."""
+    model: object = schema
+    for part in loc:
+        fields = getattr(model, "model_fields", {})
+        inner = fields[part].annotation if part in fields else None
+        model = next((a for a in (inner, *getattr(inner, "__args__", ())) if hasattr(a, "model_fields")), None)
+    fields = getattr(model, "model_fields", {})
+    return [info.alias or name for name, info in fields.items()]

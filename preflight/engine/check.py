@@ -1,0 +1,319 @@
+"""The arrows, in order: files to studies, estimates, findings, fixes. What goes wrong on the way becomes a finding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice, product
+from pathlib import Path
+
+from preflight.engine import file_findings, registry, suppress
+from preflight.engine.certainty import as_read
+from preflight.engine.estimator import Estimator, Tracing, tracing_of
+from preflight.engine.files import Batch, checkout
+from preflight.engine.target import Wanted, choose, placed, wanted
+from preflight.engine.trust import laws_of, named_by_user, trust_in
+from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Box, Skipped, Study
+from preflight.vocabulary.values import Choices, Domain, Origin, Range, Span, Value
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says about a check."""
+
+    gpu: str | None = None
+    machine: str | None = None
+    set: Mapping[str, Value] = field(default_factory=dict)
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What stays the same when files are read again on a copy: paths, options, machines, rules."""
+
+    named: tuple[str, ...]
+    walked: tuple[str, ...]
+    options: Options
+    said: Wanted
+    rules: tuple[type[Rule], ...]
+    enabled: frozenset[str]
+    tracing: Tracing
+    estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
+    """What was estimated stays known when the files are read again."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.named, *self.walked)
+
+    def only(self, paths: Collection[str]) -> Setup:
+        """The same question about some of the paths."""
+        named, walked = ([path for path in group if path in paths] for group in (self.named, self.walked))
+        return replace(self, named=tuple(named), walked=tuple(walked))
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Studies with their verdicts, findings as the rules gave them (nothing proved or suppressed), files left out."""
+
+    project: Project
+    studies: tuple[StudyResult, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    cases: tuple[Case, ...] = field(default=(), repr=False)
+    """The studies as rules see them; none where only some of them were read again."""
+
+
+def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
+    """The project and what to ask of it; without `rules` its studies only. Raises PreflightError for unknown names."""
+    options = replace(options, trust=named_by_user(options.trust))
+    known = registry.rules(options.trust) if rules else {}
+    enabled = registry.enabled(batch.settings, options.select, options.ignore, known) if rules else frozenset()
+    gpu = options.gpu or (str(options.set["machine.gpu"]) if "machine.gpu" in options.set else None)
+    trust = trust_in(batch.root, [*options.trust, *laws_of(options.set)])
+    said = wanted(options.machine, gpu, batch.settings, batch.root, cwd, trust)
+    for rule in known.values():
+        registry.options_of(rule, batch.settings)
+    tracing, notes = tracing_of(batch.settings, batch.root, trust)
+    chosen = tuple(rule for name, rule in known.items() if name in enabled)
+    said = replace(said, notes=(*said.notes, *notes))
+    return Project(batch.root, batch.settings), Setup(
+        batch.named, batch.walked, options, said, chosen, enabled, tracing
+    )
+
+
+def check(project: Project, asked: Setup, prove: bool = True) -> Report:
+    """One project's report."""
+    found = analyse(project, asked)
+    findings = list(found.findings)
+    if prove:
+        findings = _proved(found, asked)
+    findings += _of_run(found.cases, asked)
+    findings = [_as_set(finding, project.settings) for finding in findings]
+    read = tuple(dict.fromkeys(path for result in found.studies for path in result.study.paths))
+    idle = tuple(one.path for one in found.skipped if one.kind in ("no-training", "malformed"))
+    findings, by_glob = suppress.per_file(findings, project.settings.per_file_ignores)
+    known = {*registry.rules(asked.options.trust), *registry.OWN}
+    findings, by_comment = suppress.inline(findings, project, (*read, *idle), asked.enabled, known)
+    given = set(asked.paths)
+    return Report(
+        project=project,
+        findings=tuple(sorted(findings, key=_order)),
+        studies=found.studies,
+        files=tuple(path for path in dict.fromkeys((*asked.paths, *read)) if path in {*read, *idle} and path in given),
+        unrecognised=tuple(one.path for one in found.skipped if one.kind in ("unrecognised", "unreadable", "crashed")),
+        refused=tuple(file_findings.refused(found.skipped, found.findings, asked.named)),
+        suppressed=by_glob + by_comment,
+        notes=(*asked.said.notes, *file_findings.notes(found.skipped, asked.named)),
+    )
+
+
+def analyse(project: Project, asked: Setup) -> Analysis:
+    """Files to studies to findings, fixes left out: what is run again on a copy with edits."""
+    from preflight.study.build import build
+
+    studies, skipped = build(asked.paths, project, asked.options.set)
+    results: list[StudyResult] = []
+    cases: dict[int, Case] = {}
+    findings: list[Finding] = []
+    for number, study in enumerate(studies):
+        try:
+            result, case = _judged(study, len(results), project, asked)
+        except PreflightError:
+            raise  # the settings are wrong, not the study
+        except Exception as error:
+            findings.append(
+                file_findings.crash(
+                    f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0))
+                )
+            )
+            continue
+        results.append(result)
+        cases[number] = case
+    for case in cases.values():
+        beside = tuple(cases[other] for other in case.study.concurrent_with if other in cases)
+        findings += _findings(replace(case, beside=beside) if beside else case, asked)
+    findings += file_findings.findings(skipped, project, asked.named)
+    return Analysis(project, tuple(results), tuple(_once(findings)), skipped, tuple(cases.values()))
+
+
+def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[StudyResult, Case]:
+    """A study with its verdict, and the case that the rules are asked about."""
+    from preflight.space.space import judge
+
+    target = choose(study, asked.said)
+    study = placed(study, target)
+    estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
+    estimate = as_read(study, estimator.full)
+    space = judge(study, estimate, *estimator.sides(estimate), constraints=project.settings.constraints)
+    least = smallest(space.worst.estimates.device) if target.gpu is None else None
+    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate)
+    case = Case(study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node)
+    return result, case
+
+
+def job_at(box: Box, assignment: Mapping[str, Value]) -> Job:
+    """The Job of one combination: a value for each of the box's axes that memory depends on."""
+    from preflight.space.jobs import JobMaker
+
+    return JobMaker(box).at(assignment).job
+
+
+def jobs_of(box: Box, most: int) -> list[Job] | None:
+    """The different Jobs of a box; None where there are more than `most`, or nobody knows how many."""
+    from preflight.space.jobs import JobMaker
+
+    maker, axes = JobMaker(box), box.memory_axes
+    domains = [_values(axis.domain, most) for axis in axes]
+    if any(values is None for values in domains):
+        return None
+    jobs: dict[tuple[str, ...], Job] = {}
+    for point in islice(product(*(values for values in domains if values)), most + 1):
+        assignment = {axis.name: value for axis, value in zip(axes, point, strict=True)}
+        jobs.setdefault(maker.key(assignment), maker.at(assignment).job)
+    return list(jobs.values()) if len(jobs) <= most else None
+
+
+def _values(domain: Domain, most: int) -> tuple[Value, ...] | None:
+    """Every value of an axis; None where there are too many to look at, or none that are known."""
+    if isinstance(domain, Choices):
+        return domain.values
+    size = domain.size() if isinstance(domain, Range) and domain.step is not None else None
+    if size is None or size > most or not isinstance(domain, Range):
+        return None
+    points = (domain.low + index * (domain.step or 0) for index in range(size))
+    return tuple(round(point) if domain.integer else point for point in points)
+
+
+def smallest(device: DeviceEstimate | None) -> Gpu | None:
+    """The GPU with the least memory that certainly holds the job, its own context counted."""
+    if device is None or device.lower_bound or device.capacity is not None:
+        return None
+    from preflight.machines.gpus import smallest_that_fits
+
+    reserved = device.reserved.high
+    return smallest_that_fits(lambda gpu: reserved + gpu.context[2])
+
+
+def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
+    """What the rules say about one study; a rule that raises is reported and the others go on."""
+    for rule in asked.rules:
+        own = replace(case, options=registry.options_of(rule, case.settings))
+        for finding in _said(rule, case, partial(rule().check, own)):
+            place = finding.origin or Origin(case.study.paths[0], Span(0, 0))
+            yield replace(finding, study=case.index, origin=place)
+    claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
+    for problem in case.study.problems:
+        if problem.rule not in claimed:
+            yield replace(registry.of_problem(problem), study=case.index)
+
+
+def _of_run(cases: Sequence[Case], asked: Setup) -> Iterator[Finding]:
+    """What the rules say about all studies together."""
+    for rule in asked.rules if cases else ():
+        options = registry.options_of(rule, cases[0].settings)
+        own = [replace(case, options=options) for case in cases]
+        yield from _said(rule, cases[0], partial(rule().check_run, own))
+
+
+def _said(rule: type[Rule], case: Case, ask: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """A rule's findings; where it raises, that it did."""
+    try:
+        return list(ask())
+    except (PreflightError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a rule that exits (SystemExit) must not end the check as if all were well
+        return [file_findings.crash(f"the rule {rule.name} failed", error, Origin(case.study.paths[0], Span(0, 0)))]
+
+
+def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """A file that several studies read is reported once."""
+    seen = set()
+    for finding in findings:
+        key = (finding.rule, finding.origin, finding.message)
+        if key not in seen:
+            seen.add(key)
+            yield finding
+
+
+def _proved(found: Analysis, asked: Setup) -> list[Finding]:
+    """The findings, each with the first of its proposals that can be proved."""
+    findings = [_promoted(finding, found.project.settings) for finding in found.findings]
+    if not any(finding.proposals for finding in findings):
+        return findings
+    from preflight.fixes import prove
+
+    return list(prove(findings, found, lambda project: again(found, project, asked)))
+
+
+def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
+    """The analysis of a project in which some texts differ: only studies that read one of them are made anew."""
+    changed = {path for path, text in project.overlay.items() if found.project.overlay.get(path) != text}
+    concerned = [i for i, result in enumerate(found.studies) if changed & set(result.study.paths)]
+    near = changed.union(*(found.studies[index].study.paths for index in concerned))
+    part = analyse(project, asked.only(near))
+    if len(part.studies) != len(concerned):
+        return analyse(project, asked)
+    studies = list(found.studies)
+    for index, result in zip(concerned, part.studies, strict=True):
+        studies[index] = result
+    kept = [one for one in found.findings if _elsewhere(one, set(concerned), near)]
+    moved = [one if one.study is None else replace(one, study=concerned[one.study]) for one in part.findings]
+    skipped = (*(one for one in found.skipped if one.path not in near), *part.skipped)
+    return Analysis(project, tuple(studies), (*kept, *moved), skipped)
+
+
+def _elsewhere(finding: Finding, concerned: set[int], near: set[str]) -> bool:
+    if finding.study is not None:
+        return finding.study not in concerned
+    return finding.origin is None or finding.origin.path not in near
+
+
+def _promoted(finding: Finding, settings: Settings) -> Finding:
+    """The finding with its proposals as safe as the settings call them."""
+    said = settings.rules.get(finding.rule)
+    wish = said.fix if said is not None else None
+    if wish is None:
+        return finding
+    if wish == "never":
+        return suppress.without_fix_of(finding)
+    proposals: tuple[Proposal, ...] = tuple(replace(one, safety=Safety(wish)) for one in finding.proposals)
+    return replace(finding, proposals=proposals)
+
+
+def _as_set(finding: Finding, settings: Settings) -> Finding:
+    said = settings.rules.get(finding.rule)
+    severity = said.severity if said is not None else None
+    return finding if severity is None else replace(finding, severity=Severity(severity))
+
+
+def _order(finding: Finding) -> tuple[str, int, int, str, str]:
+    origin = finding.origin
+    if origin is None:
+        return "", 0, 0, finding.rule, finding.message
+    return origin.path, origin.span.start, -finding.severity.rank, finding.rule, finding.message
+
+
+def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) -> Outcome:
+    """Reports as formats take them, with the paths they are shown under."""
+    roots = [report.project.root for report in reports]
+    base = cwd.resolve()
+    if len(roots) == 1:
+        root = roots[0]
+    elif all(root.is_relative_to(base) for root in roots):
+        root = base
+    else:
+        root = Path(os.path.commonpath(roots))
+    return Outcome(tuple(reports), root, base, registry.summaries(), tuple(notes), checkout(root))

@@ -1,0 +1,178 @@
+"""Both sides of a job's memory, estimated for one GPU and remembered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from preflight.engine.trust import Trust, place_of, refuse_outside
+from preflight.engine.user_settings import user_settings
+from preflight.system.processes import found_program
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
+from preflight.vocabulary.job import Job, identity
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.space.grid import Side
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """Whether models that no shipped law knows may be traced, and by which Python (None: this one)."""
+
+    allowed: bool = True
+    interpreter: str | None = None
+    trust: Trust | None = None
+    """What the project may name; None: whatever a caller's own Job names."""
+
+
+@dataclass
+class Estimator:
+    """What the search space and the rules ask for; equal jobs are estimated once."""
+
+    gpu: Gpu | None
+    tracing: Tracing = Tracing()
+    _full: dict[str, Estimates] = field(default_factory=dict)
+    _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+
+    def full(self, job: Job) -> Estimates:
+        """The estimate at full depth."""
+        key = identity(job)
+        if key not in self._full:
+            self._full[key] = self._estimates(job)
+        return self._full[key]
+
+    def _estimates(self, job: Job) -> Estimates:
+        """Device and host of one job, and what keeps one of them from being known."""
+        device, host = self._device().estimate(job, self.gpu), _host(job)
+        reasons = {
+            side: found.reason for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)
+        }
+        return Estimates(
+            device if isinstance(device, DeviceEstimate) else None,
+            host if isinstance(host, HostEstimate) else None,
+            unknown_fields(job, device, host),
+            reasons,
+        )
+
+    def _device(self) -> ModuleType:
+        """The device side, told what it may trace."""
+        from preflight.memory import device
+        from preflight.memory.device.fit.subprocess import TRACING, anything
+
+        TRACING.allowed, TRACING.interpreter = self.tracing.allowed, self.tracing.interpreter
+        TRACING.may_read = self.tracing.trust.reads if self.tracing.trust is not None else anything
+        return device
+
+    def device_bound(self, job: Job) -> tuple[int, int] | None:
+        """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
+        key = identity(job)
+        if key not in self._bounds:
+            self._bounds[key] = self._device().bound(job, self.gpu)
+        return self._bounds[key]
+
+    def host_bound(self, job: Job) -> tuple[int, int] | None:
+        """(expected, high) bytes of a node from above, never falling as a numeric field grows."""
+        found = _host(job, bound=True)
+        return (found.per_node.expected, found.per_node.high) if isinstance(found, HostEstimate) else None
+
+    def sides(self, full: Callable[[Job], Estimates]) -> tuple[Side, Side]:
+        """Device and host as the search space judges them. `full`: the estimate whose word counts where no bound is
+        known; that of `self.full`, or what of it is certain."""
+        from preflight.memory.host.estimate import limit_of
+        from preflight.space.grid import Side
+
+        known = self.gpu.capacity if self.gpu is not None else None
+
+        def capacity(job: Job) -> int | None:
+            return job.machine.gpu_memory or known
+
+        def least(job: Job) -> int | None:
+            device = full(job).device if capacity(job) is not None else None
+            return device.process.expected if device is not None and device.verdict == "exceeds" else None
+
+        return Side(self.device_bound, capacity, least), Side(self.host_bound, lambda job: limit_of(job)[0])
+
+
+def largest_sample_bytes(job: Job) -> int | None:
+    """The largest data.sample_bytes with which the node's memory fits; None where another field is missing, too."""
+    from preflight.memory.host.estimate import solve_sample_bytes
+
+    return solve_sample_bytes(job, job.model.parameters)
+
+
+def _host(job: Job, bound: bool = False) -> HostEstimate | Unknown:
+    from preflight.memory.host.estimate import estimate_host
+
+    return estimate_host(job, job.model.parameters, bound=bound)
+
+
+def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimate | Unknown) -> tuple[str, ...]:
+    """Job fields that would have to be stated before both sides are known."""
+    from preflight.memory.host.estimate import missing_fields
+
+    found: list[str] = []
+    if isinstance(device, Unknown):
+        found += [*_missing_device(job), *_named_as_missing(device.reason)]
+    if isinstance(host, Unknown):
+        found += missing_fields(job)
+    return tuple(dict.fromkeys(found))
+
+
+def _named_as_missing(reason: str) -> Iterator[str]:
+    """The field that the device side says it lacks: "train.target_len is not known"."""
+    name, _, rest = reason.partition(" ")
+    if rest.endswith("is not known") and name.startswith(("model.", "train.", "parallel.", "validation.")):
+        yield name
+
+
+_TEXT = {"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"}
+
+
+def _missing_device(job: Job) -> list[str]:
+    """The fields without a default that the device estimate stands on."""
+    missing = []
+    if all(value in (None, {}) for value in job.model.__dict__.values()):
+        missing.append("model.name")
+    needs: Mapping[str, object] = {"train.batch_size": job.train.batch_size}
+    if job.task in _TEXT or (job.task is None and job.train.image_size is None):
+        needs = {**needs, "train.seq_len": job.train.seq_len}
+    return missing + [name for name, value in needs.items() if value is None]
+
+
+def tracing_of(settings: Settings, root: Path, trust: Trust) -> tuple[Tracing, tuple[str, ...]]:
+    """Whether and with which interpreter models may be traced, and what the user should know of it.
+
+    `root` is the directory of the settings. Starting a program that they name is running what came with the project, so
+    the user has to trust it by name; the user's own settings may name another. Tracing itself imports torch and
+    transformers, nothing of the project. Raises SettingsError.
+    """
+    refuse_outside(settings, trust)
+    own = user_settings().interpreter
+    mine = os.path.expanduser(own) if own is not None else None
+    if settings.interpreter is None:
+        return Tracing(settings.trace, mine, trust), ()
+    path = _program(settings.interpreter, root)
+    if path is not None and trust.starts(path):
+        return Tracing(settings.trace, str(path), trust), ()
+    if path is None:
+        note = f"there is no interpreter {settings.interpreter}"
+    else:
+        note = (
+            f"the interpreter {settings.interpreter} is named by the project: it is not started without --trust {path}"
+        )
+    return Tracing(settings.trace and mine is not None, mine, trust), (note,)
+
+
+def _program(name: str, root: Path) -> Path | None:
+    """The place of a program that settings name: a path from their directory, or a name in PATH."""
+    if os.sep not in name and not (root / name).is_file():
+        found = found_program(name)
+        return place_of(Path(found)) if found is not None else None
+    return place_of(root / name)

@@ -1,0 +1,133 @@
+"""Which files a command is about: named ones, and those found by walking directories."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from preflight.dialects import may_recognise
+from preflight.engine.settings import load
+from preflight.system.regular import real
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.settings import Settings, matches
+
+SKIPPED = re.compile(
+    r"\..*|venv|node_modules|site-packages|__pycache__|build|dist|outputs|multirun|lightning_logs|mlruns"
+    r"|(?:offline-)?run-\d{8}_\d{6}-\w+"
+)
+"""Directories that hold no files of the project's own: hidden ones (version control, caches), environments, and what
+runs leave (Hydra's outputs, the folders of W&B runs)."""
+
+MAX_FILES = 100_000
+"""A walk that finds more was started in the wrong place."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Files that one set of settings governs, relative to `root`: `named` were given by name, `walked` were found."""
+
+    root: Path
+    settings: Settings
+    settings_file: Path | None
+    named: tuple[str, ...]
+    walked: tuple[str, ...]
+
+
+def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
+    """The files of a command, one batch per project, in the order of the arguments.
+
+    Raises UsageError for a path that does not exist, SettingsError for broken settings.
+    """
+    cwd = cwd.resolve()
+    governing: dict[Path, tuple[Settings, Path | None]] = {}
+    given: dict[tuple[Path, bool], dict[str, None]] = {}
+    for text in paths:
+        start = Path(os.path.abspath(cwd / text))
+        # A link on the way there is not part of the project's names; one to a file is.
+        start = real(start) if start.is_dir() else real(start.parent) / start.name
+        if not os.path.lexists(start):
+            raise UsageError(f"{text}: there is no such file or directory")
+        for path, named in _expand(start):
+            settings, file = load(path)
+            root = _root(path, start, file, cwd)
+            governing.setdefault(root, (settings, file))
+            name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+            if not matches(name, settings.exclude):
+                given.setdefault((root, named and not from_hook), {})[name] = None
+    found = []
+    for root, (settings, file) in governing.items():
+        named_here, walked = given.get((root, True), {}), given.get((root, False), {})
+        found.append(Batch(root, settings, file, tuple(named_here), tuple(n for n in walked if n not in named_here)))
+    return found
+
+
+def batch_of(path: Path, cwd: Path) -> Batch:
+    """One file that is known by its text (there may be none of that name), with its project's settings. Raises
+    SettingsError."""
+    path = real(path.parent) / path.name
+    settings, file = load(path)
+    root = _root(path, path.parent, file, cwd.resolve())
+    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+    return Batch(root, settings, file, () if matches(name, settings.exclude) else (name,), ())
+
+
+def _expand(start: Path) -> Iterator[tuple[Path, bool]]:
+    if not start.is_dir():
+        yield start, True
+        return
+    for count, path in enumerate(walk(start)):
+        if count >= MAX_FILES:
+            raise UsageError(f"{start}: more than {MAX_FILES:,} files; name a directory further down")
+        yield path, False
+
+
+def walk(start: Path) -> Iterator[Path]:
+    """Files under a directory whose name a dialect may know, sorted; links to directories are not followed."""
+    try:
+        entries = sorted(os.scandir(start), key=lambda entry: entry.name)
+    except OSError:
+        return  # a directory that may not be listed has nothing to check
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if SKIPPED.fullmatch(entry.name) is None and not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
+                yield from walk(Path(entry.path))
+        elif may_recognise(entry.name) and _is_file(entry):
+            yield Path(entry.path)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _repository(folder: Path) -> Path | None:
+    """The closest folder upwards that looks like a project's root."""
+    for candidate in (folder, *folder.parents):
+        if any((candidate / mark).exists() for mark in (".git", ".hg", "pyproject.toml")):
+            return candidate
+    return None
+
+
+def checkout(root: Path) -> Path | None:
+    """The version-controlled tree that a folder is in, None where it is in none."""
+    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+
+
+def _root(path: Path, start: Path, settings_file: Path | None, cwd: Path) -> Path:
+    """Where a file's project begins: its settings, else its repository, else the cwd above it, else what was named."""
+    if settings_file is not None:
+        return settings_file.parent.resolve()
+    folder = path.parent
+    repository = _repository(folder)
+    if repository is not None:
+        return repository.resolve()
+    if folder.is_relative_to(cwd) and cwd not in (Path(cwd.anchor), Path.home()):
+        return cwd.resolve()
+    return (start if start.is_dir() else folder).resolve()

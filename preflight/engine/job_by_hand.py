@@ -1,0 +1,172 @@
+"""A Job that somebody wrote by hand: the spellings of libraries and the short forms that mean one thing only.
+
+Files of frameworks are read by their dialects; this is for `preflight estimate JOB.json` and `--set`. What is no value
+of its field is left as it is, for the Job's own schema to refuse by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from preflight.vocabulary.defaults import frozen, thawed
+from preflight.vocabulary.errors import UsageError, suggestion
+from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, IN_BACKWARD, Invalid, normal
+from preflight.vocabulary.text import DocumentError
+from preflight.vocabulary.values import Unknown
+
+SHORT: Mapping[str, str] = {
+    "model": "name", "machine": "gpu", "parallel": "strategy", "train.quantization": "type", "train.peft": "method",
+}  # fmt: skip
+"""Groups that a single text stands for: {"model": "gpt2"}."""
+METHODS: Mapping[str, str] = {"full": "none", "no": "none", "prefix": "prefix-tuning", "prompt": "prompt-tuning"}
+"""Adapters by other names than peft's PeftType; those are taken in any case, with dashes."""
+
+
+def roots(data: Mapping[str, object]) -> set[str]:
+    """The groups that a document speaks of; dotted keys ("train.batch_size") count by their first part."""
+    return {key.partition(".")[0] for key in data}
+
+
+def is_job(data: Mapping[str, object]) -> bool:
+    """Whether a document holds a Job and nothing else."""
+    named = roots(data)
+    if not {"model", "train"} & named or not named <= {*Job.model_fields, "version"}:
+        return False
+    texts = [key for key, value in data.items() if isinstance(value, str) and "." not in key]
+    return any(isinstance(data.get(key), Mapping) for key in ("model", "train")) or {*texts} <= {*SHORT, "task"}
+
+
+def strays(data: Mapping[str, object]) -> list[str]:
+    """Keys that keep a document from being a Job, where the rest of it is one."""
+    if not {"model", "train"} <= roots(data) or not all(
+        isinstance(data.get(k, {}), Mapping) for k in ("model", "train")
+    ):
+        return []
+    return sorted(key for key in data if not roots({key: None}) <= {*Job.model_fields, "version"})
+
+
+def in_file(path: Path) -> dict[str, object] | None:
+    """The dotted fields of a file that holds a Job; None where it holds something else. Raises UsageError."""
+    suffix = path.suffix.lower()
+    if suffix not in (".json", ".yaml", ".yml"):
+        return None
+    from preflight.documents.json import parse_json
+    from preflight.documents.yaml import parse_yaml
+
+    project = Project(path.resolve().parent, Settings())
+    try:
+        source = project.source(path.name)
+        data = (parse_json(source) if suffix == ".json" else parse_yaml(source, "1.2")).value()
+    except UnreadableFile as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    except DocumentError as error:
+        place = project.source(path.name).place(error.span)
+        raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
+    if not isinstance(data, Mapping) or not data:
+        return None
+    ours = data.get("job")  # as `--output-format json` wrote it
+    whole: Mapping[str, object] = ours if isinstance(ours, Mapping) and "model" in ours else data
+    if is_job(whole):
+        return dotted(whole)
+    if suffix == ".json" and (stray := strays(whole)):
+        raise UsageError(f"{path}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
+    return None
+
+
+def dotted(data: Mapping[str, object]) -> dict[str, object]:
+    """The dotted fields of a Job. Raises UsageError for a short form that needs more than it says."""
+    found = dict(_flat({key: value for key, value in data.items() if key != "version"}, "", fields()))
+    return completed(found)
+
+
+def _flat(data: Mapping[str, object], prefix: str, known: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+    for key, value in data.items():
+        name = prefix + key
+        group = name not in known and any(field.startswith(name + ".") for field in known)
+        if group and isinstance(value, str) and name in SHORT:
+            yield f"{name}.{SHORT[name]}", value
+        elif group and value is None:
+            continue  # the group says nothing
+        elif isinstance(value, Mapping) and name not in known:
+            yield from _flat(value, name + ".", known)
+        else:
+            yield name, value
+
+
+def completed(values: Mapping[str, object]) -> dict[str, object]:
+    """The same in the Job's spelling, with what a spelling says besides. Raises UsageError."""
+    found = {field: stated(field, value) for field, value in values.items()}
+    name = values.get("train.optimizer")
+    if isinstance(name, str):
+        if name.lower() in IMPLEMENTATIONS:
+            found.setdefault("train.optimizer_impl", IMPLEMENTATIONS[name.lower()])
+        if name.lower() in IN_BACKWARD:
+            found.setdefault("train.optimizer_in_backward", True)
+    if found.get("train.peft.method") == "qlora":
+        if found.get("train.quantization.type") in (None, "none"):
+            raise UsageError('train.peft.method = \'qlora\': write "lora", and train.quantization.type "nf4"')
+        found["train.peft.method"] = "lora"
+    target = found.get("model.target") or found.get("model.name")
+    if isinstance(target, str) and "yolo" in target:
+        from preflight.frameworks.ultralytics import by_default
+
+        found = {**by_default(target, found), **found}
+    options = found.get("train.peft.options")
+    if isinstance(options, Mapping) and options.get("use_dora") and found.get("train.peft.method") == "lora":
+        found["train.peft.method"] = "dora"
+    config = found.get("model.config")
+    if isinstance(config, Mapping) and isinstance(config.get("model_type"), str):  # a whole config.json
+        found.setdefault("model.architecture", config["model_type"])
+    return found
+
+
+def stated(field: str, value: object) -> object:
+    """One value in the Job's spelling; None where it is decided elsewhere ("auto")."""
+    if isinstance(value, str):
+        value = _text(field, value)
+    try:
+        found = normal(field, frozen(value))
+    except Invalid:
+        return value
+    return None if isinstance(found, Unknown) else thawed(found)
+
+
+_HEAD = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|Model)$")
+"""What a class of transformers says after the model's name: LlamaForCausalLM, GPT2LMHeadModel, BertModel."""
+
+
+def _architecture(value: str) -> str:
+    """The model type of a class that has a law; else the text as it is."""
+    name, heads = _HEAD.subn("", value)
+    if not heads:
+        return value
+    from preflight.memory.device.families import FAMILIES
+
+    known = {re.sub("[-_]", "", family.model_type): family.model_type for family in FAMILIES.values()}
+    return known.get(name.lower(), value)
+
+
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMBT])", re.IGNORECASE)
+
+
+def _text(field: str, value: str) -> object:
+    if field == "model.architecture":
+        return _architecture(value)
+    if field == "model.parameters":  # "7B" are billions here, and bytes anywhere else
+        match = _COUNT.fullmatch(value.strip())
+        return round(float(match[1]) * 1000 ** (1 + "KMBT".index(match[2].upper()))) if match else value
+    if field == "train.precision":  # a Job's "bf16" is a dtype, and so are its other spellings, not a mode of autocast
+        return DTYPES.get(value.lower(), value)
+    if field == "train.peft.method":
+        low = value.lower().replace("_", "-")
+        return METHODS.get(low, low)
+    if field == "train.peft.targets" and value != "all-linear" and re.fullmatch(r"[\w\s,]+", value):
+        return [part for part in re.split(r"[\s,]+", value) if part]  # names, and no pattern of them
+    if field == "train.optimizer":
+        return value.rpartition(".")[2]
+    return value

@@ -1,0 +1,137 @@
+"""Settings: `[tool.preflight]` of the closest pyproject.toml, or preflight.toml."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from preflight.system.regular import UnreadableFile, read_text
+from preflight.vocabulary.errors import SettingsError, suggestion
+from preflight.vocabulary.job import build, fields
+from preflight.vocabulary.plain import plain
+from preflight.vocabulary.settings import MAPPINGS, Settings
+from preflight.vocabulary.values import brief
+
+FILE = "preflight.toml"
+"""Its top level is what `[tool.preflight]` is in pyproject.toml; it wins over a pyproject.toml beside it."""
+
+
+def load(start: Path) -> tuple[Settings, Path | None]:
+    """The settings that govern `start` (a file or directory) and the file they are in: the closest, nothing is merged.
+
+    A pyproject.toml without `[tool.preflight]` is passed over. No file: the defaults and None. Raises SettingsError.
+    """
+    directory = start if start.is_dir() else start.parent
+    for folder in (directory, *directory.parents):
+        found = _in_folder(folder)
+        if found is not None:
+            return found
+    return Settings.model_construct(), None
+
+
+@lru_cache(maxsize=1024)
+def _in_folder(folder: Path) -> tuple[Settings, Path] | None:
+    own, shared = folder / FILE, folder / "pyproject.toml"
+    if os.path.lexists(own):
+        return parse(_read(own), own.name), own
+    if os.path.lexists(shared):
+        text = _read(shared)
+        if "preflight" in text:  # parsing costs ten times what looking does
+            table = _toml(text, shared.name).get("tool")
+            if isinstance(table, dict) and "preflight" in table:
+                return _validate(table["preflight"], f"{shared.name}: tool.preflight"), shared
+    return None
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """The tables of a TOML file. Raises SettingsError."""
+    return _toml(_read(path), path.name)
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_text(path)
+    except UnreadableFile as error:
+        raise SettingsError(f"{path.name}: cannot be read: {error}") from error
+
+
+def _toml(text: str, name: str) -> dict[str, object]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:  # pragma: no cover
+        import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+    try:
+        table: dict[str, object] = tomllib.loads(text)
+        return table
+    except ValueError as error:  # tomllib's own, or a number of more digits than Python reads
+        raise SettingsError(f"{name}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SettingsError(f"{name}: not valid TOML: it is nested too deeply") from error
+
+
+def parse(text: str, name: str = FILE) -> Settings:
+    """The settings in the text of a preflight.toml. Raises SettingsError, its message starting with `name`."""
+    table = _toml(text, name)
+    nested = table.get("tool")
+    if isinstance(nested, dict) and set(table) == {"tool"} and "preflight" in nested:
+        raise SettingsError(f"{name}: write the settings at the top level here; [tool.preflight] is for pyproject.toml")
+    return _validate(table, name)
+
+
+def _validate(table: object, where: str) -> Settings:
+    try:
+        suits = plain(Settings, table) if isinstance(table, dict) else None
+        settings = suits or Settings.model_validate(table)
+    except ValidationError as error:
+        raise SettingsError(f"{where}{_first(error)}") from error
+    named = [(f"map.{key}", field) for key, field in settings.map.items()]
+    globs = {"exclude": settings.exclude, "roots": settings.roots, "per-file-ignores": [*settings.per_file_ignores]}
+    for key, patterns in globs.items():
+        for pattern in patterns:
+            _glob(pattern, f"{where}.{key}")
+    for name, field in [*named, *((f"set.{key}", key) for key in settings.set)]:
+        if not is_field(field):
+            raise SettingsError(f"{where}.{name}: {field} is not a Job field{suggestion(field, fields())}")
+    check_values(settings.set, f"{where}.set")
+    return settings
+
+
+def _glob(pattern: str, where: str) -> None:
+    from preflight.vocabulary.settings import compiled
+
+    try:
+        compiled(pattern)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from error
+
+
+def _first(error: ValidationError) -> str:
+    """`.key: what is wrong` for the first of pydantic's complaints."""
+    details = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in details["loc"])
+    if details["type"] == "extra_forbidden":
+        known = [info.alias or name for name, info in Settings.model_fields.items()]
+        return f".{key}: there is no such setting{suggestion(key, known)}"
+    return f".{key}: {details['msg'][:1].lower()}{details['msg'][1:]}" if key else f": {details['msg']}"
+
+
+def is_field(name: str) -> bool:
+    """Whether a dotted name is a Job field, or a key of one that is a mapping (software.torch, model.config.n_embd)."""
+    return name in fields() or name.startswith(MAPPINGS)
+
+
+def check_values(values: Mapping[str, object], where: str) -> None:
+    """Raises SettingsError where a value does not suit its Job field."""
+    from preflight.engine.job_by_hand import stated
+
+    for field, value in values.items():
+        try:
+            build({field: stated(field, value)})
+        except ValidationError as error:
+            message = error.errors(include_url=False)[0]["msg"]
+            raise SettingsError(f"{where}: {field} = {brief(value)}: {message[:1].lower()}{message[1:]}") from error

@@ -1,0 +1,185 @@
+"""Where a study will run: --machine, then --gpu, then what the script asks for, then the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from preflight.vocabulary.errors import SettingsError, UsageError
+from preflight.vocabulary.machine import Cgroup, Cluster, Gpu, Node
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.study import Bound, Study
+from preflight.vocabulary.values import Const, Value
+
+if TYPE_CHECKING:
+    from preflight.engine.trust import Trust
+    from preflight.slurm.allocation import Allocation
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user said about machines, looked up once: on the command line, and in the settings."""
+
+    machine: Cluster | None = None
+    gpu: Gpu | None = None
+    default_machine: Cluster | None = None
+    default_gpu: Gpu | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where one study runs; None where nobody said."""
+
+    gpu: Gpu | None = None
+    cluster: Cluster | None = None
+    node: Node | None = None
+    allocation: Allocation | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed about it, where the user did not say better."""
+        return self.allocation.notes if self.allocation is not None and self.gpu == self.allocation.gpu else ()
+
+
+def wanted(
+    machine: str | None, gpu: str | None, settings: Settings, root: Path, cwd: Path, trust: Trust | None = None
+) -> Wanted:
+    """The machines and GPUs that are named; those of the settings as far as `trust` goes.
+
+    Raises UsageError or SettingsError for one that is not known.
+    """
+    notes: list[str] = []
+    stated_gpu = settings.set.get("machine.gpu", settings.gpu)
+    return Wanted(
+        _machine(machine, cwd, "--machine"),
+        _gpu(gpu, "--gpu", notes),
+        _machine(settings.machine, root, "tool.preflight.machine", trust),
+        _gpu(str(stated_gpu) if stated_gpu is not None else None, "tool.preflight.gpu", notes),
+        tuple(notes),
+    )
+
+
+def _machine(name: str | None, folder: Path, where: str, trust: Trust | None = None) -> Cluster | None:
+    return machine_named(name, folder, where, trust) if name is not None else None
+
+
+def machine_named(name: str, folder: Path, where: str = "", trust: Trust | None = None) -> Cluster:
+    """The machine of that name. Raises UsageError, or SettingsError where it is the settings that name it."""
+    from preflight.machines.clusters import MachineError, find_machine
+
+    try:
+        return find_machine(name, folder, trust.reads if trust is not None else None)
+    except MachineError as error:
+        kind = SettingsError if where.startswith("tool.") else UsageError
+        raise kind(f"{where}: {error}" if where else str(error)) from error
+
+
+def _gpu(name: str | None, where: str, notes: list[str]) -> Gpu | None:
+    if name is None:
+        return None
+    from preflight.machines.gpus import ambiguity
+
+    found = gpu_named(name, where)
+    several = ambiguity(name)
+    if several is not None:
+        notes.append(several)
+    return found
+
+
+def gpu_named(name: str, where: str) -> Gpu:
+    """The GPU of that name. Raises UsageError or SettingsError with the names that come close."""
+    from preflight.machines import gpus
+
+    found = gpus.find_gpu(name)
+    if found is None:
+        close = gpus.nearest(name)
+        hint = f"; did you mean {' or '.join(close)}?" if close else "; preflight machine list shows the known ones"
+        raise (UsageError if where.startswith("--") else SettingsError)(f'{where}: no GPU is known as "{name}"{hint}')
+    return found
+
+
+def choose(study: Study, said: Wanted) -> Target:
+    """The target of one study. A partition means something only on a cluster that has it."""
+    from preflight.slurm.allocation import resolve
+
+    cluster = said.machine or said.default_machine
+    allocation = resolve(study.request, cluster) if study.request is not None else None
+    node = allocation.node if allocation is not None else _smallest(cluster)
+    of_node = _known(node.gpu) if node is not None else None
+    asked = allocation.gpu if allocation is not None else None
+    if said.machine is not None and (asked or of_node) is not None:
+        gpu = asked or of_node
+    else:
+        gpu = said.gpu or asked or _in_files(study) or of_node or said.default_gpu
+    return Target(gpu, cluster, node, allocation)
+
+
+def _smallest(cluster: Cluster | None) -> Node | None:
+    """Where a job without a script may land: the node type with the least memory."""
+    nodes = cluster.nodes if cluster is not None else ()
+    return min(nodes, key=lambda node: (node.memory is None, node.memory or 0), default=None)
+
+
+def _known(name: str | None) -> Gpu | None:
+    if name is None:
+        return None
+    from preflight.machines.gpus import find_gpu
+
+    return find_gpu(name)
+
+
+def _in_files(study: Study) -> Gpu | None:
+    """The GPU that a setting of the study names as machine.gpu."""
+    for box in study.boxes:
+        bound = box.fields.get("machine.gpu")
+        if bound is not None and isinstance(bound.expr, Const) and isinstance(bound.expr.value, str):
+            return _known(bound.expr.value)
+    return None
+
+
+def placed(study: Study, target: Target) -> Study:
+    """The study with the machine's figures in the fields that its files leave open."""
+    node, allocation = target.node, target.allocation
+    values: dict[str, Value] = {}
+    if node is not None:
+        values |= {"node_memory": node.memory, "swap": node.swap, "shm": node.shm, "cpus": node.cpus}
+    if allocation is not None:
+        from preflight.vocabulary.machine import usable_memory, usable_swap
+
+        held_to = target.cluster.cgroup if target.cluster is not None else Cgroup()
+        memory = allocation.memory_limit if allocation.memory_limit is not None else node.memory if node else None
+        values["swap"] = usable_swap(node.swap if node is not None else None, memory, held_to)
+        if allocation.memory_limit is not None:
+            own = node.memory if node is not None else None
+            values["memory_limit"] = usable_memory(allocation.memory_limit, own, held_to)
+        values["cpus"] = allocation.cpus_per_node or values.get("cpus")
+    if target.gpu is not None:
+        values["gpu"] = target.gpu.name
+    source = f"node type {node.name} of {target.cluster.name}" if node and target.cluster else "what was asked for"
+    fields = {f"machine.{name}": Const(value) for name, value in values.items() if value is not None}
+    boxes = []
+    for box in study.boxes:
+        bounds = {name: Bound(name, value, source=source) for name, value in fields.items() if _open(box.fields, name)}
+        bounds |= _requested(box.fields, fields.get("machine.memory_limit"), target.cluster)
+        boxes.append(replace(box, fields={**box.fields, **bounds}))
+    return replace(study, boxes=tuple(boxes))
+
+
+def _requested(fields: Mapping[str, Bound], given: Const | None, cluster: Cluster | None) -> dict[str, Bound]:
+    """The memory that the cluster gives for what the request says of it: cores are given whole, nodes may be."""
+    name = "machine.memory_limit"
+    bound = fields.get(name)
+    if given is None or cluster is None or bound is None or bound.source != "the request":
+        return {}
+    if not isinstance(bound.expr, Const) or bound.expr.value == given.value:
+        return {}
+    return {name: replace(bound, expr=Const(given.value, bound.expr.origin))}
+
+
+def _open(fields: Mapping[str, Bound], name: str) -> bool:
+    """Whether nothing but a default speaks of the field; the GPU is the target's in any case."""
+    bound = fields.get(name)
+    return bound is None or name == "machine.gpu" or (isinstance(bound.expr, Const) and bound.expr.value is None)

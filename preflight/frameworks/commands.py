@@ -1,0 +1,171 @@
+"""Commands of trainers that have no program of the project: what they run, with which file and which settings.
+
+`tune run RECIPE --config x.yaml k=v`, `litgpt finetune_lora CHECKPOINT --train.micro_batch_size 2`, `swift sft ...`,
+`llamafactory-cli train x.yaml`, `trl sft --config x.yaml`, `axolotl train x.yaml`, `yolo train model=x.pt`; and the
+same as modules behind a launcher (`accelerate launch -m axolotl.cli.train x.yaml`), or as scripts of a checkout that is
+not the project (`accelerate launch diffusers/examples/dreambooth/train_dreambooth_lora_sdxl.py ...`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from preflight.frameworks.diffusers import SCRIPTS
+from preflight.frameworks.launchers import take_apart, text
+from preflight.frameworks.ultralytics import training
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Const, Expr, Op
+
+_FILES = (".yaml", ".yml", ".json")
+_MODULES = {
+    "axolotl.cli.train": ("axolotl", "train"), "llamafactory.cli": ("llamafactory-cli", None),
+    "swift.cli.sft": ("swift", "sft"), "swift.cli.pt": ("swift", "pt"), "swift.cli.rlhf": ("swift", "rlhf"),
+    "trl.scripts.sft": ("trl", "sft"), "trl.scripts.dpo": ("trl", "dpo"), "trl.scripts.grpo": ("trl", "grpo"),
+    "litgpt": ("litgpt", None), **{script: ("diffusers", script) for script in SCRIPTS},
+}  # fmt: skip
+"""Modules that are these commands: the command, and its first word."""
+_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
+    "axolotl": frozenset({"train"}), "llamafactory-cli": frozenset({"train"}), "tune": frozenset({"run"}),
+    "swift": frozenset({"sft", "pt", "rlhf"}),
+    "trl": frozenset({"sft", "dpo", "grpo", "kto", "reward", "rloo"}),
+    "litgpt": frozenset({"finetune", "finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2",
+                         "pretrain"}),
+    "diffusers": frozenset(SCRIPTS), "yolo": frozenset({"train"}),
+}  # fmt: skip
+"""What of each trains."""
+KINDS = {"axolotl": "axolotl", "llamafactory-cli": "llamafactory", "tune": "torchtune", "swift": "swift",
+         "trl": "arguments", "litgpt": "litgpt", "diffusers": "diffusers", "yolo": "ultralytics"}  # fmt: skip
+"""Command -> the reader of its settings."""
+_SPAWNS = ("axolotl", "llamafactory-cli")
+"""They start a process per GPU by themselves."""
+_METHODS = ("lora", "full", "adapter", "adapter_v2")
+
+
+@dataclass(frozen=True)
+class Started:
+    """A trainer's command: `file` is the word that names its settings, `words` everything that says more."""
+
+    kind: str
+    file: Word | None
+    words: tuple[Word, ...]
+    launch: Launch
+
+
+def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | None:
+    """The command that a module (or its file, `swift/cli/sft.py`) is, with its words; None where it is none of them."""
+    dotted = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name
+    found = next((one for known, one in _MODULES.items() if dotted == known or dotted.endswith(f".{known}")), None)
+    if found is None:
+        return None
+    command, first = found
+    return command, ((Word("", Const(first)), *words) if first is not None else tuple(words))
+
+
+def copied(name: str, source: str) -> bool:
+    """Whether a program of the project is a copy of one of diffusers' scripts, which cannot be read line by line."""
+    script = name.rpartition("/")[2].removesuffix(".py")
+    return script in SCRIPTS and all(word in source for word in ("check_min_version(", "accelerator.prepare("))
+
+
+def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
+    """What a command starts; None where it trains nothing."""
+    if name == "yolo":
+        settings = training(words)
+        words = () if settings is None else (Word("", Const("train")), *settings)
+    first = text(words[0]) if words else None
+    if first is None or first not in _SUBCOMMANDS.get(name, frozenset()):
+        return None
+    rest = tuple(words[1:])
+    said: list[Word] = []
+    if name == "tune":
+        apart = take_apart([Word("", Const("torchrun")), *rest])
+        if apart.target is None:
+            return None
+        launch = _counted(launch, apart.launch.nodes, _stated(rest, apart.launch))
+        said.append(Word("method=", Const(apart.name, apart.target.origin)))
+        rest = apart.words
+    else:
+        launch = _counted(launch, launch.environment.get("NNODES"), _processes(name, launch, request))
+    if name == "litgpt":
+        method, rest = _litgpt(first, rest)
+        said.append(Word("method=", Const(method, words[0].origin)))
+    elif name in ("trl", "swift", "diffusers"):
+        said.append(Word("method=", Const(first, words[0].origin)))
+    if name == "swift" and launch.ranks_per_node is not None:
+        said.append(Word("nproc_per_node=", launch.ranks_per_node))
+    file = next((word for word in rest if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")), None)
+    kept = [word for word in rest if word is not file and word.prefix.rstrip("=") != "--config"]
+    return Started(KINDS[name], file or _config(rest), (*said, *kept), launch)
+
+
+def _config(words: Sequence[Word]) -> Word | None:
+    """`--config=x.yaml` in one word."""
+    found = next((word for word in words if word.prefix == "--config=" and word.value is not None), None)
+    return None if found is None else Word("", found.value, found.origin)
+
+
+def _stated(words: Sequence[Word], launch: Launch) -> Expr | None:
+    """Processes of `tune run`, which starts one without torchrun unless it is told how many."""
+    named = any(word.prefix.rstrip("=").replace("-", "_") == "__nproc_per_node" for word in words)
+    return launch.ranks_per_node if named else None
+
+
+def _counted(launch: Launch, nodes: Expr | None, ranks: Expr | None) -> Launch:
+    return replace(
+        launch, nodes=nodes if nodes is not None else launch.nodes,
+        ranks_per_node=ranks if ranks is not None else launch.ranks_per_node,
+    )  # fmt: skip
+
+
+def _processes(name: str, launch: Launch, request: Request | None) -> Expr | None:
+    """How many processes the command starts on a node: as NPROC_PER_NODE says, or one per GPU that was asked for."""
+    stated = launch.environment.get("NPROC_PER_NODE")
+    if stated is not None and name in ("swift", "llamafactory-cli"):
+        return Op("int", (stated,), stated.origin)
+    if name not in _SPAWNS or launch.launcher in ("torchrun", "accelerate", "deepspeed") or request is None:
+        return None
+    gpus = request.gpus_per_node
+    return Const(gpus, request.origins.get("gpus_per_node")) if isinstance(gpus, int) and gpus > 1 else None
+
+
+def _litgpt(first: str, words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
+    """`litgpt finetune_lora CHECKPOINT ...`, `litgpt finetune lora ...`, `litgpt pretrain MODEL ...`."""
+    method = first.removeprefix("finetune").lstrip("_") or "lora"
+    if words and not words[0].prefix and text(words[0]) in _METHODS:
+        method, words = str(text(words[0])), words[1:]
+    if words and not words[0].prefix and words[0].value is not None:
+        key = "model_name" if first == "pretrain" else "checkpoint_dir"
+        words = (Word(f"{key}=", words[0].value, words[0].origin), *words[1:])
+    return method, words
+
+
+# A trainer's command without a file of the project: everything it does stands on its line of a job script.
+
+NAME = "commands"
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """No file by itself: `preflight.study` hands on the line of a script that has such a command."""
+    return False
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """The bindings of the command in `call`: its first word names the reader of its settings."""
+    from preflight.frameworks import axolotl
+    from preflight.frameworks.arguments import Arguments, given_by
+    from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.frameworks.shared import unread
+
+    words = call.words if call is not None else ()
+    kind = words[0].value.value if words and isinstance(words[0].value, Const) else None
+    if not isinstance(kind, str) or kind not in axolotl.READERS:
+        return Reading(source.path, NAME, trains=False)
+    found = axolotl.READERS[kind](Arguments(None, {}, (), given_by(words[1:])))
+    found.bindings += unread(found, project)
+    facts = (Fact("framework", axolotl.FRAMEWORKS.get(kind, "transformers-trainer")), *found.facts)
+    links = (*launch_links(call, project), *found.links)
+    bindings = tuple(launch_bindings(call, facts, found.bindings))
+    return Reading(source.path, kind, bindings=bindings, links=links, facts=facts, problems=tuple(found.problems))

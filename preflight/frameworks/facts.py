@@ -1,0 +1,353 @@
+"""Recorded calls of a program -> bindings of Job fields, facts, links: what its libraries do with what it says."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from preflight.frameworks import lightning, ultralytics
+from preflight.frameworks.accelerator import accelerate_bindings, accelerator_bindings
+from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
+from preflight.frameworks.library_defaults import shrinks_itself
+from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings, strategy_bindings
+from preflight.frameworks.transformers_trainer import (
+    ARGUMENT_CLASSES,
+    FP32,
+    NO,
+    Use,
+    from_command_line,
+    model_config_bindings,
+    model_config_parameters,
+    parameters,
+    training_arguments,
+)
+from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
+from preflight.frameworks.unsloth import unsloth_bindings
+from preflight.program import loaders
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant, settled, under
+from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
+from preflight.program.dataset_kinds import dataset_kind
+from preflight.program.datasets import held
+from preflight.program.evaluation import evaluation
+from preflight.program.images import picture_bindings, switch_bindings
+from preflight.program.lengths import length_bindings
+from preflight.program.loaders import is_loader, loader_bindings, loader_problems
+from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
+from preflight.program.models import batch_norm, frozen_bindings, model_bindings
+from preflight.program.offloading import offloading_bindings
+from preflight.program.optimizers import optimizer_bindings
+from preflight.program.own_transformer import handwritten_bindings
+from preflight.program.precision import autocast_binding, weights_dtype
+from preflight.program.resuming import resume_bindings
+from preflight.program.spread_arguments import filled
+from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar
+
+_TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
+_ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
+"""Frameworks whose trainer accumulates gradients when it is told to."""
+_MAPPINGS = ("fsdp_config", "deepspeed", "liger_kernel_config")
+_TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer",
+             "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer", "SentenceTransformerTrainer",
+             "CrossEncoderTrainer", "SparseEncoderTrainer")  # fmt: skip
+
+
+Versions = tuple["str | None", "str | None"]
+"""Of transformers and of TRL, where they are stated."""
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """What the calls of one program say. `trains`: whether something in it trains a model at all."""
+
+    bindings: tuple[Binding, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    links: tuple[Link, ...] = ()
+    trains: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    """Arguments that calls take from a configuration by name."""
+
+
+def read_calls(
+    calls: Sequence[CallRecord], project: Project, version: str | None = None, parameters: Collection[str] = (),
+    trl: str | None = None,
+) -> CallFacts:  # fmt: skip
+    """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL; `parameters`
+    are the names that the program can be given.
+
+    Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
+    `train_dataloader`, a `model_init`) count where nothing that is reached speaks of the same Job fields.
+    """
+    names = frozenset(parameters)
+    reached = [record for record in calls if record.reached]
+    first = _read(reached, project, (version, trl), names)
+    if len(reached) == len(calls):
+        return first
+    return _joined(first, _read(calls, project, (version, trl), names))
+
+
+def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
+    """What was reached, and of the rest what concerns fields and facts that it does not mention."""
+    fields, names = (
+        {binding.field for binding in first.bindings if binding.rank != DEFAULT_RANK},
+        {f.name for f in first.facts},
+    )
+    others = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
+    return CallFacts(
+        (*others, *first.bindings),
+        (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),
+        tuple(dict.fromkeys((*first.problems, *everything.problems))),
+        first.links or everything.links,
+        first.trains or everything.trains,
+        (*everything.parameters, *first.parameters),
+    )
+
+
+def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, names: Collection[str]) -> CallFacts:
+    calls, spread = _filled(calls, project)
+    weights = weights_dtype(calls)
+    models = [*model_bindings(calls, project, names), *unsloth_bindings(calls)]
+    if not any(
+        binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
+    ):
+        models += handwritten_bindings(calls, project)
+    if weights is not None:
+        models.append(bind("train.weights_dtype", weights))
+    if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):
+        spread = (*spread, *model_config_parameters())
+        models += model_config_bindings()
+    stored = _last(models, "train.weights_dtype")
+    task = _task(models)
+    loops, loop_facts = loop_bindings(calls, project)
+    yolo, yolo_facts = ultralytics_bindings(calls, project)
+    evaluated = evaluation(calls, project)
+    trained = _trainers(calls, stored, versions, task)
+    paths = tuple(dict.fromkeys(record.path for record in calls))
+    kept, kept_facts = held(paths, project)
+    bindings = [
+        *_together(loader_bindings(calls, project), passes_per_step(calls, project)),
+        *models,
+        *frozen_bindings(calls, project),
+        *picture_bindings(calls, project),
+        *switch_bindings(paths, project),
+        *kept,
+        *checkpoint_bindings(calls),
+        *resume_bindings(calls, project),
+        *accelerator_bindings(calls),
+        *optimizer_bindings(calls),
+        *([bind("train.precision", stored, 2)] if stored is not None and not trained else []),
+        *autocast_binding(calls, stored),
+        *accelerate_bindings(calls),
+        *lightning_bindings(calls, stored),
+        *length_bindings(calls, task),
+        *loops,
+        *parallel_bindings(calls),
+        *strategy_bindings(calls),
+        *offloading_bindings(calls),
+        *evaluated.bindings,
+        *trained,
+        *yolo,
+    ]
+    facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts, *_shrinking(calls),
+             *one_process(calls), *batch_norm(models, calls), *yolo_facts, *kept_facts,
+             *checkpoint_facts(calls), *dataset_kind(calls, project)]  # fmt: skip
+    even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
+    facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
+    problems = tuple(loader_problems(calls))
+    return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), spread)
+
+
+def _together(bindings: Sequence[Binding], passes: int) -> list[Binding]:
+    """A loader's samples go through the model `passes` times before the gradients are computed."""
+    if passes == 1:
+        return list(bindings)
+    return [
+        replace(b, expr=Op("*", (b.expr, Const(passes)), b.expr.origin))
+        if b.field == "train.batch_size" and constant(b.expr) is not None
+        else b
+        for b in bindings
+    ]
+
+
+def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:
+    """Calls whose arguments a configuration gives as a whole, with these arguments by name."""
+    found: list[CallRecord] = []
+    named: dict[str, Parameter] = {}
+    for record in calls:
+        defaults = None if record.complete else _defaults(record)
+        if defaults is not None:
+            record, more = filled(record, calls, defaults, project)
+            named |= {parameter.name: parameter for parameter in more}
+        found.append(record)
+    return found, tuple(named.values())
+
+
+def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
+    """Arguments that decide memory of the calls that take configurations whole."""
+    if is_loader(record):
+        return loaders.DEFAULTS
+    if is_lightning_trainer(record):
+        return lightning.DEFAULTS
+    if is_training(record):
+        return ultralytics.DEFAULTS
+    flavour = ARGUMENT_CLASSES.get(record.method)
+    if flavour is not None and not from_command_line(record):
+        return {p.name: p.default.value for p in parameters(flavour) if isinstance(p.default, Const)}  # type: ignore[misc]
+    return None
+
+
+def _last(bindings: Sequence[Binding], field: str) -> Expr | None:
+    return next((binding.expr for binding in reversed(bindings) if binding.field == field), None)
+
+
+def _task(bindings: Sequence[Binding]) -> str | None:
+    ranked = sorted((b for b in bindings if b.field == "task"), key=lambda b: b.rank)
+    value = constant(ranked[-1].expr) if ranked else None
+    return value if isinstance(value, str) else None
+
+
+def _token_mean(calls: Sequence[CallRecord], task: str | None) -> list[Fact]:
+    """A loop of the program's own over a language model of the hub, whose loss is the mean over its batch's tokens."""
+    passes = backwards(calls)
+    return [Fact("token_mean_loss", True, passes[0].origin)] if passes and task in _TOKEN_TASKS else []
+
+
+def _consistent(facts: Sequence[Fact], task: str | None) -> list[Fact]:
+    """One fact per name, the first that was found; a contrastive model has a contrastive loss."""
+    found: dict[str, Fact] = {}
+    for fact in facts:
+        found.setdefault(fact.name, fact)
+    if task == "contrastive":
+        found.setdefault("contrastive_loss", Fact("contrastive_loss", True))
+    return list(found.values())
+
+
+def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versions, task: str | None) -> list[Binding]:
+    """Bindings of TrainingArguments and its relatives, as the Trainer that gets them uses them."""
+    trainers = [record for record in calls if _makes_trainer(record)]
+    metrics = next((record for record in trainers if _given(record, "compute_metrics")), None)
+    use = Use(
+        evaluates=any(record.method in ("evaluate", "predict") and _is_trainer(record) for record in calls),
+        compute_metrics=Const(True, metrics.keyword_origins.get("compute_metrics")) if metrics is not None else NO,
+        reduces_logits=any(_given(record, "preprocess_logits_for_metrics") for record in trainers),
+        peft=any(_given(record, "peft_config") for record in trainers),
+        base=_base(stored),
+        task=task,
+    )
+    version, trl = versions
+    found: list[Binding] = []
+    for record in calls:
+        flavour = ARGUMENT_CLASSES.get(record.method)
+        if flavour is not None and record.name.startswith(("transformers", "trl", "sentence_transformers")):
+            values: Mapping[str, Expr] = record.kwargs
+            if from_command_line(record):
+                values = {
+                    **{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)},
+                    **values,
+                }
+            bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
+            found += under(record.conditions, [b for b in bindings if record.complete or b.rank != DEFAULT_RANK])
+    return found
+
+
+def _base(stored: Expr | None) -> Expr:
+    """What runs without autocast: the weights' own type, fp32 where nobody asks for one."""
+    if stored is None:
+        return FP32
+    return stored if is_constant(stored) else Op("or", (stored, FP32), stored.origin)
+
+
+def _shrinking(calls: Sequence[CallRecord]) -> list[Fact]:
+    """A Trainer that looks for a batch that fits, by itself."""
+    found = (shrinks_itself(record.kwargs) for record in calls if record.method in ARGUMENT_CLASSES)
+    return [Fact("handles_oom", True, first_origin(expr)) for expr in found if expr is not None]
+
+
+def _inside(record: CallRecord) -> dict[str, Expr]:
+    """The keys of arguments that are dictionaries, each with its own place: `fsdp_config.version`."""
+    found: dict[str, Expr] = {}
+    for name in _MAPPINGS:
+        given = record.object(name)
+        if isinstance(given, Container):
+            found |= {f"{name}.{key}": to_expr(value) for key, value in leaves(given)}
+    return found
+
+
+def _given(record: CallRecord, name: str) -> bool:
+    """Whether an argument is passed and is not None."""
+    expr = record.argument(name)
+    return expr is not None and constant(expr) is not None
+
+
+def _makes_trainer(record: CallRecord) -> bool:
+    """Whether the call makes a Trainer of transformers or TRL, or of a class of the project that is one."""
+    callee = record.callee
+    if isinstance(callee, ClassValue):
+        return any(base.rpartition(".")[2] in _TRAINERS and _of_hub(base) for base in callee.external_bases)
+    return record.method in _TRAINERS and _of_hub(record.name)
+
+
+def _of_hub(name: str) -> bool:
+    return name.startswith(("transformers.", "trl.", "unsloth", "sentence_transformers."))
+
+
+def _is_trainer(record: CallRecord) -> bool:
+    made = record.receiver or ""
+    return made.rpartition(".")[2] in _TRAINERS or record.name.partition(".")[0] == "trainer"
+
+
+def _framework(calls: Sequence[CallRecord]) -> list[Fact]:
+    """What runs the steps: the most specific first."""
+    tests: tuple[tuple[str, Callable[[CallRecord], bool]], ...] = (
+        ("trl", lambda r: r.name.startswith("trl.") and r.method.endswith("Trainer")),
+        ("transformers-trainer", _makes_trainer),
+        ("lightning", is_lightning_trainer),
+        ("ultralytics", is_training),
+        ("accelerate", lambda r: r.name.startswith("accelerate.") and r.method == "Accelerator"),
+    )
+    for name, test in tests:
+        first = next((record for record in calls if test(record)), None)
+        if first is not None:
+            supported = [Fact("accumulation_supported", True, first.origin)] if name in _ACCUMULATING else []
+            return [Fact("framework", name, first.origin), *supported]
+    passes = backwards(calls)
+    return [Fact("framework", "hand-written", passes[0].origin)] if passes else []
+
+
+def _trains(calls: Sequence[CallRecord]) -> bool:
+    """Whether a model is trained: a backward pass, a framework's trainer, or arguments and loaders for one."""
+    if backwards(calls) or any(is_training(record) or is_lightning_trainer(record) for record in calls):
+        return True
+    if any(_makes_trainer(record) for record in calls):
+        return True
+    if any(record.name in ("hydra.utils.instantiate", "hydra.utils.call") for record in calls):
+        return True  # what trains is in the configuration
+    arguments = any(r.method in ARGUMENT_CLASSES and _of_hub(r.name) for r in calls)
+    trained = any(r.method.endswith("Trainer") or (r.method == "train" and _is_trainer(r)) for r in calls)
+    return (arguments and trained) or any(_shuffles(record) for record in calls)
+
+
+def _shuffles(record: CallRecord) -> bool:
+    """A loader that shuffles is for training."""
+    return is_loader(record) and constant(record.argument("shuffle", 2)) is True
+
+
+def _links(calls: Sequence[CallRecord]) -> list[Link]:
+    """Configuration files that calls name."""
+    found = []
+    for target, expr in settings_links(calls):
+        found.append(Link("config", posixpath.normpath(target), origin=expr.origin))
+    return found
+
+
+_FITS = ("fit", "train", "learn", "run")
+"""Methods that objects named by a configuration train with."""
+
+
+def fits_what_it_is_given(calls: Sequence[CallRecord]) -> bool:
+    """Whether a program trains with an object that its configuration names: `instantiate(cfg.trainer).fit(model)`."""
+    return any(record.method in _FITS and (record.receiver or "").endswith("instantiate") for record in calls)

@@ -1,0 +1,56 @@
+"""Models of images and text as fine-tuning tools train them: which parts stay frozen, and how large images may be.
+
+Read from LLaMA-Factory's hparams/finetuning_args.py and model_args.py (0.9.5) and ms-swift's Command-line-parameters.md
+(3). Both leave the vision tower and the projector frozen unless they are told otherwise, under adapters as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from preflight.frameworks.arguments import Arguments
+from preflight.frameworks.shared import Found
+from preflight.vocabulary.values import Const, Unknown
+
+Switches = Mapping[str, tuple[str, bool]]
+LLAMAFACTORY: Switches = {"vision": ("freeze_vision_tower", True), "projector": ("freeze_multi_modal_projector", True),
+                          "language": ("freeze_language_model", False)}  # fmt: skip
+SWIFT: Switches = {"vision": ("freeze_vit", True), "projector": ("freeze_aligner", True),
+                   "language": ("freeze_llm", False)}  # fmt: skip
+LLAMAFACTORY_PIXELS = 768 * 768
+"""image_max_pixels, where it is not set."""
+FREE_SIDES = ("llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl")
+"""Architectures that make more of larger images."""
+
+
+def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixels: tuple[str, int | None]) -> None:
+    """`train.frozen` and `train.image_size` of a run whose model sees images. `model`: the key of its name; `pixels`:
+    the key of the most pixels that an image may have, and the tool's default."""
+    architecture = _sees(args.value(model))
+    if architecture is None:
+        return
+    parts: list[str] = []
+    place = None
+    for part, (key, default) in switches.items():
+        value = args.value(key) if key in args else default
+        place = place or args.origin(key)
+        if not isinstance(value, bool):
+            found.add("train.frozen", Const(Unknown(f"{key} is not known"), args.origin(key)))
+            break
+        parts += [part] if value else []
+    else:
+        found.add("train.frozen", Const(tuple(parts), place))
+    key, usual = pixels
+    most = args.value(key) if key in args else usual
+    if architecture in FREE_SIDES and isinstance(most, int) and most > 0:
+        found.add("train.image_size", Const(math.isqrt(most), args.origin(key)))
+
+
+def _sees(name: object) -> str | None:
+    """The architecture of a model of images and text by its name; None for any other."""
+    from preflight.memory.device.law import catalogue
+    from preflight.memory.device.workloads.vision_language import knows
+
+    known = catalogue.find(name) if isinstance(name, str) else None
+    return known.architecture if known is not None and knows(known.architecture) else None

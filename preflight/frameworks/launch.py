@@ -1,0 +1,86 @@
+"""What the launch adds to a program: accelerate's environment, and data parallelism where processes are several."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.frameworks.deepspeed import STAGES
+from preflight.frameworks.fsdp import fsdp_settings
+from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, fold
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link
+from preflight.vocabulary.spelling import PRECISIONS, spelled
+from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
+
+_ACCELERATED = ("accelerate", "transformers-trainer", "trl")
+"""Frameworks that read what `accelerate launch` puts into the environment."""
+
+
+def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence[Binding]) -> list[Binding]:
+    """The program's bindings with what its launch says, which comes before what the program itself says."""
+    several = call is not None and _several(call.launch)
+    framework = next((fact.value for fact in facts if fact.name == "framework"), None)
+    found = list(_environment(call.launch.environment)) if call is not None and framework in _ACCELERATED else []
+    kept = [b for b in bindings if several or b.field != "parallel.strategy" or b.rank != DEFAULT_RANK]
+    if several and framework in _ACCELERATED:
+        found.insert(0, bind("parallel.strategy", Const("ddp"), DEFAULT_RANK))
+    return [*found, *kept]
+
+
+def environment_of(launch: Launch) -> dict[str, Expr]:
+    """The environment that the program sees: what the script exports, and what the launcher sets for each process."""
+    found = dict(launch.environment)
+    total = launch.total_ranks
+    if total is None and launch.ranks_per_node is not None:
+        total = fold(Op("*", (launch.ranks_per_node, launch.nodes or Const(1))))
+    count = fold(Op("str", (total,))) if total is not None else unknown("how many processes there are")
+    if launch.launcher in ("torchrun", "accelerate", "deepspeed"):
+        for name, expr in (("RANK", Const("0")), ("LOCAL_RANK", Const("0")), ("WORLD_SIZE", count)):
+            found.setdefault(name, expr)
+    elif launch.launcher == "srun":
+        for name, expr in (("SLURM_PROCID", Const("0")), ("SLURM_LOCALID", Const("0")), ("SLURM_NTASKS", count)):
+            found.setdefault(name, expr)
+    return found
+
+
+def _several(launch: Launch) -> bool:
+    """Whether the launch may start more than one process (an unknown number counts)."""
+    for expr in (launch.ranks_per_node, launch.total_ranks, launch.nodes):
+        value = constant(expr) if expr is not None else 1
+        if isinstance(value, Unknown) or (isinstance(value, (int, float)) and value > 1):
+            return True
+    return False
+
+
+def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:
+    """Variables of accelerate.utils.launch, as Accelerator reads them."""
+    mixed = environment.get("ACCELERATE_MIXED_PRECISION")
+    if mixed is not None and str(constant(mixed)) != "no":
+        yield bind("train.precision", spelled(mixed, PRECISIONS), TEXT_RANK)
+    steps = environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
+    if steps is not None:
+        yield bind("train.grad_accum", steps, TEXT_RANK)
+    if "ACCELERATE_USE_FSDP" in environment:
+        settings = {name: expr for name, expr in environment.items() if name.startswith("FSDP_")}
+        yield from fsdp_settings(settings, 1, mixed)
+    backend = environment.get("ACCELERATE_DYNAMO_BACKEND")
+    if backend is not None and str(constant(backend)).upper() != "NO":
+        yield bind("train.compile", Const(True, backend.origin), TEXT_RANK)
+    if "ACCELERATE_USE_DEEPSPEED" in environment:
+        stage = constant(environment.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", Const(2)))  # accelerate's default stage
+        number = int(stage) if isinstance(stage, (int, str)) and str(stage).isdecimal() else 2
+        yield bind("parallel.strategy", Const(STAGES.get(number, "zero2")), TEXT_RANK)
+    for name, part in (("OPTIMIZER", "optimizer"), ("PARAM", "parameters")):
+        device = environment.get(f"ACCELERATE_DEEPSPEED_OFFLOAD_{name}_DEVICE")
+        if device is not None and constant(device) in ("cpu", "nvme"):
+            yield bind("parallel.offload", Const(part, device.origin), TEXT_RANK)
+
+
+def launch_links(call: Call | None, project: Project) -> Iterator[Link]:
+    """Configuration files that the launch names (`accelerate launch --config_file`)."""
+    for name in ("ACCELERATE_CONFIG_FILE", "ACCELERATE_DEEPSPEED_CONFIG_FILE"):
+        expr = call.launch.environment.get(name) if call is not None else None
+        target = constant(expr) if expr is not None else None
+        if expr is not None and isinstance(target, str) and project.exists(posixpath.normpath(target)):
+            yield Link("config", posixpath.normpath(target), origin=expr.origin)

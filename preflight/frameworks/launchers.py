@@ -1,0 +1,243 @@
+"""Launch commands as data: which words belong to `torchrun`, `accelerate launch`, `deepspeed`, `uv run`, ... and which
+name the program and are passed on to it.
+
+Sources: the argument parsers of torch.distributed.run (2.13), accelerate 1.15 and deepspeed 0.19; the manual pages of
+the wrappers. An option takes a value unless it is listed as a switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from preflight.vocabulary.reading import Launch, Word
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Const, Expr, Op, Unknown
+
+Kind = Literal["program", "module", "script", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A launch command taken apart: `target` is a path (program, script) or a dotted name (module)."""
+
+    kind: Kind
+    target: Word | None = None
+    words: tuple[Word, ...] = ()
+    launch: Launch = field(default_factory=Launch)
+
+    @property
+    def name(self) -> str | None:
+        """The target's text, None where it is not known or nothing is started."""
+        return None if self.target is None else text(self.target)
+
+
+@dataclass(slots=True)
+class _Seen:
+    launcher: str = "python"
+    nodes: Expr | None = None
+    ranks_per_node: Expr | None = None
+    total_ranks: Expr | None = None
+    environment: dict[str, Expr] = field(default_factory=dict)
+    module: bool = False
+
+
+_TORCHRUN_SWITCHES = {
+    "--standalone",
+    "--no-python",
+    "--no_python",
+    "--run-path",
+    "--run_path",
+    "--use-env",
+    "--use_env",
+}
+_ACCELERATE_SWITCHES = {
+    "--multi_gpu", "--cpu", "--tpu", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm", "--use_xpu", "--no_python",
+    "--debug", "--quiet", "-q", "--ipex", "--mps", "--same_network", "--rdzv_conf_static", "--enable_cpu_affinity",
+    "--use_parallelism_config", "--tpu_use_cluster", "--no_tpu_use_cluster", "--tpu_use_sudo",
+}  # fmt: skip
+_DEEPSPEED_SWITCHES = {
+    "--no_python", "--no_local_rank", "--force_multi", "--save_pid", "--enable_each_rank_log", "--no_ssh_check",
+    "--no_ssh", "--bind_cores_to_rank", "--elastic_training",
+}  # fmt: skip
+_TORCHRUN = {
+    "nproc_per_node": "ranks_per_node", "nproc-per-node": "ranks_per_node", "nnodes": "nodes",
+}  # fmt: skip
+_ACCELERATE = {"num_processes": "total_ranks", "num_machines": "nodes"}
+_DEEPSPEED = {"num_gpus": "ranks_per_node", "num_nodes": "nodes"}
+_ACCELERATE_ENVIRONMENT = {
+    "mixed_precision": "ACCELERATE_MIXED_PRECISION",
+    "gradient_accumulation_steps": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+    "config_file": "ACCELERATE_CONFIG_FILE",
+    "deepspeed_config_file": "ACCELERATE_DEEPSPEED_CONFIG_FILE",
+    "zero_stage": "ACCELERATE_DEEPSPEED_ZERO_STAGE",
+    "offload_optimizer_device": "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
+    "offload_param_device": "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE",
+    "dynamo_backend": "ACCELERATE_DYNAMO_BACKEND",
+    **{name: name.upper() for name in (
+        "fsdp_version", "fsdp_sharding_strategy", "fsdp_reshard_after_forward", "fsdp_offload_params",
+        "fsdp_backward_prefetch", "fsdp_forward_prefetch", "fsdp_activation_checkpointing",
+        "fsdp_activation_checkpointing_offload",
+    )},
+}  # fmt: skip
+"""What `accelerate launch` hands to the program, as environment variables (accelerate.utils.launch)."""
+_ACCELERATE_TRUE = {"use_deepspeed": "ACCELERATE_USE_DEEPSPEED", "use_fsdp": "ACCELERATE_USE_FSDP"}
+
+_MODULES = {
+    "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed", "deepspeed": "deepspeed",
+}  # fmt: skip
+_WRAPPERS: Mapping[str, frozenset[str]] = {
+    "env": frozenset({"-u", "-C", "-S"}),
+    "nohup": frozenset(), "time": frozenset({"-f", "-o"}), "exec": frozenset(), "command": frozenset(),
+    "stdbuf": frozenset({"-i", "-o", "-e"}), "nice": frozenset({"-n"}), "ionice": frozenset({"-c", "-n"}),
+    "numactl": frozenset({"-N", "-m", "-C"}), "timeout": frozenset({"-k", "-s"}), "xvfb-run": frozenset({"-s", "-n"}),
+    "sudo": frozenset({"-u", "-g"}), "unbuffer": frozenset(), "setsid": frozenset(),
+    "taskset": frozenset(),
+}  # fmt: skip
+"""Commands that run another: their options that take a value as the next word."""
+_RUNNERS: Mapping[str, frozenset[str]] = {
+    "uv": frozenset({"--with", "--python", "-p", "--extra", "--group", "--project", "--directory", "--env-file"}),
+    "poetry": frozenset({"-C", "--directory", "-P"}), "pipenv": frozenset(), "pdm": frozenset({"-p"}),
+    "rye": frozenset(), "hatch": frozenset(), "pixi": frozenset({"-e", "--environment", "--manifest-path"}),
+    "conda": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}), "mamba": frozenset({"-n", "--name", "-p"}),
+    "micromamba": frozenset({"-n", "--name", "-p"}),
+}  # fmt: skip
+"""Tools whose `run` starts a program."""
+_PYTHON_VALUES = {"-X", "-W", "--check-hash-based-pycs"}
+
+
+def text(word: Word) -> str | None:
+    """A word as the program sees it, None where its value is not known."""
+    if word.value is None:
+        return word.hydra_prefix + word.prefix
+    if isinstance(word.value, Const) and not isinstance(word.value.value, Unknown):
+        return f"{word.hydra_prefix}{word.prefix}{word.value.value}"
+    return None
+
+
+def take_apart(words: Sequence[Word]) -> Command:
+    """The program that a command starts, its words, and how it is started. `kind` "none": no program in it."""
+    seen, rest = _Seen(), list(words)
+    while rest:
+        head = text(rest[0])
+        if head is None:
+            return Command("none", None, (), _launch(seen))
+        name = head.rsplit("/", 1)[-1]
+        assigned, equals, _ = head.partition("=")
+        if equals and assigned.isidentifier():
+            if rest[0].value is not None:
+                seen.environment[assigned] = rest[0].value
+            rest = rest[1:]
+        elif name in _WRAPPERS:
+            rest = _skip_options(rest[1:], _WRAPPERS[name])
+            rest = rest[1:] if name in ("timeout", "taskset") else rest  # their first argument is a time, a mask
+        elif name in _RUNNERS and len(rest) > 1:
+            rest = _skip_options(_skip_options(rest[1:], _RUNNERS[name])[1:], _RUNNERS[name])
+        else:
+            return _program(name, rest, seen)
+    return Command("none", None, (), _launch(seen))
+
+
+def _skip_options(words: list[Word], valued: frozenset[str]) -> list[Word]:
+    while words and (text(words[0]) or "").startswith("-"):
+        option = text(words[0])
+        words = words[2:] if option in valued else words[1:]
+        if option == "--":
+            break
+    return words
+
+
+def _program(name: str, rest: list[Word], seen: _Seen) -> Command:
+    release = name.removeprefix("python").replace(".", "")
+    if (name.startswith("python") and release.isdecimal()) or name in ("python", "pythonw", "ipython"):
+        return _python(rest[1:], seen)
+    if name in ("torchrun", "deepspeed"):
+        return _launcher(name, rest[1:], seen)
+    if name in ("accelerate", "accelerate-launch"):
+        rest = rest[1:] if name == "accelerate-launch" else rest[1:] if len(rest) < 2 else rest[2:]
+        return _launcher("accelerate", rest, seen)
+    if name in ("bash", "sh", "zsh"):
+        rest = _skip_options(rest[1:], frozenset({"-o", "-O"}))
+        return Command("script" if rest else "none", rest[0] if rest else None, tuple(rest[1:]), _launch(seen))
+    if name.endswith((".sh", ".bash", ".sbatch", ".slurm")):
+        return Command("script", rest[0], tuple(rest[1:]), _launch(seen))
+    if name.endswith((".py", ".pyw")):
+        return Command("module" if seen.module else "program", rest[0], tuple(rest[1:]), _launch(seen))
+    return Command("none", rest[0], tuple(rest[1:]), _launch(seen))
+
+
+def _python(rest: list[Word], seen: _Seen) -> Command:
+    while rest:
+        option = text(rest[0])
+        if option is None or not option.startswith("-") or option == "-":
+            break
+        if option == "-c":
+            return Command("none", None, (), _launch(seen))
+        if option == "-m" and len(rest) > 1:
+            module = text(rest[1]) or ""
+            if module in _MODULES:
+                return _launcher(_MODULES[module], rest[2:], seen)
+            return Command("module", rest[1], tuple(rest[2:]), _launch(seen))
+        rest = rest[2:] if option in _PYTHON_VALUES else rest[1:]
+    if not rest:
+        return Command("none", None, (), _launch(seen))
+    return Command("program", rest[0], tuple(rest[1:]), _launch(seen))
+
+
+_LAUNCHERS: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
+    "torchrun": (_TORCHRUN, _TORCHRUN_SWITCHES),
+    "accelerate": (_ACCELERATE, _ACCELERATE_SWITCHES),
+    "deepspeed": (_DEEPSPEED, _DEEPSPEED_SWITCHES),
+}
+
+
+def _launcher(launcher: str, rest: list[Word], seen: _Seen) -> Command:
+    """A launcher's own options, up to the word that names the program."""
+    counts, switches = _LAUNCHERS[launcher]
+    seen.launcher = launcher
+    while rest:
+        head = rest[0].prefix if rest[0].value is not None and rest[0].prefix else text(rest[0])
+        if head is None or not head.startswith("-"):
+            break
+        name, equals, _ = head.lstrip("-").partition("=")
+        if head in ("-m", "--module"):
+            seen.module, rest = True, rest[1:]
+            continue
+        if head in switches:
+            if launcher == "accelerate" and name in _ACCELERATE_TRUE:
+                seen.environment[_ACCELERATE_TRUE[name]] = Const("true", rest[0].origin)
+            rest = rest[1:]
+            continue
+        value = rest[0].value if equals else rest[1].value if len(rest) > 1 else None
+        if value is not None:
+            _note(launcher, counts, name, value, seen)
+        rest = rest[1:] if equals else rest[2:]
+    if not rest:
+        return Command("none", None, (), _launch(seen))
+    name = text(rest[0]) or ""
+    kind: Kind = "module" if seen.module else "script" if name.endswith((".sh", ".bash")) else "program"
+    return Command(kind, rest[0], tuple(rest[1:]), _launch(seen))
+
+
+def _note(launcher: str, counts: Mapping[str, str], name: str, value: Expr, seen: _Seen) -> None:
+    if name in counts:
+        setattr(seen, counts[name], _count(value))
+    elif launcher == "accelerate" and name in _ACCELERATE_ENVIRONMENT:
+        seen.environment[_ACCELERATE_ENVIRONMENT[name]] = value
+
+
+def _count(value: Expr) -> Expr:
+    """A number of processes or machines: `2:4` (elastic) counts as its upper end, `gpu` and `auto` are unknown."""
+    if isinstance(value, Const):
+        said = str(value.value).rpartition(":")[2]
+        if said.isdecimal():
+            return Const(int(said), value.origin)
+        return Const(Unknown(f"{said!r} processes: as many as the machine has devices"), value.origin)
+    return Op("int", (value,), value.origin)
+
+
+def _launch(seen: _Seen) -> Launch:
+    # torchrun starts one process per node unless told otherwise (torch.distributed.run, --nproc-per-node)
+    ranks = Const(1) if seen.launcher == "torchrun" and seen.ranks_per_node is None else seen.ranks_per_node
+    return Launch(seen.launcher, seen.nodes, ranks, seen.total_ranks, None, dict(seen.environment))

@@ -1,0 +1,77 @@
+"""What TRL's configurations add to transformers' TrainingArguments: lengths, reference models, losses, vLLM.
+
+Read from TRL 1.16 and, where a default changed, from the pull request that changed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.frameworks.library_defaults import Arguments, Use, truth
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, version_of, when
+from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.values import Const, Op, Unknown
+
+_ONLINE = ("grpo", "rloo", "ppo")
+"""Flavours that make the text they train on."""
+_CHUNKED_DEFAULT = (1, 7)
+"""SFTConfig.loss_type is "chunked_nll" from here on (TRL's pull request 5846)."""
+_CHUNKED = Unknown("TRL's chunked loss has no law of its own: whole logits are taken, which is too high")
+
+
+def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:
+    """Bindings of what TRL's flavours have beside the Trainer's arguments; `version` is TRL's own."""
+    found = [*_lengths(args, flavour), *_references(args, flavour, use), *_vllm(args)]
+    if "activation_offloading" in args:
+        found.append(args.bind("train.activation_offload", "activation_offloading"))
+    if flavour == "sft" and not ("use_liger_kernel" in args and constant(args["use_liger_kernel"]) is not False):
+        found += _sft_loss(args, version)
+    return found
+
+
+def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
+    if flavour in _ONLINE:
+        prompt = args["max_prompt_length"]
+        completion = args["response_length" if flavour == "ppo" else "max_completion_length"]
+        unbounded = Const(Unknown(f"{flavour.upper()} does not bound the prompt here"))
+        total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
+        yield bind("train.seq_len", when(fold(Op("is", (prompt, Const(None)))), unbounded, total))
+        return
+    yield args.bind("train.seq_len", "max_length")
+    yield args.bind("train.sequences", "packing", when(args["packing"], Const("packed"), Const("bound")))
+
+
+def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
+    """The frozen model that a preference loss compares with; with adapters the base model is it."""
+    field = "train.copies.reference"
+    if flavour == "ppo":
+        reason = "PPO holds a reference, a reward and a value model beside the one that is trained"
+        yield bind(field, Const(Unknown(reason)), 2)
+    elif flavour in ("dpo", "kto") and not use.peft:
+        yield bind(field, Const(1), DEFAULT_RANK)
+        for name in ("precompute_ref_log_probs", "reference_free"):
+            if name in args:
+                yield args.bind(field, name, when(truth(args[name]), Const(0), Const(1)))
+    elif flavour in ("grpo", "rloo") and "beta" in args and not use.peft:
+        none = fold(Op("==", (args["beta"], Const(0))), first_origin(args["beta"]))
+        yield args.bind(field, "beta", when(none, Const(0), Const(1)))
+
+
+def _vllm(args: Arguments) -> Iterator[Binding]:
+    """vLLM in the training process takes its share of the GPU first, asleep or on another GPU none of it."""
+    if constant(truth(args["use_vllm"])) is not True or constant(args["vllm_mode"]) != "colocate":
+        return
+    if constant(truth(args["vllm_enable_sleep_mode"])) is True:
+        return
+    share = args["vllm_gpu_memory_utilization"]
+    left = fold(Op("round", (Op("-", (Const(1), share)), Const(6))), first_origin(share))
+    yield args.bind("train.allocator.per_process_fraction", "vllm_gpu_memory_utilization", left)
+
+
+def _sft_loss(args: Arguments, version: str | None) -> Iterator[Binding]:
+    if constant(args["loss_type"]) is not None:
+        kind = constant(args["loss_type"])
+        expr = Const(_CHUNKED if kind == "chunked_nll" else "full", first_origin(args["loss_type"]))
+        yield bind("train.loss", expr, 2)
+    elif version is not None and version_of(version) >= _CHUNKED_DEFAULT:
+        yield bind("train.loss", Const(_CHUNKED), 2)

@@ -1,0 +1,285 @@
+"""Ultralytics: `YOLO(...).train(batch=, workers=, imgsz=, ...)` -> bindings with that trainer's own semantics.
+
+What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py, data/build.py, data/base.py):
+
+- `batch` is divided over the GPUs; -1 and fractions measure the GPU. The run accumulates to `nbs` (64) by itself, over
+  the whole batch of all GPUs.
+- the validation loader takes twice the batch and asks for twice the workers; a loader gets at most cpus // gpus.
+- loaders are infinite: workers live, and queues stay full, as long as the trainer does; prefetch_factor is 4.
+- a sample leaves the worker letterboxed, uint8, 3 x imgsz x imgsz.
+- the file of the data set says how many classes the model has; where it is not among the project's, it has its own.
+- `optimizer: auto` is SGD, or since 8.4 MuSGD, in runs of more than 10,000 steps and else AdamW, which holds the most.
+- for mosaics every training worker keeps the last min(8 x batch, 1000) images it decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from preflight.frameworks.arguments import Arguments
+from preflight.frameworks.launchers import text
+from preflight.frameworks.shared import Found
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, is_unknown
+from preflight.python.objects import CallRecord, kinds_of
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.reading import Binding, Fact, Word
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.spelling import OPTIMIZERS, spelled
+from preflight.vocabulary.text import DocumentError
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Scalar, unknown
+
+_MODELS = ("YOLO", "RTDETR", "YOLOWorld", "YOLOE", "FastSAM")
+DEFAULTS: dict[str, Scalar] = {"batch": 16, "workers": 8, "imgsz": 640, "nbs": 64, "amp": True, "cache": False,
+                               "optimizer": "auto", "mosaic": 1.0}  # fmt: skip
+"""ultralytics/cfg/default.yaml."""
+PREFETCH = 4
+BUFFERED_BATCHES, BUFFERED_IMAGES = 8, 1000
+CHANNELS = 3
+
+
+class Said(Protocol):
+    """What a call of the trainer, or its command line, says."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def origin(self) -> Origin | None: ...
+
+    def argument(self, name: str, position: int | None = None) -> Expr | None: ...
+
+
+def is_training(record: CallRecord) -> bool:
+    """Whether the call trains an Ultralytics model."""
+    if record.method != "train":
+        return False
+    made = (record.receiver or "", *kinds_of(record.receiver_object))
+    return any(name.startswith("ultralytics") and name.rpartition(".")[2] in _MODELS for name in made)
+
+
+def ultralytics_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
+    """Bindings and facts of every training call (the last wins)."""
+    found: list[Binding] = []
+    facts: list[Fact] = []
+    for record in records:
+        if is_training(record):
+            found += [*_bindings(record, project), *_classes(record, project)]
+            facts = [Fact("framework", "ultralytics", record.origin), _nominal(record)]
+        elif record.method in _MODELS and record.name.startswith("ultralytics"):
+            found += _model(record)
+    return found, facts
+
+
+def trained(said: Said) -> tuple[list[Binding], list[Fact]]:
+    """What a command line that trains says, and the trainer's defaults."""
+    facts = [Fact("framework", "ultralytics", said.origin), _nominal(said)]
+    return [*_model(said), *_bindings(said, None)], facts
+
+
+def _model(record: Said) -> list[Binding]:
+    """`YOLO("yolov8n.pt")`: the architecture is in the file's name."""
+    name = record.argument("model", 0) or Const("yolo11n.pt")
+    value, origin = constant(name), first_origin(name) or record.origin
+    if isinstance(value, str):
+        stem = value.rpartition("/")[2].removesuffix(".pt").removesuffix(".yaml").removesuffix(".yml")
+        target: Expr = Const(f"ultralytics:{stem}", origin)
+    else:
+        target = fold(Op("concat", (Const("ultralytics:"), Op("replace", (name, Const(".pt"), Const(""))))), origin)
+    return [bind("model.target", target), bind("task", Const("other"), DEFAULT_RANK)]
+
+
+def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
+    """What its trainer does in a Job that somebody wrote by hand, where the Job does not say it."""
+    from preflight.memory.device.workloads.yolo import spelled
+
+    batch = values.get("train.batch_size")
+    if spelled(target) is None:
+        return {}
+    nominal = DEFAULTS["nbs"]
+    assert isinstance(nominal, int)
+    steps = {"train.grad_accum": max(1, round(nominal / batch))} if isinstance(batch, int) and batch > 0 else {}
+    return {"train.precision": "fp16-mixed", "train.copies.ema": 1, **steps}
+
+
+def _argument(record: Said, name: str) -> tuple[Expr, int | None]:
+    """An argument's expression and its rank: a default's where it is not given, unknown where it may be passed on."""
+    expr = record.argument(name)
+    if expr is not None:
+        return expr, None
+    if not record.complete:
+        return unknown("it is among arguments that are passed on", record.origin), None
+    return Const(DEFAULTS[name]), DEFAULT_RANK
+
+
+def _classes(record: CallRecord, project: Project) -> list[Binding]:
+    """How many classes the data set has, where its file is among the project's."""
+    data = record.argument("data")
+    value = constant(data)
+    if not isinstance(value, str) or not value.endswith((".yaml", ".yml")) or not project.exists(value):
+        return []
+    from preflight.documents.yaml import parse_yaml
+
+    try:
+        found = parse_yaml(project.source(value)).value()
+    except (DocumentError, UnreadableFile):
+        return []
+    names = found.get("names") if isinstance(found, Mapping) else None
+    count = len(names) if isinstance(names, (Mapping, list, tuple)) else None
+    stated = found.get("nc", count) if isinstance(found, Mapping) else None
+    return [bind("model.kwargs.nc", Const(stated, first_origin(data)))] if isinstance(stated, int) else []
+
+
+def _nominal(record: Said) -> Fact:
+    value = constant(_argument(record, "nbs")[0])
+    known = value if isinstance(value, int) else DEFAULTS["nbs"]  # a configuration could set it: nobody does
+    return Fact("nominal_batch", known, record.origin)
+
+
+def _bindings(record: Said, project: Project | None) -> list[Binding]:
+    gpus = _gpus(record)
+    (batch, rank), (workers, workers_rank) = _batch(record, gpus), _argument(record, "workers")
+    cpus = cpus_of(project) if project is not None else None
+    most = None if cpus is None else max(1, cpus // gpus)
+    return [
+        bind("train.batch_size", batch, rank),
+        bind("train.grad_accum", _accumulation(_argument(record, "nbs")[0], _batch(record, 1)[0]), rank),
+        bind("data.workers", _capped(workers, most), workers_rank),
+        bind("data.validation_workers", _capped(_scaled(workers, 2), most), workers_rank),
+        bind("data.prefetch", Const(PREFETCH), DEFAULT_RANK),
+        bind("data.persistent_workers", Const(True), DEFAULT_RANK),
+        bind("data.validation_overlaps", Const(True), DEFAULT_RANK),
+        bind("data.pin_memory", Const(True), DEFAULT_RANK),
+        bind("data.shuffle", Const(True), DEFAULT_RANK),
+        *_images(record, batch, rank),
+        *_rest(record, batch, rank, gpus),
+    ]
+
+
+def _batch(record: Said, gpus: int) -> tuple[Expr, int | None]:
+    """The batch of one GPU; a batch that Ultralytics finds out by itself is unknown."""
+    batch, rank = _argument(record, "batch")
+    value = constant(batch)
+    if isinstance(value, (int, float)) and value < 1:
+        return unknown("Ultralytics measures the GPU to choose the batch", first_origin(batch)), None
+    return (batch, rank) if gpus == 1 else (fold(Op("//", (batch, Const(gpus)))), rank)
+
+
+def _accumulation(nominal: Expr, batch: Expr) -> Expr:
+    return fold(Op("max", (Op("round", (Op("/", (nominal, batch)),)), Const(1))))
+
+
+def _scaled(expr: Expr, factor: int) -> Expr:
+    return fold(Op("*", (expr, Const(factor))), first_origin(expr))
+
+
+def _capped(workers: Expr, most: int | None) -> Expr:
+    """At most `most` workers. A value set elsewhere that stays below it needs no cap, and is left invertible."""
+    value = constant(workers)
+    if most is None or is_unknown(workers):
+        return workers
+    if not isinstance(value, (int, float)):
+        return Op("min", (workers, Const(most)), workers.origin)
+    return workers if value <= most else Const(most, first_origin(workers))
+
+
+def _images(record: Said, batch: Expr, rank: int | None) -> list[Binding]:
+    """What one sample takes, and what the workers keep for mosaics."""
+    size, size_rank = _argument(record, "imgsz")
+    value = constant(size)
+    if isinstance(value, tuple) and value and all(isinstance(side, int) for side in value):
+        size = Const(max(side for side in value if isinstance(side, int)), first_origin(size))
+    sample = fold(Op("*", (Const(CHANNELS), Op("*", (size, size)))), first_origin(size))
+    found = [bind("train.image_size", size, size_rank), bind("data.sample_bytes", sample, size_rank)]
+    kept = Op("min", (Op("*", (Const(BUFFERED_BATCHES), batch)), Const(BUFFERED_IMAGES)))
+    found.append(bind("data.worker_bytes", fold(Op("*", (kept, sample)), first_origin(batch)), rank))
+    return found + _cache(record)
+
+
+def _cache(record: Said) -> list[Binding]:
+    """`cache=True` (or "ram") keeps every decoded image in the parent process."""
+    cache, _ = _argument(record, "cache")
+    value = constant(cache)
+    if value is True or value == "ram":
+        reason = "every decoded image is cached in memory, and how many there are is in the data set"
+        return [bind("data.in_memory_bytes", unknown(reason, first_origin(cache)), 2)]
+    return []
+
+
+def _rest(record: Said, batch: Expr, rank: int | None, gpus: int) -> list[Binding]:
+    amp, amp_rank = _argument(record, "amp")
+    mixed = constant(amp)
+    precision = "fp32" if mixed is False else "fp16-mixed"
+    found = [
+        bind("train.precision", Const(precision, first_origin(amp)), amp_rank),
+        bind("train.copies.ema", Const(1), DEFAULT_RANK),  # ModelEMA is always on
+    ]
+    if constant(record.argument("val")) is not False:
+        found.append(bind("validation.batch_size", _scaled(batch, 2), rank))
+    optimizer = record.argument("optimizer")
+    if optimizer is not None and constant(optimizer) != "auto":
+        names = {**OPTIMIZERS, "sgd": "sgd-momentum"}  # its SGD has Nesterov momentum
+        found.append(bind("train.optimizer", spelled(optimizer, names, "other")))
+    if gpus > 1:
+        found += [bind("parallel.strategy", Const("ddp")), bind("parallel.gpus_per_node", Const(gpus)),
+                  bind("parallel.ranks_per_node", Const(gpus))]  # fmt: skip
+    return found
+
+
+def _gpus(record: Said) -> int:
+    """How many GPUs `device` names: 0, "0", [0, 1], "0,1"; one where it does not say."""
+    device = record.argument("device")
+    value = constant(device) if device is not None else None
+    if isinstance(value, tuple):
+        return max(1, len(value))
+    if isinstance(value, str):
+        return max(1, len([part for part in value.split(",") if part.strip()]))
+    return 1
+
+
+def cpus_of(project: Project) -> int | None:
+    """CPUs of the machine that the settings name, where it has one type of node; None where nobody says."""
+    name = project.settings.machine
+    if name is None:
+        return None
+    from preflight.machines.clusters import MachineError, find_machine
+
+    try:
+        nodes = find_machine(name, project.root).nodes
+    except MachineError:
+        return None  # the engine reports it
+    counts = {node.cpus for node in nodes}
+    return counts.pop() if len(counts) == 1 else None
+
+
+# Ultralytics' command line: `yolo detect train model=yolov8n.pt data=coco.yaml batch=16 imgsz=640`.
+
+
+@dataclass(frozen=True)
+class ultralytics_Said:
+    """Arguments of the command, as those of a call of the trainer."""
+
+    args: Arguments
+    complete: bool = True
+    origin: Origin | None = None
+
+    def argument(self, name: str, position: int | None = None) -> Expr | None:
+        """An argument by its name; None where it is not given."""
+        return self.args.get(name) if name in self.args else None
+
+
+def ultralytics(args: Arguments) -> Found:
+    """The trainer's arguments and its defaults."""
+    found = Found()
+    bindings, found.facts[:] = trained(ultralytics_Said(args))
+    found.bindings += bindings
+    return found
+
+
+def training(words: Sequence[Word]) -> tuple[Word, ...] | None:
+    """The settings of a command that trains, in whatever order its words stand; None for one that does something else
+    (`mode` is predict where nothing says)."""
+    said = {text(word) for word in words}
+    if not said & {"train", "mode=train"}:
+        return None
+    return tuple(word for word in words if word.prefix.endswith("=") and word.prefix != "mode=")

@@ -1,0 +1,1 @@
+"""Laws out of traces: what is traced, and the formulas that follow."""

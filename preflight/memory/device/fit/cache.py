@@ -1,0 +1,85 @@
+"""Laws that were traced here before: files in the user's cache directory, which can be deleted at any time.
+
+A file's name is a hash of all that a law depends on: what was asked for, the versions of the libraries that were
+traced, and the code that traced it and made the law. What cannot be read is as if it were not there, and what cannot
+be written is not kept. PREFLIGHT_NO_CACHE=1 leaves the directory alone.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from preflight.memory.device.fit.make import Made
+from preflight.memory.device.fit.subprocess import installed
+from preflight.memory.device.law import store
+from preflight.system.regular import UnreadableFile, read_bytes
+from preflight.system.user_directory import user_directory
+
+_MAKERS = (
+    "fit/batch_one fit/few_traces fit/make fit/one_model fit/pairwise_loss fit/polynomial fit/primes "
+    "law/block_diffs law/layers law/sizes law/store law/tape"
+)
+"""Modules of `memory.device` that make a law of traces, or file it."""
+
+
+def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[Made, dict[str, str]] | None:
+    """The law that was traced before for the same request, and the versions that made it."""
+    path = _path(asked, interpreter)
+    if path is None:
+        return None
+    try:
+        data = json.loads(store.unpacked(read_bytes(path, store.MAX_BYTES)))
+        made = store.load_packed(data, key)
+        return None if made is None else (made, dict(data["made_by"]))
+    except (UnreadableFile, OSError, EOFError, zlib.error, ArithmeticError, AttributeError, ValueError, LookupError,
+            TypeError, RecursionError):  # fmt: skip
+        return None
+
+
+def write(asked: str, key: store.LawKey, interpreter: str | None, made: Made, versions: Mapping[str, str]) -> None:
+    """Keep a law, whole or not at all."""
+    path = _path(asked, interpreter)
+    if path is None:
+        return
+    packed = gzip.compress(json.dumps(store.law_file(key, made, versions), separators=(",", ":")).encode(), mtime=0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished:
+            unfinished.write(packed)
+        os.replace(unfinished.name, path)
+    except OSError:
+        return
+
+
+def directory() -> Path | None:
+    """Where the files are; None where none are wanted."""
+    if os.environ.get("PREFLIGHT_NO_CACHE", "") not in ("", "0"):
+        return None
+    home = user_directory("cache")
+    return home / "laws" if home is not None else None
+
+
+def _path(asked: str, interpreter: str | None) -> Path | None:
+    home = directory()
+    found = installed(interpreter).versions if home is not None else ""
+    if home is None or not found:
+        return None
+    text = json.dumps([asked, found, _code(), store.FORMAT])
+    return home / f"{hashlib.sha256(text.encode()).hexdigest()}.json.gz"
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """A hash of the code that traces and makes laws."""
+    here = Path(__file__).parents[1]
+    files = [*(here.parents[1] / "tracer").glob("*.py"), *(here / "families").glob("*.py")]
+    files += [here / f"{name}.py" for name in _MAKERS.split()]
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files) if file.is_file())).hexdigest()

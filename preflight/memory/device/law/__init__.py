@@ -1,0 +1,1 @@
+"""Memory laws: tapes, their formulas, the catalogue of models, the files that ship."""

@@ -1,0 +1,102 @@
+"""The law of a model that FSDP gathers in 16 bits: its step is that of a model which is stored in them.
+
+The embedding is gathered in 16 bits as the layers are, and what enters a layer is cast (MixedPrecisionPolicy:
+param_dtype, cast_forward_inputs; FSDP1's MixedPrecision likewise). So the residual stream, and what is kept of it, has
+2 bytes an element, where autocast over weights in fp32 has 4. Shards, their gradients and states stay in fp32.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+
+from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
+from preflight.memory.device.law.laws import Laws, laws_for
+from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.resolve import Resolved, resolve
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Unknown
+
+SAME_UNDER_AUTOCAST = frozenset(["gemma", "gemma2", "llama", "olmo2", "phi3", "qwen2", "qwen3"])
+"""Families whose step over 16-bit weights is the same with autocast, which Trainer has on beside FSDP, as without:
+norms are written out (traced both ways: tests/memory/device/law/test_other_laws.py). Autocast computes other families'
+norms in fp32; these keep the law of weights in fp32, which has more."""
+HALF, SINGLE = 2, 4
+REMEMBERED = 64
+_STORED: OrderedDict[int, tuple[Laws, Laws]] = OrderedDict()
+
+
+def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None) -> Laws | None:
+    """The law of the training step under such a layout; None: the job's own holds."""
+    if not layout.scheme.startswith("fsdp") or layout.param_bytes != HALF or not _whole_fp32(job, resolved):
+        return None
+    precision = job.train.precision or ""
+    mixed = precision.endswith("-mixed")
+    if mixed and (resolved.family is None or resolved.family.name not in SAME_UNDER_AUTOCAST):
+        return None
+    cast = {"precision": precision.removesuffix("-mixed") if mixed else "bf16", "weights_dtype": None}
+    as_stored = resolve(job.model_copy(update={"train": job.train.model_copy(update=cast)}), gpu)
+    if isinstance(as_stored, Unknown):
+        return None
+    laws = laws_for(as_stored, "train")
+    return None if isinstance(laws, Unknown) else _in_fp32(laws)
+
+
+def _whole_fp32(job: Job, resolved: Resolved) -> bool:
+    setup = resolved.setup
+    plain = setup.get("weights") == "fp32" and not setup.get("peft") and not setup.get("quantization")
+    return plain and resolved.family is not None and resolved.like is None and not job.train.frozen
+
+
+def _in_fp32(laws: Laws) -> Laws:
+    """The same law of weights that are stored in fp32: one object for each, which others remember it by."""
+    found = _STORED.get(id(laws))
+    if found is not None and found[0] is laws:
+        _STORED.move_to_end(id(laws))
+        return found[1]
+    p = laws.made.parameters
+    stored = Parameters(_rows(p.outside), _stacks(p.layer), _stacks(p.first), p.buffers)
+    made = replace(laws, made=Made(laws.made.tape, stored))
+    _STORED[id(laws)] = (laws, made)
+    while len(_STORED) > REMEMBERED:
+        _STORED.popitem(last=False)
+    return made
+
+
+def _rows(rows: Iterable[ParameterRow]) -> tuple[ParameterRow, ...]:
+    return tuple((size, SINGLE if nbytes == HALF else nbytes, trains) for size, nbytes, trains in rows)
+
+
+def _stacks(stacks: Mapping[str, tuple[ParameterRow, ...]]) -> dict[str, tuple[ParameterRow, ...]]:
+    return {name: _rows(rows) for name, rows in stacks.items()}
+
+
+# Jobs that run under torch.compile: the law of the compiled step, traced where torch is (`tracer/compiled.py`).
+#
+# No such law is shipped. Where none can be traced, the step that runs operator by operator stands for it, and the
+# interval reaches as far down as compiling saves (`intervals.COMPILED`).
+
+
+def laws_of(job: Job, resolved: Resolved) -> Laws | None:
+    """The law of a language model's compiled step on one GPU; None: it does not run compiled, or cannot be traced."""
+    if not is_covered(job, resolved):
+        return None
+    # torchtune's recipes drop what compile_loss returns, so that a loss of whole logits runs as it is (recipes/
+    # full_finetune_single_device.py, training/_compile.py); a chunked one is compiled in place.
+    kept = "torchtune" in job.software and resolved.setup.get("loss") != "chunked"
+    setup = {**resolved.setup, "compile": "layers" if kept else "all"}
+    if setup.get("peft"):
+        setup["peft"] = {**setup["peft"], "r": job.train.peft.r or 8, "options": dict(job.train.peft.options)}
+    # What the partitioner keeps hangs on the sizes themselves, so that a law holds for one batch and one length.
+    model = {**resolved.model, "extra": "compile", "steps_with": ["b", "s"]}
+    found = laws_for(replace(resolved, family=None, structure={}, setup=setup, model=model), "train")
+    return found if isinstance(found, Laws) else None
+
+
+def is_covered(job: Job, resolved: Resolved) -> bool:
+    """Whether a compiled step of this kind can be traced: decoders, on one GPU or copied to each."""
+    if not job.train.compile or resolved.law is not None or resolved.task != "causal-lm":
+        return False
+    return "architecture" in resolved.model and "kind" not in resolved.model and not resolved.model.get("target")

@@ -1,0 +1,132 @@
+"""Jobs that leave a setting open which has few values: what holds whichever of them it is.
+
+Where all of them exceed the GPU the job does, by the least of them; where all of them fit it fits, by the most. Where
+they differ nothing is judged, and the reason says with which values it would fit.
+
+A batch or a length may be any number: there the least of them, 1, says whether the job can fit at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import TypeAlias
+
+from preflight.vocabulary.estimates import DeviceEstimate, Interval
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import Unknown
+
+CANDIDATES: Mapping[str, tuple[object, ...]] = {
+    "precision": ("fp32", "bf16-mixed", "bf16"),
+    "gradient_checkpointing": (False, True),
+    "optimizer": ("adamw", "sgd"),
+}
+"""Fields of `train` and values that span what it may be. fp16 takes what bf16 does; no optimizer takes less than SGD
+without momentum, which has no states, and none in common use more than Adam's two."""
+SMALLEST: Mapping[str, int] = {"batch_size": 1, "seq_len": 1, "target_len": 1}
+"""Fields of `train` that more of never takes less memory, and the least that they can be."""
+Estimating: TypeAlias = "Callable[[Job], DeviceEstimate | Unknown]"
+Way: TypeAlias = "tuple[Mapping[str, object], DeviceEstimate]"
+
+
+def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | Unknown:
+    """An estimate of a job that `reason` says is not known for want of a setting; else `reason`, with what decides."""
+    ways = list(_ways(job, estimate)) if _settable(reason) else []
+    if not ways:
+        return reason
+    verdicts = {found.verdict for _, found in ways}
+    named = " and ".join(f"train.{name}" for name in ways[0][0])
+    least = min((found for _, found in ways), key=lambda one: one.process.expected)
+    most = max((found for _, found in ways), key=lambda one: one.process.expected)
+    if verdicts == {"exceeds"}:
+        note = f"{named} not known: this is what it takes at least"
+        return replace(_widened(least, most), lower_bound=True, notes=(*least.notes, note))
+    if verdicts == {"fits"}:
+        note = f"{named} not known: this is what it takes at most"
+        return replace(_widened(most, least), notes=(*most.notes, note))
+    return Unknown(f"{reason.reason}; {_said(ways)}") if "unknown" not in verdicts else reason
+
+
+def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | None:
+    """The estimate with the least that the setting can be for want of which `reason` says nothing, where even that
+    exceeds the GPU: then every value does. None where it does not, or where something else is missing."""
+    name, _, rest = reason.reason.removeprefix("train.").partition(" ")
+    if name not in SMALLEST or not rest.startswith("is not known") or getattr(job.train, name) is not None:
+        return None
+    found = estimate(job.model_copy(update={"train": job.train.model_copy(update={name: SMALLEST[name]})}))
+    if isinstance(found, Unknown) or found.verdict != "exceeds":
+        return None
+    note = f"a lower bound: train.{name} is not known, and {SMALLEST[name]} is the least that it can be"
+    return replace(found, lower_bound=True, largest_batch_size=None, notes=(*found.notes, note))
+
+
+def _settable(reason: Unknown) -> bool:
+    return any(reason.reason == f"train.{name} is not known" for name in CANDIDATES)
+
+
+def _ways(job: Job, estimate: Estimating) -> Iterator[Way]:
+    """Every combination of what is open, with its estimate; nothing where one of them has none."""
+    open_ = [name for name in CANDIDATES if getattr(job.train, name) is None]
+    found: list[Way] = []
+    for values in product(*(CANDIDATES[name] for name in open_)):
+        chosen = dict(zip(open_, values, strict=True))
+        one = estimate(job.model_copy(update={"train": job.train.model_copy(update=chosen)}))
+        if isinstance(one, Unknown) or one.lower_bound:
+            return
+        found.append((chosen, one))
+    yield from found
+
+
+def _widened(one: DeviceEstimate, other: DeviceEstimate) -> DeviceEstimate:
+    """`one`, with intervals that reach to `other`'s."""
+    return replace(
+        one,
+        requested=_both(one.requested, other.requested),
+        allocated=_both(one.allocated, other.allocated),
+        reserved=_both(one.reserved, other.reserved),
+        process=_both(one.process, other.process),
+    )
+
+
+def _both(one: Interval, other: Interval) -> Interval:
+    return Interval(min(one.low, other.low), one.expected, max(one.high, other.high))
+
+
+def _said(ways: Sequence[Way]) -> str:
+    """With which values it fits: the first of those that do, and what the others take."""
+    fitting = [way for way in ways if way[1].verdict == "fits"]
+    if not fitting:
+        return "with any value that fits it is at risk"
+    chosen, found = max(fitting, key=lambda way: way[1].process.expected)
+    words = " and ".join(f"train.{name} {_word(value)}" for name, value in chosen.items())
+    return f"it fits with {words} ({found.process.expected / 2**30:.1f} GiB), and not with every value"
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Estimates of the layouts that a job may have, as one.
+
+
+def fullest(ranks: Sequence[DeviceEstimate], others: Sequence[DeviceEstimate]) -> DeviceEstimate:
+    """The fullest rank's estimate, its intervals widened by what the job may be as well, with the smallest of the
+    largest batches."""
+    found = max(ranks, key=lambda one: one.process.expected)
+    every = [*ranks, *others]
+    process = _over(found.process, [one.process for one in others])
+    batches = [one.largest_batch_size for one in every if one.largest_batch_size is not None]
+    return replace(
+        found,
+        requested=_over(found.requested, [one.requested for one in others]),
+        allocated=_over(found.allocated, [one.allocated for one in others]),
+        reserved=_over(found.reserved, [one.reserved for one in others]),
+        process=process,
+        verdict=process.verdict(found.capacity),
+        largest_batch_size=min(batches) if batches else None,
+    )
+
+
+def _over(one: Interval, others: Sequence[Interval]) -> Interval:
+    return Interval(min([one.low, *(o.low for o in others)]), one.expected, max([one.high, *(o.high for o in others)]))

@@ -1,0 +1,147 @@
+"""A job with all that its estimate needs: the law, its dimensions, what lies on the GPU, and the optimizer's step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from preflight.memory.device import quantization
+from preflight.memory.device.law import other_laws as fused
+from preflight.memory.device.law import other_laws as gathered
+from preflight.memory.device.law.laws import Laws, laws_for
+from preflight.memory.device.law.sizes import evaluate
+from preflight.memory.device.parallel import Layout, Rank, layouts, rank_of, view
+from preflight.memory.device.resolve import Resolved, release, resolve
+from preflight.memory.device.step.loading import scales
+from preflight.memory.device.step.optimizers import Step, as_released, unknown
+from preflight.memory.device.workloads import litgpt, remote_code_extras
+from preflight.memory.device.workloads.denoisers import CONTROLNET
+from preflight.memory.device.workloads.image_models import decayed
+from preflight.memory.device.workloads.registry import with_possible
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.values import Unknown
+
+
+@dataclass(frozen=True)
+class Ready:
+    """All that an estimate of one job needs, at its dimensions."""
+
+    job: Job
+    resolved: Resolved
+    laws: Laws
+    dims: Mapping[str, int]
+    parameters: tuple[tuple[int, float, bool], ...]
+    """(elements, bytes per element, trainable); a fraction of a byte where weights are quantised."""
+    buffers: int
+    optimizer: Step
+    rank: Rank
+    """What lies on this GPU, where several share the job."""
+    peers: tuple[Ready, ...] = ()
+    """Other ranks of the job that may be fuller (the last stage of a pipeline)."""
+    others: tuple[Ready, ...] = ()
+    """What the job may be as well, where what decides between them is stated nowhere."""
+    notes: tuple[str, ...] = ()
+    fused: bool = False
+    """The law is that of a compiled step."""
+
+    @property
+    def trainable(self) -> list[tuple[int, int]]:
+        return [(n, int(size)) for n, size, trains in self.parameters if trains]
+
+    @property
+    def weights(self) -> int:
+        """Bytes of weights and buffers on one GPU, copies included."""
+        copies = 1 + (self.job.train.copies.reference or 0) + (self.job.train.copies.ema or 0)
+        return self.rank.weights * copies + self.buffers
+
+    @property
+    def gradients(self) -> int:
+        """Bytes of gradients on one GPU between backward and the step."""
+        return self.rank.gradients
+
+    @property
+    def held(self) -> int:
+        """Bytes of what communication, sharded optimizers and the model's own code keep throughout."""
+        return sum(each.nbytes for each in self.rank.held) + sum(remote_code_extras.held(self.resolved, self.dims))
+
+    @property
+    def gathered(self) -> int:
+        """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU."""
+        if not (self.rank.layout.sharded and litgpt.gathers(self.job)):
+            return 0
+        return sum(round(n * each) for n, each, _ in self.parameters)
+
+    @property
+    def outputs_kept(self) -> bool:
+        return self.job.train.outputs_kept in ("step", "loop")
+
+    @property
+    def accumulating(self) -> bool:
+        """Whether gradients are there when a backward begins: of earlier micro-batches, or zeros that stayed."""
+        return (self.job.train.grad_accum or 1) > 1 or self.zeros_stay
+
+    @property
+    def zeros_stay(self) -> bool:
+        """Before torch 2.0 zero_grad filled gradients with zeros (set_to_none=False) where 2.0 frees them; diffusers'
+        scripts of ControlNets ask for zeros (--set_grads_to_none is off)."""
+        return self.job.software.get("torch", "").startswith(("0.", "1.")) or self.job.train.peft.method == CONTROLNET
+
+    @property
+    def in_backward(self) -> bool:
+        return bool(self.job.train.optimizer_in_backward)
+
+    @property
+    def outputs(self) -> int:
+        """Bytes of what the model returned and of what the loss holds, where their names are bound until the step is
+        over or longer."""
+        if not self.outputs_kept:
+            return 0
+        sizes = self.laws.made.tape.values(self.dims)
+        return sum(sizes[at] for at in self.laws.outputs) + self.laws.held(self.dims)
+
+
+def prepare(job: Job, gpu: Gpu | None = None, compiled: bool = False) -> Ready | Unknown:
+    """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing.
+    `compiled`: a job under torch.compile has the law of its compiled step, which takes seconds for each batch."""
+    job = quantization.stated(job)
+    found = layouts(job)
+    if isinstance(found, Unknown):
+        known = resolve(job, gpu)
+        return known if isinstance(known, Unknown) else found
+    first, *rest = [_prepared(job, gpu, layout, compiled) for layout in (*found.ranks, *found.others)]
+    if isinstance(first, Unknown):
+        return first
+    known_ones = [(n, one) for n, one in enumerate(rest, 1) if not isinstance(one, Unknown)]
+    peers = tuple(one for n, one in known_ones if n < len(found.ranks))
+    others = tuple(one for n, one in known_ones if n >= len(found.ranks))
+    return with_possible(replace(first, peers=peers, others=others, notes=found.notes), gpu)
+
+
+def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Ready | Unknown:
+    """One rank of a job under a layout."""
+    resolved = resolve(view(job, layout), gpu)
+    if isinstance(resolved, Unknown):
+        return resolved
+    graphs = fused.laws_of(job, resolved) if compiled and layout.scheme in ("none", "ddp") else None
+    laws = graphs or gathered.in_half(job, layout, resolved, gpu) or laws_for(resolved, "train")
+    if isinstance(laws, Unknown):
+        return laws
+    dims = resolved.all_dims
+    made = laws.made
+    rows = made.parameters.sizes(made.tape.depths, dims)
+    if job.train.quantization.type in ("nf4", "fp4"):
+        rows = scales(rows, bool(job.train.quantization.double_quant))
+    name = job.train.optimizer
+    how = as_released(job.train.optimizer_impl or "foreach", release(job.software.get("torch")))
+    if name is None:
+        return Unknown("train.optimizer is not known")
+    rank = rank_of(layout, resolved, laws, rows)
+    if isinstance(rank, Unknown):
+        return rank
+    optimizer = rank.stepped(name, "for-loop" if job.train.optimizer_in_backward and how != "fused" else how)
+    if optimizer is None:
+        return Unknown(unknown(name))
+    optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])
+    return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer,
+                 rank, fused=graphs is not None)  # fmt: skip

@@ -1,0 +1,1 @@
+"""One training step: replay through the allocator, phases, effects beside the tape."""

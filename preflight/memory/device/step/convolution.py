@@ -1,0 +1,144 @@
+"""What convolutions add to a job: the one place for it.
+
+Workspaces of weight gradients are on the tapes of image models (births marked `c`, preflight.tracer.convolutions), so
+the law and the replay count them like any storage. Here is what does not come from a tape:
+
+- `benchmarks`: with `torch.backends.cudnn.benchmark` every new shape tries all algorithms and then gives the whole
+  cache back (ATen/native/cudnn/Conv_v8.cpp, emptyCache after benchmarking), so the first iteration leaves other blocks
+  behind than a plain one; `Replay.run` does the same. What is tried in between is larger than what is used, but lies
+  in moments when little else is alive; where it does not, the interval's upper end has it.
+- `context`: cuDNN's kernels. With lazy loading only those that run are loaded; without it, all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from preflight.memory.device.workloads.image_models import is_image_model, is_timm
+from preflight.vocabulary.estimates import Interval
+
+if TYPE_CHECKING:
+    from preflight.memory.device.law.tape import Tape, Token
+    from preflight.memory.device.resolve import Resolved
+    from preflight.vocabulary.job import Job
+    from preflight.vocabulary.machine import Gpu
+
+MIB = 2**20
+WORKSPACE = "c"
+"""Mark of a workspace's birth."""
+EAGER = {(8, 0): 1421 * MIB, (7, 0): 1343 * MIB}
+"""By compute capability: context with every kernel of torch and cuBLAS loaded. A100: 1,443 MiB, the least that
+nvidia-smi showed in 3,000 trainings of small perceptrons without a convolution (itu-rad/GPUMemNet, Datasets/MLP,
+mlp_data_step1), less the 22 MiB of segments that their tensors and cuBLAS' workspaces take. V100: 1,343 MiB with CUDA
+11.2."""
+EAGER_CUDNN = 294 * MIB
+"""What cuDNN's kernels add where all are loaded: nvidia-smi less the replay's reserved bytes, median over 93 timm
+models at batch 8 on that same A100 (1,715 MiB; 1,715 with a patch embedding alone, 1,725 with many convolutions), less
+the above."""
+SLACK = 50 * MIB
+"""Above the eager figure: what differs from model to model, nine of ten."""
+LAZY_TORCH, LAZY_CUDA = (1, 13), (11, 7)
+"""First versions that load kernels when they run (pytorch#86509; CUDA programming guide, "Lazy Loading"; the driver
+must know it as well)."""
+
+
+def benchmarks(job: Job, resolved: Resolved) -> bool:
+    """Whether cuDNN tries its algorithms in the first iteration: what the job states, else what its framework does.
+    timm's train.py has it do so; PyTorch's default is not to."""
+    if not is_image_model(resolved):
+        return False
+    stated = job.train.cudnn_benchmark if "cudnn_benchmark" in job.train.model_fields_set else None
+    return is_timm(resolved) if stated is None else stated
+
+
+def other_way(job: Job, resolved: Resolved) -> Job | None:
+    """Where it is unknown whether cuDNN tries its algorithms (null), the job with the answer that is not expected."""
+    if job.train.cudnn_benchmark is not None or not is_image_model(resolved):
+        return None
+    changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, resolved)})
+    return job.model_copy(update={"train": changed})
+
+
+def either(one: Interval, other: Interval) -> Interval:
+    """The first one's figure, in an interval that holds both."""
+    return Interval(min(one.low, other.low), one.expected, max(one.high, other.high))
+
+
+def context(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
+    """Context of a process that runs convolutions, given that of one whose kernels are loaded as they run.
+
+    Nobody states how kernels are loaded, so all of it is possible. Where it was measured on the GPU's generation, the
+    figure for all kernels is expected, unless the versions say otherwise: every table of image models that could be
+    found was measured so, and it is on the safe side. Elsewhere the plain one is, and the rest lies in the interval.
+    """
+    known = EAGER.get(gpu.compute_capability) if gpu is not None else None
+    others = plain.expected - gpu.context[1] if gpu is not None else 0  # NCCL's
+    eager = (known or max(EAGER.values())) + EAGER_CUDNN + max(0, others)
+    expected = eager if _is_eager(job, gpu) else plain.expected
+    return Interval(plain.low, max(expected, plain.expected), max(eager + SLACK, plain.high))
+
+
+def loaded_at_once(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
+    """Context of any process whose stated versions load all kernels when the first is used (before torch 1.13); `plain`
+    where they do not, or are not stated."""
+    if _loads_lazily(job) is not False:
+        return plain
+    known = EAGER.get(gpu.compute_capability) if gpu is not None else None
+    expected = known or min(EAGER.values())
+    low = expected - SLACK if known else plain.expected
+    return Interval(min(low, expected), max(expected, plain.expected), max(plain.high, max(EAGER.values()) + SLACK))
+
+
+def notes(job: Job, gpu: Gpu | None, resolved: Resolved) -> tuple[str, ...]:
+    """What the expected context rests on, where nothing that the job states decides it."""
+    if not is_image_model(resolved) or job.machine.context is not None or not _is_eager(job, gpu):
+        return ()
+    return (
+        "the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent driver need a "
+        "GiB less: state software.torch, or machine.context",
+    )
+
+
+def _is_eager(job: Job, gpu: Gpu | None) -> bool:
+    return gpu is not None and gpu.compute_capability in EAGER and not _loads_lazily(job)
+
+
+def _loads_lazily(job: Job) -> bool | None:
+    """Whether the stated versions load kernels as they run; None: none is stated."""
+    for name, first in (("torch", LAZY_TORCH), ("cuda", LAZY_CUDA)):
+        version = _version(job.software.get(name, ""))
+        if version is not None:
+            return version >= first
+    return None
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    numbers = text.lstrip("=<>~! v").split("+")[0].split(".")
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) > 1 and all(x.isdecimal() for x in numbers[:2]) else None
+
+
+def without_workspaces(tape: Tape) -> Tape:
+    """The tape of channels-last convolutions, whose kernels need no copies in another order."""
+    kept = [_kept(item.blocks[0]) if item.stack is None else {} for item in tape.items]
+
+    def still(number: int, token: Token) -> Token | None:
+        if token.kind == "b":
+            return None if token.mark == WORKSPACE else token
+        home = number if token.item < 0 else token.item
+        if tape.items[home].stack is not None:
+            return token
+        return replace(token, at=kept[home][token.at]) if token.at in kept[home] else None
+
+    items = []
+    for number, item in enumerate(tape.items):
+        blocks = tuple(tuple(t for t in (still(number, x) for x in block) if t is not None) for block in item.blocks)
+        items.append(replace(item, blocks=blocks))
+    return replace(tape, items=tuple(items))
+
+
+def _kept(block: tuple[Token, ...]) -> dict[int, int]:
+    """Number of a birth in a block -> its number when workspaces are left out."""
+    births = [token for token in block if token.kind == "b"]
+    others = [at for at, token in enumerate(births) if token.mark != WORKSPACE]
+    return {at: number for number, at in enumerate(others)}

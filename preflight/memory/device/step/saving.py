@@ -1,0 +1,84 @@
+"""What checkpoints take on the GPU: one that training begins from, and those that it writes.
+
+Writing one takes nothing as a rule: torch.save copies storages to the host one after the other. Two things do. Weights
+that sharding cut up, when every parameter is gathered on each GPU at once (`train.saves`: gathered; FSDP's
+FULL_STATE_DICT without CPU offload). And bitsandbytes 0.38's int8 layers, whose `_save_to_state_dict`
+(bitsandbytes/nn/modules.py) puts each weight into rows again on the GPU for the dictionary, and leaves the layer with
+a clone of its weight beside the one that it computes with: one copy more for good, and another while the dictionary
+lives.
+
+Reading one: see `train.resumes` in docs/design-notes.md. Until torch 2.1 an optimizer deep-copied the states that it
+was given (torch/optim/optimizer.py, load_state_dict); since then they become its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.memory.device.resolve import NEWEST, release
+from preflight.vocabulary.records import dataclass
+
+if TYPE_CHECKING:
+    from preflight.memory.device.prepare import Ready
+    from preflight.vocabulary.job import Job
+
+DOUBLES = ((0, 38), (0, 39))
+"""From which release on, and before which, bitsandbytes' int8 layers are doubled by a state dictionary."""
+SHALLOW = (2, 1)
+"""The release of torch from which an optimizer takes loaded states over as they are."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint's passage. `kept`: bytes of storages that are there from then on; `passing`: of those that go."""
+
+    phase: str
+    kept: tuple[int, ...] = ()
+    passing: tuple[int, ...] = ()
+
+
+NOTHING = Checkpoint("")
+
+
+def resumed(ready: Ready) -> Checkpoint:
+    """What is on the GPU beside the model when training begins from a checkpoint."""
+    how = ready.job.train.resumes
+    taken_over = (release(ready.job.software.get("torch")) or NEWEST) >= SHALLOW
+    states = ready.optimizer.states
+    if how == "trainer" and ready.rank.layout.scheme == "ddp":  # transformers: on each GPU where several train
+        return Checkpoint("resume", (), states if taken_over else (*states, *states))
+    if how not in ("device", "kept"):
+        return NOTHING
+    adapted = ready.job.train.peft.method not in (None, "none")
+    weights = tuple(math.ceil(n * each) for n, each, trains in ready.rank.rows if trains or not adapted)
+    bound = weights if taken_over else (*weights, *states)  # what the name still holds that nothing else does
+    if how == "kept":
+        return Checkpoint("resume", bound, states)
+    return Checkpoint("resume", (), (*bound, *states))
+
+
+def saved(ready: Ready) -> Checkpoint:
+    """What writing a checkpoint takes."""
+    kept, passing = list(_doubled(ready)), list(_doubled(ready))
+    if ready.job.train.saves == "gathered" and ready.rank.layout.sharded:
+        passing += [math.ceil(n * each) for n, each, _ in ready.parameters]
+    return Checkpoint("save", tuple(kept), tuple(passing)) if passing else NOTHING
+
+
+def notes(job: Job) -> tuple[str, ...]:
+    """What a user should know of it."""
+    if not _doubles(job):
+        return ()
+    return ("bitsandbytes 0.38 doubles int8 weights when a checkpoint is saved; 0.37 and 0.39 do not",)
+
+
+def _doubled(ready: Ready) -> Iterator[int]:
+    if _doubles(ready.job):
+        yield from (math.ceil(n * each) for n, each, trains in ready.rank.rows if each == 1 and not trains)
+
+
+def _doubles(job: Job) -> bool:
+    installed = release(job.software.get("bitsandbytes"))
+    return installed is not None and job.train.quantization.type == "int8" and DOUBLES[0] <= installed < DOUBLES[1]

@@ -1,0 +1,1 @@
+"""Kinds of model: how each is recognised, sized and traced."""

@@ -1,0 +1,169 @@
+"""Models whose code comes with their weights (`trust_remote_code`): which family's law they are reckoned by.
+
+transformers has no class for them, so they cannot be traced; but each was written after a family that it has, and keeps
+what that family keeps but for what is said here, from reading its modeling file. That difference widens the interval,
+and what is held besides (a normalised copy of the head, a mask of linear positions) is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from preflight.vocabulary.records import dataclass, field
+
+Config = Mapping[str, Any]
+Terms = tuple[tuple[int, Mapping[str, int]], ...]
+"""(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How a model of remote code is reckoned."""
+
+    architecture: str
+    """The `model_type` of transformers that stands for it."""
+    config: Callable[[Config], dict[str, Any]]
+    """Its own config -> one of that type. Raises KeyError for a dimension that is not there."""
+    note: str
+    modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Its own names of layers that adapters stand beside -> those of the type that stands for it."""
+    targets: tuple[str, ...] = ()
+    """Where its users put adapters when nothing is said (its own names)."""
+    wider: tuple[float, float] = (0.0, 0.0)
+    """What the difference widens the interval by, below and above, as fractions."""
+    held: Terms = ()
+    """Elements that live through the whole step beside the type's tape."""
+    pulse: Terms = ()
+    """Elements that live for a moment in forward."""
+    attention: str | None = None
+    """The attention that its own code computes whatever is asked for."""
+
+
+FUSED = (0.0, 0.03)
+"""q, k and v, or gate and up, in one product: Phi-3's law against Llama's at one set of dimensions asks for 0 to 3.1 %
+more over full training and LoRA, plain and mixed, with and without checkpointing
+(tests/memory/device/workloads/test_remote.py). A bias beside them changes nothing that is held: Qwen2's law against
+Llama's."""
+NEAR = (0.10, 0.06)
+"""Where norms or the feed-forward network are of another make: LayerNorm for RMSNorm is 6 to 9 % of the activations."""
+
+
+def _same(c: Config) -> dict[str, Any]:
+    return {"num_key_value_heads": c.get("num_key_value_heads") or c["num_attention_heads"], **c}
+
+
+def _untied(c: Config) -> dict[str, Any]:
+    """Llama's config where the head is a weight of its own unless the config says otherwise."""
+    return {"tie_word_embeddings": False, **_same(c)}
+
+
+def _qwen(c: Config) -> dict[str, Any]:
+    """`intermediate_size` counts gate and up together (modeling_qwen.py, QWenMLP: `intermediate_size // 2`)."""
+    return {"tie_word_embeddings": False, **_same(c), "intermediate_size": c["intermediate_size"] // 2}
+
+
+def _chatglm(c: Config) -> dict[str, Any]:
+    """ChatGLM2, ChatGLM3 and GLM-4-9B (modeling_chatglm.py: fused qkv with grouped heads, fused SwiGLU, RMSNorm)."""
+    heads = c["num_attention_heads"]
+    return {
+        "hidden_size": c["hidden_size"], "num_attention_heads": heads, "num_hidden_layers": c["num_layers"],
+        "num_key_value_heads": c["multi_query_group_num"] if c.get("multi_query_attention") else heads,
+        "head_dim": c.get("kv_channels") or c["hidden_size"] // heads, "intermediate_size": c["ffn_hidden_size"],
+        "vocab_size": c["padded_vocab_size"], "max_position_embeddings": c.get("seq_length", 8192),
+        "tie_word_embeddings": False,
+    }  # fmt: skip
+
+
+def _chatglm_first(c: Config) -> dict[str, Any]:
+    """ChatGLM-6B: LayerNorm, GELU and a fused qkv, as GPT-NeoX has them, one after the other."""
+    return {
+        "hidden_size": c["hidden_size"], "num_attention_heads": c["num_attention_heads"],
+        "num_hidden_layers": c["num_layers"], "intermediate_size": c["inner_hidden_size"],
+        "vocab_size": c["vocab_size"], "max_position_embeddings": c.get("max_sequence_length", 2048),
+        "rotary_pct": 1.0, "use_parallel_residual": False, "tie_word_embeddings": False,
+    }  # fmt: skip
+
+
+_QKV = ("q_proj", "k_proj", "v_proj")
+_LIKE_LLAMA = "its layers are Llama's"
+QWEN = Likeness(
+    "qwen2", _qwen, "reckoned as Qwen2, whose layers it has, with q, k and v in one product", wider=FUSED,
+    modules={"c_attn": _QKV, "attn.c_proj": ("o_proj",), "c_proj": ("o_proj", "down_proj"), "w1": ("up_proj",),
+             "w2": ("gate_proj",), "mlp.c_proj": ("down_proj",)},
+    targets=("c_attn",),
+)  # fmt: skip
+_BAICHUAN = {"W_pack": _QKV}
+BAICHUAN = Likeness(
+    "llama", _untied, "reckoned as Llama, whose layers it has, with q, k and v in one product",
+    modules=_BAICHUAN, targets=("W_pack",), wider=FUSED,
+)  # fmt: skip
+HEAD_COPY: Terms = ((1, {"V": 1, "h": 1}),)
+"""NormHead normalises its weight in each training step, and the product keeps the result (modeling_baichuan.py)."""
+HEAD_PULSE: Terms = ((2, {"V": 1, "h": 1}),)
+"""That quotient is fp32 before it is cast, under autocast: as much as two of 16 bits."""
+ALIBI_MASK: Terms = ((1, {"b": 1, "a": 1, "s": 2}), (1, {"a": 1, "s": 2}))
+"""The mask of linear positions, and its sum with each sample's padding (modeling_baichuan.py of the 13B, BaichuanModel:
+get_alibi_mask), both with a value per head."""
+
+
+def _baichuan(c: Config) -> Likeness:
+    """Baichuan 2 is known by its vocabulary of 125,696 pieces, the models of 13B by their 40 heads."""
+    second, alibi = c.get("vocab_size") == 125696, c.get("num_attention_heads") == 40
+    extras = [
+        *(["a normalised copy of the head"] if second else []),
+        *(["a mask of linear positions"] if alibi else []),
+    ]
+    held = (HEAD_COPY if second else ()) + (ALIBI_MASK if alibi else ())
+    note = BAICHUAN.note + (f", and {' and '.join(extras)} beside it" if extras else "")
+    return Likeness(BAICHUAN.architecture, BAICHUAN.config, note, BAICHUAN.modules, BAICHUAN.targets, FUSED, held,
+                    HEAD_PULSE if second else (), "efficient" if alibi else None)  # fmt: skip
+
+
+CHATGLM = Likeness(
+    "phi3", _chatglm, "reckoned as Phi-3, which has both of its fused products; here half of each head is rotated",
+    modules={"query_key_value": ("qkv_proj",), "dense": ("o_proj",), "dense_h_to_4h": ("gate_up_proj",),
+             "dense_4h_to_h": ("down_proj",)},
+    targets=("query_key_value",), wider=FUSED,
+)  # fmt: skip
+CHATGLM_FIRST = Likeness(
+    "gpt_neox", _chatglm_first, "reckoned as GPT-NeoX with attention written out, whose layers are the nearest",
+    targets=("query_key_value",), wider=NEAR, attention="eager",
+)  # fmt: skip
+INTERNLM2 = Likeness(
+    "llama", _untied, "reckoned as Llama, whose layers it has, with q, k and v in one product", wider=FUSED,
+    modules={"wqkv": _QKV, "wo": ("o_proj",), "w1": ("gate_proj",), "w3": ("up_proj",), "w2": ("down_proj",)},
+    targets=("wqkv",),
+)  # fmt: skip
+LIKE_LLAMA = Likeness("llama", _untied, f"reckoned as Llama: {_LIKE_LLAMA}")
+INTERNLM = Likeness("llama", _untied, f"reckoned as Llama: {_LIKE_LLAMA} (biases of its attention apart)")
+MINICPM = Likeness("llama", lambda c: {"tie_word_embeddings": True, **_same(c)},
+                   f"reckoned as Llama: {_LIKE_LLAMA}, scaled by constants")  # fmt: skip
+ORION = Likeness("llama", _untied, "reckoned as Llama, whose layers it has with LayerNorm, which keeps less",
+                 wider=(NEAR[0], 0.0))  # fmt: skip
+_ALIKE: Mapping[str, Likeness] = {
+    "qwen": QWEN, "internlm": INTERNLM, "internlm2": INTERNLM2, "internlm3": LIKE_LLAMA, "aquila": LIKE_LLAMA,
+    "xverse": LIKE_LLAMA, "skywork": LIKE_LLAMA, "yi": LIKE_LLAMA, "minicpm": MINICPM, "orion": ORION,
+    "refinedwebmodel": Likeness("falcon", dict, "Falcon under the name of its first release"),
+    "refinedweb": Likeness("falcon", lambda c: {**c, "new_decoder_architecture": True},
+                           "Falcon under the name of its first release"),
+}  # fmt: skip
+
+
+def likeness(architecture: str, config: Config) -> Likeness | None:
+    """How a `model_type` without a class of transformers is reckoned; None: it has one, or nothing is known."""
+    name = architecture.lower().replace("-", "_")
+    if name == "chatglm":
+        return CHATGLM_FIRST if "inner_hidden_size" in config else CHATGLM
+    return _baichuan(config) if name == "baichuan" else _ALIKE.get(name)
+
+
+def elements(terms: Terms, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Each term's elements at dimensions; those of the width where a law has heads and their size alone."""
+    known = {**dims, "h": dims.get("h") or dims["a"] * dims["d"]}
+    found = []
+    for count, powers in terms:
+        for name, power in powers.items():
+            count *= known[name] ** power
+        found.append(count)
+    return tuple(found)

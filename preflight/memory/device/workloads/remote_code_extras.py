@@ -1,0 +1,57 @@
+"""What the code of a model that has no class in transformers holds beside the tape of the family it is reckoned by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from preflight.memory.device.step.replay import Segment
+from preflight.memory.device.workloads.remote import elements
+from preflight.vocabulary.estimates import ALL_PARTS
+
+if TYPE_CHECKING:
+    from preflight.memory.device.resolve import Resolved
+
+_LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
+
+
+def held(resolved: Resolved, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Bytes of each storage that lives through the step."""
+    if resolved.like is None:
+        return ()
+    width = 2 if resolved.setup["autocast"] or resolved.setup["weights"] != "fp32" else 4
+    return tuple(width * count for count in elements(resolved.like.held, dims))
+
+
+def pulse(resolved: Resolved, dims: Mapping[str, int]) -> int:
+    """Bytes that live for a moment of forward, before there are logits: in 16 bits of autocast."""
+    if resolved.like is None or not resolved.setup["autocast"]:
+        return 0
+    return sum(2 * count for count in elements(resolved.like.pulse, dims))
+
+
+def pulsed(segment: Segment, nbytes: int) -> Segment:
+    """A step in which so many bytes live for a moment before its first logits."""
+    if not nbytes:
+        return segment
+    at = _head(segment)
+    fresh = 1 + max((birth for _, birth, *_ in segment.events), default=0)
+    phase = "forward"
+    pair = tuple((kind, fresh, nbytes, _TEMPORARY, phase, "") for kind in "bd")
+    return Segment.listed((*segment.events[:at], *pair, *segment.events[at:]))
+
+
+def at_head(segment: Segment) -> int:
+    """Live bytes of a step before its first logits."""
+    sign = {"b": 1, "d": -1}
+    return sum(sign.get(kind, 0) * nbytes for kind, _, nbytes, *_ in segment.events[: _head(segment)])
+
+
+def notes(resolved: Resolved) -> tuple[str, ...]:
+    """How the model is reckoned, for the user."""
+    return () if resolved.like is None else (f"{resolved.name} is {resolved.like.note}",)
+
+
+def _head(segment: Segment) -> int:
+    births = ((n, part) for n, (kind, _, _, part, *_) in enumerate(segment.events) if kind == "b")
+    return next((n for n, part in births if part == _LOGITS), 0)

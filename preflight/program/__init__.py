@@ -1,0 +1,1 @@
+"""What the calls of a program mean: loops, loaders, datasets, models, precision."""

@@ -1,0 +1,176 @@
+"""What the readers of library calls share: ranks, folding, conditional values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.values import (
+    Const,
+    Expr,
+    Op,
+    Origin,
+    Ref,
+    Unknown,
+    Value,
+    evaluate,
+    names,
+    origins,
+    substitute,
+)
+
+UNKNOWN_RANK = -1
+"""A call whose argument cannot be followed: an alias by name is better than it, it is better than a default."""
+DEFAULT_RANK = 1
+TEXT_RANK = 2
+LITERAL_RANK = 3
+_OTHERWISE = "\0otherwise"
+"""Stands for "what the field would be without this call" until `settled` puts it in."""
+
+
+def is_constant(expr: Expr) -> bool:
+    """Whether no name is left in it."""
+    return not any(True for _ in names(expr))
+
+
+def constant(expr: Expr | None) -> Value:
+    """The value of a constant expression; Unknown where it still depends on something, or is not there."""
+    if expr is None:
+        return Unknown("it is not given")
+    return evaluate(expr) if is_constant(expr) else Unknown("it is set elsewhere")
+
+
+def is_unknown(expr: Expr) -> bool:
+    """Whether nothing that is set elsewhere could make it known."""
+    return is_constant(expr) and isinstance(evaluate(expr), Unknown)
+
+
+def first_origin(*exprs: Expr | None) -> Origin | None:
+    """The first place that any of the expressions was written at."""
+    return next((origin for expr in exprs if expr is not None for origin in origins(expr)), None)
+
+
+def fold(expr: Expr, origin: Origin | None = None) -> Expr:
+    """A constant where nothing is left to be filled in, at `origin` or the first place among its operands."""
+    if isinstance(expr, Op) and is_constant(expr):
+        return Const(evaluate(expr), origin or first_origin(expr))
+    return expr
+
+
+def when(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """`yes if condition else no`; a known condition leaves the branch taken, which takes its place."""
+    value = constant(condition)
+    if isinstance(value, Unknown):
+        return Op("if", (condition, yes, no), condition.origin)
+    taken = yes if value else no
+    if isinstance(taken, Const) and taken.origin is None and value:
+        return Const(taken.value, first_origin(condition))
+    return taken
+
+
+def unless_unset(expr: Expr, given: Expr, unset: tuple[Value, ...] = (None,)) -> Expr:
+    """`given`, or None where `expr`, which is set elsewhere, turns out to be one of the values for "not set"."""
+    if is_constant(expr):
+        return given
+    return Op("if", (Op("in", (expr, Const(unset))), Const(None), given), given.origin)
+
+
+def either(*conditions: Expr) -> Expr:
+    """Whether any of the conditions holds."""
+    return fold(Op("or", tuple(conditions))) if len(conditions) > 1 else conditions[0]
+
+
+def bind(field: str, expr: Expr, rank: int | None = None, origin: Origin | None = None) -> Binding:
+    """A Binding whose rank follows from the expression: literal, read from the text, or unknown."""
+    if rank is None:
+        rank = UNKNOWN_RANK if is_unknown(expr) else LITERAL_RANK if isinstance(expr, Const) else TEXT_RANK
+    return Binding(field, expr, rank, origin or first_origin(expr))
+
+
+def version_of(text: str | None) -> tuple[int, ...]:
+    """`5.23.0.dev0` -> (5, 23, 0); a version nobody states counts as the newest."""
+    if text is None:
+        return (10**6,)
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (10**6,)
+
+
+def defaults_at(entries: list[dict[str, object]], version: str | None) -> Mapping[str, object]:
+    """Merge a table's `{"from": "5.0", "defaults": {...}}` entries up to a version, later ones winning."""
+    merged: dict[str, object] = {}
+    for entry in entries:
+        defaults = entry["defaults"]
+        if version_of(str(entry["from"])) <= version_of(version) and isinstance(defaults, dict):
+            merged.update(defaults)
+    return merged
+
+
+def under(conditions: Sequence[Expr], bindings: Iterable[Binding]) -> Iterator[Binding]:
+    """Bindings of a call that is made only where its path conditions hold.
+
+    Conditions on the program's parameters are kept; those on what only running tells (a step counter, the environment)
+    are taken to hold.
+    """
+    deciding = [condition for condition in conditions if _decides(condition)]
+    for binding in bindings:
+        expr = binding.expr
+        for condition in reversed(deciding):
+            expr = Op("if", (condition, expr, Ref(_OTHERWISE)), expr.origin)
+        yield replace(binding, expr=expr) if deciding else binding
+
+
+def _decides(condition: Expr) -> bool:
+    return not is_constant(condition) and not any(_is_unknown_part(part) for part in _parts(condition))
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    if isinstance(expr, Op):
+        for operand in expr.operands:
+            yield from _parts(operand)
+
+
+def _is_unknown_part(expr: Expr) -> bool:
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def settled(bindings: Sequence[Binding]) -> list[Binding]:
+    """Bindings of one program with every "otherwise" filled in: by the one that would win without the call."""
+    found: list[Binding] = []
+    for field in dict.fromkeys(binding.field for binding in bindings):
+        winner: Expr = Const(None)
+        for binding in sorted((b for b in bindings if b.field == field), key=lambda b: b.rank):
+            if _OTHERWISE in names(binding.expr):
+                binding = replace(binding, expr=simplified(substitute(binding.expr, {_OTHERWISE: winner})))
+                if found and found[-1].field == field and found[-1].rank == binding.rank:
+                    found.pop()  # it lives on inside this one
+            winner = binding.expr
+            found.append(binding)
+    return found
+
+
+def simplified(expr: Expr) -> Expr:
+    """`x if not c else (y if c else z)` is `y if c else x`, and `x if c else x` is x."""
+    if not (isinstance(expr, Op) and expr.operator == "if"):
+        return expr
+    condition, yes, no = expr.operands
+    if isinstance(no, Op) and no.operator == "if" and _opposite(condition, no.operands[0]):
+        return simplified(Op("if", (no.operands[0], no.operands[1], yes), expr.origin))
+    return yes if same(yes, no) else expr
+
+
+def _opposite(left: Expr, right: Expr) -> bool:
+    """Whether one is the other's negation."""
+    pairs = ((left, right), (right, left))
+    return any(isinstance(one, Op) and one.operator == "not" and same(one.operands[0], other) for one, other in pairs)
+
+
+def same(left: Expr, right: Expr) -> bool:
+    """Whether two expressions say the same, wherever they are written."""
+    if isinstance(left, Op) and isinstance(right, Op):
+        alike = left.operator == right.operator and len(left.operands) == len(right.operands)
+        return alike and all(same(a, b) for a, b in zip(left.operands, right.operands, strict=True))
+    if isinstance(left, Const) and isinstance(right, Const):
+        return type(left.value) is type(right.value) and left.value == right.value
+    return isinstance(left, Ref) and isinstance(right, Ref) and left.name == right.name

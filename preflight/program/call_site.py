@@ -1,0 +1,119 @@
+"""Where a call stands in its file: what its value is assigned to, what encloses it, and the words used around it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from preflight.python.module import load_module
+from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
+
+ROLES = {
+    "validation": frozenset({"val", "valid", "validation", "eval", "evaluation", "evaluate", "dev", "validate"}),
+    "test": frozenset({"test", "testing", "predict", "inference", "infer"}),
+    "train": frozenset({"train", "training", "trn", "fit"}),
+}
+"""Words by which people say what a loader or a function is for."""
+_NO_GRAD = ("no_grad", "inference_mode")
+
+
+def words(text: str) -> frozenset[str]:
+    """`valLoader`, `self.val_loader` -> {"val", "loader", ...}, lower case."""
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text)
+    return frozenset(word for word in re.split(r"[^a-z0-9]+", split.lower()) if word)
+
+
+def role_of(text: str) -> str | None:
+    """train, validation or test, where the words of `text` say exactly one of them."""
+    found = [role for role, names in ROLES.items() if words(text) & names]
+    return found[0] if len(found) == 1 else None
+
+
+def parents(path: str, project: Project) -> dict[ast.AST, ast.AST]:
+    """Each node of a file -> the node around it; cached per project."""
+    key = ("python-parents", path)
+    if key not in project.parsed:
+        module = load_module(path, project)
+        tree = module.tree if module is not None else ast.Module([], [])
+        project.parsed[key] = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    found = project.parsed[key]
+    return found if isinstance(found, dict) else {}
+
+
+def around(record: CallRecord, project: Project) -> Iterator[ast.AST]:
+    """The nodes around a call, the nearest first, up to the file."""
+    table = parents(record.path, project)
+    node: ast.AST | None = table.get(record.node)
+    while node is not None:
+        yield node
+        node = table.get(node)
+
+
+def targets(record: CallRecord, project: Project) -> tuple[str, ...]:
+    """The text of what the call's value is assigned to (or the keyword or key it is given as)."""
+    inner: ast.AST = record.node
+    for node in around(record, project):
+        if isinstance(node, ast.Assign):
+            return _assigned(node, inner)
+        if isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            return (ast.unparse(node.target),)
+        if isinstance(node, ast.keyword) and node.arg:
+            return (node.arg,)
+        if isinstance(node, ast.Dict):
+            keys = [key for key, value in zip(node.keys, node.values, strict=True) if value is inner]
+            return tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
+        if isinstance(node, (ast.stmt, ast.Lambda)):
+            return ()
+        inner = node
+    return ()
+
+
+def _assigned(node: ast.Assign, value: ast.AST) -> tuple[str, ...]:
+    """`a, b = f(), g()`: the target that stands where the value stands."""
+    for target in node.targets:
+        pairs = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and value is not node.value
+        if pairs and isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and value in node.value.elts:
+            return (ast.unparse(target.elts[node.value.elts.index(value)]),)
+    return tuple(ast.unparse(target) for target in node.targets)
+
+
+def enclosing_function(record: CallRecord, project: Project) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The `def` that the call is written in."""
+    for node in around(record, project):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return node
+    return None
+
+
+def scope_of(record: CallRecord, project: Project) -> ast.AST | None:
+    """The function around the call, else its file."""
+    function = enclosing_function(record, project)
+    if function is not None:
+        return function
+    module = load_module(record.path, project)
+    return None if module is None else module.tree
+
+
+def loops_around(record: CallRecord, project: Project) -> list[ast.For | ast.While | ast.AsyncFor]:
+    """The loops around the call within its own function, the nearest first."""
+    found: list[ast.For | ast.While | ast.AsyncFor] = []
+    for node in around(record, project):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            break
+        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+            found.append(node)
+    return found
+
+
+def without_gradients(record: CallRecord) -> bool:
+    """Whether the call is made under torch.no_grad() or inference_mode()."""
+    return any(context.method in _NO_GRAD for context in record.contexts)
+
+
+def evaluates(record: CallRecord) -> bool:
+    """Whether the call belongs to an evaluation: no gradients, or a function that says so."""
+    if without_gradients(record):
+        return True
+    return role_of((record.function or "").rpartition(".")[2]) in ("validation", "test")

@@ -1,0 +1,250 @@
+"""Forward or generate calls on a whole evaluation set at once, and what evaluation generates.
+
+A call is unbatched when its input is put together from all samples: stacked from a list that was filled in a loop or a
+comprehension, tokenised from a whole list, or a tensor that is named for a set - and neither the call nor that tensor
+stands in a loop that goes over slices or batches of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from preflight.program.bindings import bind, constant, is_unknown
+from preflight.program.call_site import ROLES, enclosing_function, evaluates, loops_around, scope_of, words
+from preflight.program.loops import is_forward
+from preflight.python.objects import CallRecord, Container, FunctionValue
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Fact
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Const, Expr
+
+_STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "asarray",
+                       "from_numpy", "pad_sequence", "LongTensor", "FloatTensor"})  # fmt: skip
+_TOKENIZING = frozenset({"tokenizer", "tokeniser", "processor", "tok", "batch_encode_plus"})
+_NEW_TOKENS = ("max_new_tokens", "steps", "num_steps", "n_steps", "num_tokens", "n_tokens")
+_BATCHES = frozenset({"batch", "chunk", "minibatch", "loader", "dataloader"})
+_SETS = frozenset(
+    {"x", "data", "set", "inputs", "images", "features", "tokens", "texts", "samples", "prompts", "ids", "tensor"}
+    | {"all", "sentences", "questions", "captions", "documents", "articles", "examples"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the evaluation does: its bindings, and the fact that it is not batched."""
+
+    bindings: tuple[Binding, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+def evaluation(records: Sequence[CallRecord], project: Project) -> Evaluation:
+    """Generation and unbatched calls among evaluation's model calls."""
+    bindings: list[Binding] = []
+    facts: list[Fact] = []
+    for record in records:
+        generating = _generates(record)
+        if not generating and not (is_forward(record) and evaluates(record)):
+            continue
+        if generating:
+            bindings += _generation(record)
+        whole = _whole_set(record, project)
+        if whole is not None and not facts:
+            facts.append(Fact("eval_unbatched", True, record.origin))
+            samples = _samples(record, whole, records, project)
+            if samples is not None:
+                bindings += [bind("validation.batch_size", samples, 2), bind("validation.samples", samples, 2)]
+                known = constant(samples)
+                facts += [Fact("eval_samples", known, record.origin)] if isinstance(known, int) else []
+    return Evaluation(tuple(bindings), tuple(facts))
+
+
+def _generates(record: CallRecord) -> bool:
+    said = words(record.name)
+    return record.method == "generate" and (
+        bool(said & {"model", "net", "lm", "gpt", "self", "module", "transformer"})
+        or record.receiver_object is not None
+    )
+
+
+def _generation(record: CallRecord) -> list[Binding]:
+    """Arguments of `generate`, the program's own function or a library's."""
+    found = [bind("validation.generates", Const(True, record.origin), 2)]
+    given = {**_named(record), **record.kwargs}
+    for names, field in ((_NEW_TOKENS, "validation.max_new_tokens"), (("num_beams",), "validation.beams")):
+        expr = next((given[name] for name in names if name in given), None)
+        if expr is not None and constant(expr) is not None and not is_unknown(expr):
+            found.append(bind(field, expr))
+    return found
+
+
+def _named(record: CallRecord) -> dict[str, Expr]:
+    """Positional arguments of one of the program's own functions, by the names they have there."""
+    callee = record.callee
+    if not isinstance(callee, FunctionValue):
+        return {}
+    names = [argument.arg for argument in callee.node.args.args]
+    skipped = 1 if names[:1] == ["self"] else 0
+    return dict(zip(names[skipped:], record.args, strict=False))
+
+
+def _samples(record: CallRecord, whole: ast.expr, records: Sequence[CallRecord], project: Project) -> Expr | None:
+    """How many samples go in: items of a known list, or the `range(n)` that fills it, n as the caller gives it."""
+    for value in (*record.arguments, *record.keywords.values()):
+        if isinstance(value, Container) and value.is_sequence and not value.open and len(value.items) > 1:
+            return Const(len(value.items), record.origin)
+    function = enclosing_function(record, project)
+    if function is None:
+        return None
+    counts = {ast.unparse(count) for name in _sources(whole, function) for count in _counts(name, function)}
+    if len(counts) != 1:
+        return None
+    text = counts.pop()
+    if text.isdecimal():
+        return Const(int(text), record.origin)
+    for call in records:
+        if isinstance(call.callee, FunctionValue) and call.callee.node is function:
+            expr = {**_named(call), **call.kwargs}.get(text)
+            if expr is not None and not is_unknown(expr):
+                return expr
+    return None
+
+
+def _sources(node: ast.expr, scope: ast.AST, depth: int = 0) -> Iterator[str]:
+    """Names that an expression is made of, followed through assignments."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and depth < 6:
+            yield part.id
+            value = _assigned(part.id, scope, 10**9)
+            if value is not None and value is not node:
+                yield from _sources(value, scope, depth + 1)
+
+
+def _counts(name: str, scope: ast.AST) -> Iterator[ast.expr]:
+    """The n of every `for ... in range(n)` that appends to the name."""
+    for loop in ast.walk(scope):
+        over = loop.iter if isinstance(loop, ast.For) else None
+        counted = isinstance(over, ast.Call) and ast.unparse(over.func) == "range" and len(over.args) == 1
+        if counted and isinstance(over, ast.Call) and any(_appends(node, name) for node in ast.walk(loop)):
+            yield over.args[0]
+
+
+def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
+    """The argument that holds every sample, None where the call is batched or nothing says that it is not."""
+    if not isinstance(record.node, ast.Call):
+        return None
+    scope = scope_of(record, project)
+    loop_names = {name for loop in loops_around(record, project) for name in _loop_names(loop)}
+    for argument in [*record.node.args, *(keyword.value for keyword in record.node.keywords)]:
+        if isinstance(argument, ast.Starred):
+            argument = argument.value
+        if scope is not None and _holds_all(argument, scope, loop_names, getattr(record.node, "lineno", 0), 0):
+            return argument
+    return None
+
+
+def _loop_names(loop: ast.For | ast.While | ast.AsyncFor) -> Iterator[str]:
+    """Names that take another value in every round: the targets, and (for `while`) whatever the body counts up."""
+    nodes = ast.walk(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else _counted(loop)
+    yield from (node.id for node in nodes if isinstance(node, ast.Name))
+
+
+def _counted(loop: ast.While) -> Iterator[ast.AST]:
+    yield from (node.target for node in ast.walk(loop) if isinstance(node, ast.AugAssign))
+
+
+def _holds_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, depth: int) -> bool:
+    """Whether an expression is made of all samples: followed through assignments of the same function."""
+    if depth > 6 or _varies(node, rounds):
+        return False
+    if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
+        return False  # a slice: somebody batches
+    stacked = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and _puts_together(call)), None)
+    if stacked is not None and any(_is_collection(arg, scope, rounds, line, depth + 1) for arg in stacked.args):
+        return True
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
+    for name in names:
+        value = _assigned(name.id, scope, line)
+        if value is not None and value is not node and _holds_all(value, scope, rounds, value.lineno, depth + 1):
+            return True
+    plain = node
+    while (
+        isinstance(plain, ast.Call)
+        and isinstance(plain.func, ast.Attribute)
+        and plain.func.attr in ("to", "cuda", "float", "long")
+    ):
+        plain = plain.func.value
+    return isinstance(plain, (ast.Name, ast.Attribute)) and _names_a_set(ast.unparse(plain))
+
+
+def _varies(node: ast.expr, rounds: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in rounds for part in ast.walk(node))
+
+
+def _puts_together(call: ast.Call) -> bool:
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
+    return name in _STACKING or bool(words(name) & _TOKENIZING)
+
+
+def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, depth: int) -> bool:
+    """Whether an expression is a list over many samples: a comprehension, or a name filled by append in a loop."""
+    if depth > 6 or _varies(node, rounds):
+        return False
+    if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
+        return False
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return not any(_varies(generator.iter, rounds) or _is_batch(generator.iter) for generator in node.generators)
+    if isinstance(node, ast.Call):
+        parts = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        return any(_is_collection(part, scope, rounds, line, depth + 1) for part in parts)
+    if isinstance(node, ast.Subscript):  # data["test"]["text"]: a column of a whole split
+        return _names_a_split(node)
+    if isinstance(node, ast.Name):
+        if _appended(node.id, scope) or _names_a_set(node.id):
+            return True
+        value = _assigned(node.id, scope, line)
+        return value is not None and _is_collection(value, scope, rounds, value.lineno, depth + 1)
+    return False
+
+
+def _names_a_split(node: ast.Subscript) -> bool:
+    keys = [part.slice.value for part in ast.walk(node) if isinstance(part, ast.Subscript)
+            and isinstance(part.slice, ast.Constant) and isinstance(part.slice.value, str)]  # fmt: skip
+    return any(words(key) & (ROLES["validation"] | ROLES["test"]) for key in keys) and not _is_batch(node)
+
+
+def _is_batch(node: ast.expr) -> bool:
+    return bool(words(ast.unparse(node)) & _BATCHES)
+
+
+def _appended(name: str, scope: ast.AST) -> bool:
+    """`name.append(...)` inside a loop of the function, the loop not going over batches of a loader."""
+    loops = (loop for loop in ast.walk(scope) if isinstance(loop, (ast.For, ast.AsyncFor)))
+    return any(not _is_batch(loop.iter) and any(_appends(node, name) for node in ast.walk(loop)) for loop in loops)
+
+
+def _appends(node: ast.AST, name: str) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return (
+        node.func.attr in ("append", "extend") and isinstance(node.func.value, ast.Name) and node.func.value.id == name
+    )
+
+
+def _assigned(name: str, scope: ast.AST, line: int) -> ast.expr | None:
+    """The value that the name was last given before the line, in the function's own text."""
+    values = [node.value for node in ast.walk(scope) if isinstance(node, ast.Assign) and node.lineno <= line
+              and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)]  # fmt: skip
+    return max(values, key=lambda value: value.lineno, default=None)
+
+
+def _names_a_set(text: str) -> bool:
+    """`X_val`, `self.test_images`: a name that says both which set and that it is the data."""
+    said = words(text)
+    return bool(said & (ROLES["validation"] | ROLES["test"])) and bool(said & _SETS) and not said & _BATCHES

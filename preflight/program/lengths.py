@@ -1,0 +1,97 @@
+"""Tokenizer calls -> train.seq_len, train.target_len, train.text_len and how sequences are padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant, is_unknown
+from preflight.program.call_site import evaluates, words
+from preflight.python.objects import CallRecord, kinds_of
+from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.values import Const, Expr, Op, Unknown
+
+_METHODS = ("encode_plus", "batch_encode_plus", "__call__", "pad")
+CLIP_POSITIONS = 77
+"""transformers.CLIPTextConfig.max_position_embeddings; CLIP's own tokenizer pads to it."""
+
+
+def length_bindings(records: Sequence[CallRecord], task: str | None) -> list[Binding]:
+    """How long sequences can get, by the tokenizer calls of training (an evaluation's only where there is no other)."""
+    beside_images = task in ("contrastive", "diffusion")
+    found: list[Binding] = []
+    calls = [record for record in records if _is_tokenizer(record)]
+    for record in [r for r in calls if evaluates(r)] + [r for r in calls if not evaluates(r)]:
+        found += _call(record, beside_images)
+    if not found:
+        found = _declared(records)
+    if task == "contrastive":
+        length = Const(CLIP_POSITIONS)
+        found = [bind("train.text_len", length, DEFAULT_RANK), *found]
+    return found
+
+
+def _is_tokenizer(record: CallRecord) -> bool:
+    """Whether a call turns text into tokens."""
+    if record.name in ("clip.tokenize", "open_clip.tokenize"):
+        return True
+    if record.method in ("from_pretrained", "save_pretrained", "decode", "batch_decode"):
+        return False
+    called = record.callee if record.receiver_object is None else record.receiver_object
+    made = " ".join((record.receiver or "", *kinds_of(called)))
+    own = record.method in _METHODS or record.receiver is None or record.method == record.name.rpartition(".")[2]
+    if ("Tokenizer" in made or "Processor" in made) and own and "max_length" in record.kwargs:
+        return True
+    said = words(record.name)
+    return bool(said & {"tokenizer", "tokeniser", "tok", "processor"}) and "max_length" in record.kwargs
+
+
+def _call(record: CallRecord, beside_images: bool) -> list[Binding]:
+    if record.name in ("clip.tokenize", "open_clip.tokenize"):
+        return [bind("train.text_len", Const(CLIP_POSITIONS, record.origin)), _padding("exact", record)]
+    length = record.argument("max_length")
+    if length is None or constant(length) is None:
+        return []
+    target = "text_target" in record.kwargs or "target" in words(record.name)
+    field = "train.target_len" if target else "train.text_len" if beside_images else "train.seq_len"
+    found = [bind(field, bounded(length))]
+    if not target:
+        found.append(_sequences(record))
+    return found
+
+
+def bounded(length: Expr) -> Expr:
+    """`min(args.max_length, tokenizer.model_max_length)`: at most what is known of it."""
+    if isinstance(length, Op) and length.operator == "min":
+        known = tuple(operand for operand in length.operands if not is_unknown(operand))
+        if known and len(known) < len(length.operands):
+            return known[0] if len(known) == 1 else Op("min", known, length.origin)
+    return length
+
+
+def _sequences(record: CallRecord) -> Binding:
+    """Padded to the maximum: exact. Truncated to it: a bound. Neither: as long as the text is."""
+    padding = record.argument("padding") or record.argument("pad_to_max_length")
+    truncation = record.argument("truncation", None)
+    if padding is not None and not is_constant(padding):
+        exact = Op("==", (padding, Const("max_length")), padding.origin)
+        return bind("train.sequences", Op("if", (exact, Const("exact"), Const("bound"))), 2, record.origin)
+    padded = constant(padding) if padding is not None else False
+    if padded == "max_length" or (padded is True and "pad_to_max_length" in record.kwargs):
+        return _padding("exact", record, padding)
+    cut = constant(truncation) if truncation is not None else False
+    if isinstance(cut, Unknown) or cut not in (False, None, "do_not_truncate"):
+        return _padding("bound", record, truncation)
+    return _padding("dynamic", record)
+
+
+def _padding(kind: str, record: CallRecord, expr: Expr | None = None) -> Binding:
+    return bind("train.sequences", Const(kind, first_origin(expr) or record.origin), 2)
+
+
+def _declared(records: Sequence[CallRecord]) -> list[Binding]:
+    """`AutoTokenizer.from_pretrained(name, model_max_length=...)`."""
+    for record in records:
+        length = record.argument("model_max_length")
+        if record.method == "from_pretrained" and length is not None and constant(length) is not None:
+            return [bind("train.seq_len", length)]
+    return []

@@ -1,0 +1,116 @@
+"""torch.utils.data.DataLoader calls -> train.batch_size, data.*, validation.*.
+
+Of several loaders, what they are assigned to, the function around them, their dataset and `shuffle` say which one
+trains. A default of the loader beats an alias by name: `DataLoader(ds)` has no workers whatever a config says.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, under
+from preflight.program.call_site import role_of, targets
+from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Problem
+from preflight.vocabulary.values import Const, Scalar, Unknown, unknown
+
+_LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
+_POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
+              "multiprocessing_context": 11}  # fmt: skip
+DEFAULTS: dict[str, Scalar] = {"batch_size": 1, "shuffle": False, "num_workers": 0, "pin_memory": False,
+                                "persistent_workers": False, "prefetch_factor": 2}  # fmt: skip
+"""Signature of torch.utils.data.DataLoader (2.13); prefetch_factor is 2 as soon as there are workers."""
+_FIELDS = {
+    "train": {"batch_size": "train.batch_size", "num_workers": "data.workers", "prefetch_factor": "data.prefetch",
+              "persistent_workers": "data.persistent_workers", "pin_memory": "data.pin_memory",
+              "shuffle": "data.shuffle"},
+    "validation": {"batch_size": "validation.batch_size", "num_workers": "data.validation_workers"},
+}  # fmt: skip
+
+
+def is_loader(record: CallRecord) -> bool:
+    """Whether the call makes a DataLoader (of torch, or a class that keeps its name and arguments)."""
+    return record.method in _LOADERS and "." in record.name
+
+
+def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
+    """Bindings of the training loader and, where there is one, of the loader that validates."""
+    loaders = [record for record in records if is_loader(record)]
+    by_role: dict[str, list[CallRecord]] = {"train": [], "validation": [], "test": [], "": []}
+    for record in loaders:
+        by_role[_role(record, project)].append(record)
+    unnamed = by_role[""]
+    if not by_role["train"]:
+        shuffled = [record for record in unnamed if constant(record.argument("shuffle", 2)) is True]
+        by_role["train"] = shuffled[:1] or unnamed[:1]
+        unnamed = [record for record in unnamed if record not in by_role["train"]]
+    validating = by_role["validation"] or unnamed or by_role["test"]
+    found = [bind("data.start_method", r.args[0]) for r in records if r.method == "set_start_method" and r.args]
+    for role, chosen in (("train", by_role["train"]), ("validation", validating)):
+        for record in chosen:
+            found += under(record.conditions, _bindings(record, role))
+    return found
+
+
+def _role(record: CallRecord, project: Project) -> str:
+    """What a loader is for; "" where nothing says it."""
+    function = (record.function or "").rpartition(".")[2]
+    dataset = record.node.args[0] if isinstance(record.node, ast.Call) and record.node.args else None
+    said = [*targets(record, project), function, ast.unparse(dataset) if dataset is not None else ""]
+    said += [ast.unparse(k.value) for k in getattr(record.node, "keywords", ()) if k.arg == "dataset"]
+    return next((role for text in said if (role := role_of(text)) is not None), "")
+
+
+def validates(record: CallRecord, project: Project) -> bool:
+    """Whether what surrounds a loader says that it does not train."""
+    return _role(record, project) in ("validation", "test")
+
+
+def indexes(record: CallRecord) -> bool:
+    """Whether a loader asks for indices: DataLoader refuses shuffle and samplers for a data set that is iterated."""
+    shuffled = constant(record.argument("shuffle", _POSITIONS["shuffle"])) is True
+    return shuffled or any(_given(record, name) for name in ("sampler", "batch_sampler"))
+
+
+def _bindings(record: CallRecord, role: str) -> list[Binding]:
+    found: list[Binding] = []
+    for name, field in _FIELDS[role].items():
+        expr = record.argument(name, _POSITIONS.get(name))
+        if name == "batch_size" and expr is None and _given(record, "batch_sampler"):
+            expr = unknown("a batch sampler decides it", record.origin)
+        if expr is None and not record.complete:
+            expr = unknown("it is among arguments that are passed on", record.origin)
+        if expr is None or (name == "prefetch_factor" and constant(expr) is None):
+            found.append(bind(field, Const(DEFAULTS[name]), DEFAULT_RANK))
+        else:
+            found.append(bind(field, expr))
+    if role == "train":
+        found += _start_method(record)
+    return found
+
+
+def _given(record: CallRecord, name: str) -> bool:
+    expr = record.argument(name, _POSITIONS.get(name))
+    return expr is not None and constant(expr) is not None
+
+
+def _start_method(record: CallRecord) -> list[Binding]:
+    context = record.argument("multiprocessing_context", _POSITIONS["multiprocessing_context"])
+    return [] if context is None or constant(context) is None else [bind("data.start_method", context)]
+
+
+def loader_problems(records: Sequence[CallRecord]) -> Iterator[Problem]:
+    """What DataLoader refuses: options of workers where there are none (it raises ValueError)."""
+    for record in records:
+        if not is_loader(record) or not record.complete:
+            continue
+        workers = record.argument("num_workers", _POSITIONS["num_workers"])
+        if workers is not None and constant(workers) != 0:
+            continue
+        for name in ("prefetch_factor", "persistent_workers"):
+            value = constant(record.argument(name)) if record.argument(name) is not None else None
+            if value is not None and value is not False and not isinstance(value, Unknown):
+                place = record.keyword_origins.get(name, record.origin)
+                yield Problem("invalid-config", f"DataLoader refuses {name}={value} without workers", place)

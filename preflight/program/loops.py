@@ -1,0 +1,337 @@
+"""What a hand-written training loop does: accumulation, schedulers, outputs that stay alive, the kind of its loss.
+
+Read from the calls and, where a call says too little (is the variable still bound when backward runs?), from the syntax
+around them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from preflight.program.bindings import bind, first_origin, is_unknown
+from preflight.program.call_site import around, enclosing_function, evaluates, loops_around, scope_of, words
+from preflight.python.module import load_module
+from preflight.python.objects import CallRecord, Instance, kinds_of
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Fact
+from preflight.vocabulary.values import Const, Expr, Op, Origin
+
+_CONTRASTIVE_NAMES = (
+    "infonce", "info_nce", "ntxent", "nt_xent", "supcon", "supervisedcontrastive", "contrastiveloss",
+    "contrastive_loss", "cliploss", "clip_loss", "siglip_loss", "multiplenegativesranking", "npairs", "tripletloss",
+    "triplet_loss", "multisimilarityloss",
+)  # fmt: skip
+_IMAGES, _TEXTS = (
+    frozenset({"image", "images", "img", "visual", "vision"}),
+    frozenset({"text", "texts", "txt", "caption"}),
+)
+_VIEWS = (
+    (_IMAGES, _TEXTS),
+    (_TEXTS, _IMAGES),
+    (frozenset({"z1"}), frozenset({"z2"})),
+    (frozenset({"query", "queries"}), frozenset({"passage", "passages", "document", "documents", "doc"})),
+)
+"""Names of the two sides that a contrastive loss compares."""
+INDENT = 4
+"""Columns of one level (PEP 8)."""
+_MODEL_WORDS = frozenset({"model", "net", "network", "encoder", "unet", "transformer", "lm", "gpt", "engine"})
+
+
+def is_backward(record: CallRecord) -> bool:
+    """loss.backward(), accelerator.backward(loss), scaler.scale(loss).backward(), engine.backward(loss)."""
+    return record.method in ("backward", "manual_backward") and "autograd" not in record.name
+
+
+def backwards(records: Sequence[CallRecord]) -> list[CallRecord]:
+    """Every backward pass of the program."""
+    return [record for record in records if is_backward(record)]
+
+
+def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
+    """Bindings and facts of a hand-written loop; nothing where there is no backward pass."""
+    passes = backwards(records)
+    if not passes:
+        return [], []
+    bindings, facts = _accumulation(records, project)
+    kept = _outputs_kept(passes, records, project)
+    if kept is not None:
+        bindings.append(kept)
+    every = _every(records, "empty_cache")
+    if every is not None:
+        bindings.append(bind("train.empty_cache_every", every))
+    return bindings, facts
+
+
+# --- accumulation ---------------------------------------------------------------------------------------------------
+
+
+def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
+    """`if (step + 1) % n == 0: optimizer.step()`; a step without it is one per backward pass."""
+    stepping = [record for record in records if _is_optimizer_step(record)]
+    own = next(
+        (r for r in records if r.method == "accumulate" and "accelerat" in (r.name + (r.receiver or "")).lower()), None
+    )
+    if own is not None:
+        return [], [Fact("accumulation_supported", True, own.origin)]
+    every = next((n for record in stepping if (n := _modulus(record)) is not None), None) or _rounds(
+        records, stepping, project
+    )
+    if every is None:
+        one = [bind("train.grad_accum", Const(1), 2)] if stepping else []
+        return one, [Fact("accumulation_supported", False, stepping[0].origin)] if stepping else []
+    facts = [Fact("accumulation_supported", True, first_origin(every) or stepping[0].origin)]
+    scheduled = (r for r in records if r.method == "step" and _is_scheduler(r) and r.in_loop and _modulus(r) is None)
+    often = next((record for record in scheduled if _same_loop(record, stepping)), None)
+    if often is not None:
+        facts.append(Fact("scheduler_per_micro_batch", True, often.origin))
+    return [bind("train.grad_accum", every)], facts
+
+
+def _rounds(records: Sequence[CallRecord], stepping: Sequence[CallRecord], project: Project) -> Expr | None:
+    """`for micro in range(n): (loss / n).backward()`, the step behind the loop: the n that the loss is divided by."""
+    for record in records:
+        if not (is_backward(record) or record.method == "scale"):
+            continue
+        inner = loops_around(record, project)[:1]
+        if not inner or any(inner[0] in loops_around(step, project) for step in stepping if step.path == record.path):
+            continue
+        losses = [*record.args, *([record.receiver_object] if record.receiver_object is not None else [])]
+        for loss in losses:
+            if isinstance(loss, Op) and loss.operator == "/" and not is_unknown(loss.operands[1]):
+                return loss.operands[1]
+    return None
+
+
+def _is_optimizer_step(record: CallRecord) -> bool:
+    if record.method != "step" or _is_scheduler(record):
+        return False
+    made = " ".join((record.receiver or "", *kinds_of(record.receiver_object))).lower()
+    if any(part in made for part in ("optim", "adam", "sgd", "gradscaler", "lion", "adafactor")):
+        return True
+    return bool(words(record.name) & {"optimizer", "optim", "opt", "scaler", "optimizers"})
+
+
+def _is_scheduler(record: CallRecord) -> bool:
+    made = " ".join((record.receiver or "", *kinds_of(record.receiver_object))).lower()
+    said = words(record.name)
+    return "sched" in made or "lr_scheduler" in made or bool(said & {"scheduler", "sched", "lr", "warmup"})
+
+
+def _same_loop(record: CallRecord, stepping: Sequence[CallRecord]) -> bool:
+    """Whether it stands as deep as the optimizer's step, or as the `if` around it (per epoch is further out)."""
+    here = [step for step in stepping if step.path == record.path and step.function == record.function]
+    columns = [getattr(step.node, "col_offset", 0) for step in here]
+    return bool(columns) and getattr(record.node, "col_offset", 0) >= min(columns) - INDENT
+
+
+def _modulus(record: CallRecord) -> Expr | None:
+    """The n of a condition `... % n == 0` that the call is made under."""
+    for condition in reversed(record.conditions):
+        for op in _operations(condition):
+            if op.operator == "%":
+                divisor = op.operands[1]
+                return None if is_unknown(divisor) else divisor
+    return None
+
+
+def _every(records: Sequence[CallRecord], method: str) -> Expr | None:
+    for record in records:
+        if record.method == method and record.in_loop and (found := _modulus(record)) is not None:
+            return found
+    return None
+
+
+def _operations(expr: Expr) -> Iterator[Op]:
+    if isinstance(expr, Op):
+        yield expr
+        for operand in expr.operands:
+            yield from _operations(operand)
+
+
+# --- outputs that stay alive ----------------------------------------------------------------------------------------
+
+
+def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], project: Project) -> Binding | None:
+    """Whether a variable still holds the model's outputs at backward (step) or at the next forward (loop)."""
+    for backward in passes:
+        function, loops = enclosing_function(backward, project), loops_around(backward, project)
+        block: ast.AST | None = loops[0] if loops else function
+        if block is None:
+            continue
+        forwards = {record.node for record in records if is_forward(record) and not evaluates(record)}
+        held = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
+        if not held:
+            return bind("train.outputs_kept", Const("no"), 2, backward.origin)
+        kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in held}
+        kind = next(kind for kind in ("loop", "step", "no") if kind in kinds)
+        if not loops and kind == "loop":
+            kind = "step"  # the function's own variable is gone when it returns
+        return bind("train.outputs_kept", Const(kind), 2, backward.origin)
+    return None
+
+
+def _lifetime(block: ast.AST, name: str, assignment: ast.Assign, backward: int) -> str:
+    """no, step or loop: until when the name holds what it was assigned."""
+    bound = bound_again(block, name, assignment)
+    later = [line for line in bound if line > assignment.lineno]
+    if later:
+        return "no" if min(later) < backward else "step"
+    return "step" if bound else "loop"  # at the head of the next round, before its forward pass
+
+
+def _line(record: CallRecord) -> int:
+    return getattr(record.node, "lineno", 0)
+
+
+def is_forward(record: CallRecord) -> bool:
+    """Whether a call runs a model: an object of a Module class or of a library's model, or a name that says so."""
+    callee = record.callee
+    if isinstance(callee, Instance):
+        bases = callee.cls.external_bases if callee.cls is not None else ()
+        if any(base.endswith("Module") for base in bases) or "from_pretrained" in callee.made_by:
+            return "Tokenizer" not in callee.made_by and "Processor" not in callee.made_by
+    text = record.name.rpartition(".")[2] if "." in record.name else record.name
+    return bool(words(text) & _MODEL_WORDS) and not words(text) & {
+        "get",
+        "build",
+        "create",
+        "make",
+        "load",
+        "save",
+        "init",
+    }
+
+
+def _assigned_outputs(block: ast.AST, forwards: set[ast.expr]) -> Iterator[tuple[str, ast.Assign]]:
+    """Names of the block that a forward call's value is assigned to as it is (not `.loss` of it)."""
+    for node in ast.walk(block):
+        if isinstance(node, ast.Assign) and node.value in forwards:
+            for target in node.targets:
+                names = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+                yield from (
+                    (name.id, node)
+                    for name in names
+                    if isinstance(name, ast.Name) and not words(name.id) & {"loss", "losses", ""}
+                )
+
+
+def bound_again(block: ast.AST, name: str, assignment: ast.Assign) -> list[int]:
+    """The lines where the name is deleted or bound to something else, by the block's own loop as well."""
+    lines = []
+    for node in ast.walk(block):
+        again: list[ast.expr] = []
+        if isinstance(node, ast.Delete):
+            again = [t for target in node.targets for t in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        elif isinstance(node, ast.Assign) and node is not assignment:
+            again = node.targets
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            again = [part for part in ast.walk(node.target) if isinstance(part, ast.Name)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in again):
+            lines.append(getattr(node, "lineno", 0))
+    return lines
+
+
+def passes_per_step(records: Sequence[CallRecord], project: Project) -> int:
+    """How many times one model runs forward for one backward pass: 2 for the two views of a contrastive pair.
+
+    Only where all of them certainly do: in the loop of the one backward pass, under no condition and in no inner loop.
+    """
+    passes = [record for record in backwards(records) if record.reached] or backwards(records)
+    if len({record.node for record in passes}) != 1:
+        return 1
+    loop = next(iter(loops_around(passes[0], project)), None)
+    if loop is None:
+        return 1
+    found: dict[str, set[ast.expr]] = {}
+    for record in records:
+        trains = record.path == passes[0].path and is_forward(record) and not evaluates(record)
+        if trains and _line(record) <= _line(passes[0]) and _always_in(loop, record, project):
+            found.setdefault(record.name, set()).add(record.node)
+    return max((len(nodes) for nodes in found.values()), default=1)
+
+
+def _always_in(loop: ast.AST, record: CallRecord, project: Project) -> bool:
+    """Whether each round of the loop makes the call once."""
+    for node in around(record, project):
+        if node is loop:
+            return True
+        if isinstance(node, (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.Lambda)):
+            return False
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.BoolOp)):
+            return False
+    return False
+
+
+# --- the loss -------------------------------------------------------------------------------------------------------
+
+
+def loss_facts(records: Sequence[CallRecord], project: Project) -> list[Fact]:
+    """Whether the loss compares samples of one micro-batch, or averages over tokens."""
+    facts: list[Fact] = []
+    contrastive = next((record.origin for record in records if _is_contrastive(record, project)), None)
+    if contrastive is None and backwards(records):
+        contrastive = _similarities(tuple(dict.fromkeys(record.path for record in records)), project)
+    if contrastive is not None:
+        facts.append(Fact("contrastive_loss", True, contrastive))
+    elif backwards(records):
+        token = next((record for record in records if _is_token_mean(record)), None)
+        if token is not None:
+            facts.append(Fact("token_mean_loss", True, token.origin))
+    return facts
+
+
+def _is_contrastive(record: CallRecord, project: Project) -> bool:
+    plain = record.name.rpartition(".")[2].lower().replace("-", "_")
+    if any(name in plain or name in plain.replace("_", "") for name in _CONTRASTIVE_NAMES):
+        return True
+    returned = record.kwargs.get("return_loss")
+    if isinstance(returned, Const) and returned.value is True and is_forward(record):
+        return True
+    if plain in ("cross_entropy", "crossentropyloss") or words(record.name) & {"criterion", "loss"}:
+        return _labels_are_positions(record, project)
+    return False
+
+
+def _labels_are_positions(record: CallRecord, project: Project) -> bool:
+    """cross_entropy(similarities, torch.arange(n)): each sample's class is its own place in the batch."""
+    arguments = getattr(record.node, "args", [])
+    if len(arguments) < 2:
+        return False
+    label = arguments[1]
+    if "arange" in ast.unparse(label):
+        return True
+    scope = scope_of(record, project)
+    if not isinstance(label, ast.Name) or scope is None:
+        return False
+    return any(
+        isinstance(node, ast.Assign) and "arange(" in ast.unparse(node.value)
+        and any(isinstance(target, ast.Name) and target.id == label.id for target in node.targets)
+        for node in ast.walk(scope)
+    )  # fmt: skip
+
+
+def _similarities(paths: Sequence[str], project: Project) -> Origin | None:
+    """`image_features @ text_features.T`: every sample of the batch against every other."""
+    for path in paths:
+        module = load_module(path, project)
+        for node in ast.walk(module.tree) if module is not None else ():
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and module is not None:
+                left, right = words(ast.unparse(node.left)), words(ast.unparse(node.right))
+                if right & {"t", "transpose", "mt"} and any(left & a and right & b for a, b in _VIEWS):
+                    return module.origin(node)
+    return None
+
+
+def _is_token_mean(record: CallRecord) -> bool:
+    """cross_entropy over flattened tokens with some of them ignored: each micro-batch has its own number of tokens."""
+    if record.name.rpartition(".")[2] not in ("cross_entropy", "CrossEntropyLoss", "nll_loss"):
+        return False
+    return "ignore_index" in record.kwargs
+
+
+def handled_oom(names: Sequence[str], text: str) -> bool:
+    """Whether an `except` is there for running out of memory: the error by its name, or a look at its message."""
+    if any(name.endswith("OutOfMemoryError") for name in names):
+        return True
+    return "RuntimeError" in names and "out of memory" in text.lower()

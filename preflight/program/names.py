@@ -1,0 +1,122 @@
+"""The usual spellings of Job fields: `field_for("data.val.num_workers", "hydra")` is "data.validation_workers".
+
+The table is data (`aliases.json`). A key is judged by its last components: the name itself, the roles (train,
+validation) that it or its parents mention, and parents that say it is something else (a replay buffer's batch, a
+scheduler's length). What could mean two things means nothing here: a global batch size is divided in Python, nobody
+knows by what.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import TypedDict
+
+from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.spelling import OPTIMIZERS, PRECISIONS, spelled
+from preflight.vocabulary.values import Expr
+
+DEFAULTS_RANK = 0
+"""Rank of a binding by name: anything that is read from the program's text beats it."""
+
+_MAPPED = {
+    "train.optimizer": ("optimizer", "optim", "optimizer_name", "optim_name", "optimizer_type", "opt"),
+    "train.precision": ("precision", "mixed_precision", "amp_dtype", "train_dtype"),
+}
+"""Fields whose values have spellings of their own; their last component may also be `optimizer.name` and the like."""
+
+
+class _Table(TypedDict):
+    fields: dict[str, list[str]]
+    validation: dict[str, str]
+    dimensions: dict[str, list[str]]
+    roles: dict[str, list[str]]
+    not_a_step: list[str]
+    transparent: list[str]
+
+
+@lru_cache(maxsize=1)
+def _table() -> tuple[_Table, dict[str, str], dict[str, str]]:
+    """The table, and its two inverse maps: spelling -> field, spelling -> key of a model's configuration."""
+    table: _Table = json.loads(files("preflight.program").joinpath("aliases.json").read_text("utf-8"))
+    spellings = {name: field for field, names in table["fields"].items() for name in names}
+    dimensions = {name: key for key, names in table["dimensions"].items() for name in names}
+    return table, spellings, dimensions
+
+
+def _components(key: str) -> list[str]:
+    """`Trainer.maxLen` -> ["trainer", "max_len"]; empty and transparent components are left out."""
+    transparent = _table()[0]["transparent"]
+    parts = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part) for part in re.split(r"[./]", key)]
+    words = [part.lower().replace("-", "_").strip("_") for part in parts]
+    kept = [word for word in words[:-1] if word and word not in transparent]
+    return [*kept, words[-1]] if words[-1] else kept
+
+
+def _role(components: list[str]) -> str:
+    """train, validation or none (a test set): what the component closest to the name says, else train."""
+    roles = _table()[0]["roles"]
+    for component in reversed(components):
+        words = set(component.split("_"))
+        for role in ("none", "validation", "train"):
+            if words.intersection(roles[role]):
+                return role
+    return "train"
+
+
+def _without_roles(name: str) -> str:
+    """`val_batch_size` and `batch_size_val` -> `batch_size`."""
+    roles = _table()[0]["roles"]
+    everything = {word for words in roles.values() for word in words}
+    return "_".join(word for word in name.split("_") if word not in everything)
+
+
+@lru_cache(maxsize=4096)
+def field_for(key: str, kind: str = "") -> str | None:
+    """The Job field that a setting's name usually means, None where it means none or more than one.
+
+    `kind` is the language the key is written in (wandb, argparse, hydra, optuna, json). Only fields whose value is
+    written as the Job has it: for optimizers and precisions, which have spellings of their own, see `binding_for`.
+    A dimension of a transformer is "model.config.KEY" with the key that Hugging Face configurations use.
+    """
+    table, spellings, dimensions = _table()
+    components = _components(key)
+    if not components:
+        return None
+    name, parents = components[-1], components[:-1]
+    if any(set(parent.split("_")).intersection(table["not_a_step"]) for parent in parents):
+        return None
+    if kind == "hydra" and parents and parents[-1] in ("sampler", "tokenizer_training"):
+        return None
+    close = parents[-1] if parents else ""
+    exact = spellings.get(f"{close}.{name}") or spellings.get(name)
+    if exact is not None and exact.startswith("validation."):
+        return exact
+    role = _role(components)
+    bare = _without_roles(name)
+    field = exact or spellings.get(f"{close}.{bare}") or spellings.get(bare)
+    if field is not None:
+        if role == "train":
+            return field
+        return table["validation"].get(field) if role == "validation" else None
+    dimension = dimensions.get(f"{close}.{name}") or dimensions.get(name)
+    if dimension is not None and role == "train" and "tokenizer" not in parents:
+        return f"model.config.{dimension}"
+    return None
+
+
+def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
+    """The lowest-ranked Binding that a setting's name suggests, its value put into the Job's spelling."""
+    components = _components(key)
+    if components:
+        name = components[-1]
+        if name in ("name", "type", "_target_", "optimizer") and len(components) > 1:
+            name = components[-2] if components[-2] in ("optimizer", "optim") else name
+        for field, names in _MAPPED.items():
+            if name in names and _role(components) == "train":
+                spellings = OPTIMIZERS if field == "train.optimizer" else PRECISIONS
+                return Binding(field, spelled(expr, spellings), DEFAULTS_RANK, expr.origin)
+    found = field_for(key, kind)
+    return None if found is None else Binding(found, expr, DEFAULTS_RANK, expr.origin)

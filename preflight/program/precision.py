@@ -1,0 +1,67 @@
+"""autocast, and weights converted by hand -> train.precision, train.weights_dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight.program.bindings import bind, constant, first_origin, under, when
+from preflight.program.call_site import evaluates, words
+from preflight.python.objects import CallRecord, Instance, alternatives
+from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.spelling import DTYPES, PRECISIONS, spelled
+from preflight.vocabulary.values import Const, Expr
+
+
+def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
+    """train.precision where the training forward runs under autocast; `base` is what the weights are otherwise."""
+    found: list[Binding] = []
+    for record in records:
+        if record.method != "autocast" or evaluates(record):
+            continue
+        kind = record.argument("device_type", None if ".cuda." in record.name or ".cpu." in record.name else 0)
+        if ".cpu." in record.name or (kind is not None and constant(kind) in ("cpu", "mps", "xla")):
+            continue
+        if record.receiver is not None and "Accelerator" in record.receiver:
+            continue
+        found += under(record.conditions, [bind("train.precision", _autocast(record, base))])
+    return found
+
+
+def _autocast(record: CallRecord, base: Expr | None) -> Expr:
+    """torch.autocast(device_type, dtype=None, enabled=True); torch.cuda.amp.autocast(enabled=True, dtype=float16)."""
+    old = record.name.endswith("cuda.amp.autocast")
+    dtype, enabled = record.argument("dtype", 1), record.argument("enabled", 0 if old else 2)
+    if dtype is None or constant(dtype) is None:
+        mixed: Expr = Const("fp16-mixed", record.origin)  # torch.get_autocast_dtype("cuda")
+    else:
+        mixed = spelled(dtype, PRECISIONS)
+    if enabled is None:
+        return mixed
+    return when(enabled, mixed, base or Const("fp32", first_origin(enabled)))
+
+
+def weights_dtype(records: Sequence[CallRecord]) -> Expr | None:
+    """What the model's weights are converted to by hand: model.half(), .bfloat16(), .to(dtype), set_default_dtype."""
+    found: Expr | None = None
+    for record in records:
+        if record.method in ("half", "bfloat16") and _is_model(record):
+            found = Const(DTYPES[record.method], record.origin)
+        elif record.method == "to" and _is_model(record):
+            for expr in (*record.args, *record.kwargs.values()):
+                if str(constant(expr)).lower() in DTYPES:
+                    found = spelled(expr, DTYPES)
+        elif record.name == "torch.set_default_dtype" and record.args:
+            found = spelled(record.args[0], DTYPES)
+    return found
+
+
+def _is_model(record: CallRecord) -> bool:
+    """Whether a method is called on a model: an object of a Module class, or a name that says so."""
+    if record.receiver_object is not None:
+        for one in alternatives(record.receiver_object):
+            if isinstance(one, Instance):
+                bases = one.cls.external_bases if one.cls is not None else ()
+                return any(base.endswith("Module") for base in bases) or "from_pretrained" in one.made_by or (
+                    one.cls is None and bool(words(one.made_by.rpartition(".")[2]) & {"model", "net", "unet", "create"})
+                )  # fmt: skip
+    return bool(words(record.name.rpartition(".")[0]) & {"model", "net", "network", "unet", "encoder", "backbone"})

@@ -1,0 +1,176 @@
+"""The one place where text reaches a stream: what a terminal or a build log would obey is shown there, not sent.
+
+A settings key, a file's name, a line of a log, an argument: each may hold an escape sequence that drives a terminal, a
+character that turns the direction of writing, or a line that a build service takes for a command. Every command writes
+through `show` or `complain`, so that a new message need not think of it.
+
+Services that read commands from a step's output: GitHub takes `::name` at the start of a line, blanks before it left
+out, and `##[name]` anywhere in it (actions/runner, src/Runner.Common/ActionCommand.cs); Azure Pipelines takes
+`##vso[name]` and TeamCity `##teamcity[name`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from typing import Literal, TextIO
+
+from preflight.vocabulary.errors import OutputError, ReaderGone
+
+Kind = Literal["text", "json", "github", "patch"]
+"""What is written: text for people, JSON (and TOML), GitHub's own workflow commands with text behind them, a diff."""
+
+_UNSAFE = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters; newlines and tabs are left to whoever lays out the text
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of writing
+    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # ends of lines, and characters that nobody sees
+    r"\ud800-\udfff]"  # halves of characters: bytes of a file's name that are not UTF-8
+)
+_CONTROL = re.compile(_UNSAFE)
+_COLOUR = r"\x1b\[(?:0|[12]|3[1-6])(?:;(?:[12]|3[1-6]))*m"
+"""The escape sequences of `reports.style.Look.paint`, which hide and move nothing."""
+_CONTROL_OR_COLOUR = re.compile(f"{_COLOUR}|{_UNSAFE}")
+_MARKED = re.compile(r"#(?=#\w*\[)")
+_LED = re.compile(rf"^((?:\s|{_COLOUR})*):(?=:[A-Za-z])", re.MULTILINE)
+
+
+def clean(text: str) -> str:
+    """Foreign text within a line of ours: one line, and nothing in it that a terminal obeys."""
+    return _CONTROL.sub(_shown, text.replace("\t", "    ").replace("\n", " "))
+
+
+def safe(text: str, kind: Kind = "text", colour: bool = False) -> str:
+    """Text of a kind without what a terminal or a build service obeys; with `colour` our own colours stay."""
+    if kind == "patch":
+        return text
+    if kind == "json":
+        return _MARKED.sub(r"\\u0023", _CONTROL.sub(_in_json, text))
+    text = (_CONTROL_OR_COLOUR if colour else _CONTROL).sub(_shown, text)
+    return text if kind == "github" else without_commands(text)
+
+
+def without_commands(text: str) -> str:
+    """Text in which no build service finds a command."""
+    return _LED.sub(r"\1\\x3a", _MARKED.sub(r"\\x23", text))
+
+
+def _shown(found: re.Match[str]) -> str:
+    """A character as Python writes it; a colour as it is."""
+    if len(found[0]) > 1:
+        return found[0]
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _in_json(found: re.Match[str]) -> str:
+    """A character as an escape of JSON. Half a character is none that JSON's readers agree on: it is replaced."""
+    code = ord(found[0])
+    if 0xD800 <= code < 0xE000:
+        return "\\ufffd"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD800 + (code - 0x10000 >> 10):04x}\\u{0xDC00 + (code - 0x10000 & 0x3FF):04x}"
+
+
+def coloured(stream: TextIO | None, environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a stream takes colours: a terminal does unless NO_COLOR is set, anything does where FORCE_COLOR is."""
+    env = os.environ if environment is None else environment
+    if env.get("NO_COLOR"):
+        return False
+    if env.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return terminal(stream) and env.get("TERM") != "dumb"
+
+
+def terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is there and a person looks at it."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def show(text: str, kind: Kind = "text", err: bool = False) -> None:
+    """Writes whole lines to standard output, or standard error. Raises OutputError where standard output takes none."""
+    stream = sys.stderr if err else sys.stdout
+    if not text:
+        return
+    if stream is None or stream.closed:
+        if not err:
+            raise OutputError("standard output is closed")
+        return
+    try:
+        if kind == "patch":
+            _write_patch(stream, text)
+        else:
+            stream.write(_fitting(safe(text, kind, coloured(stream)), kind, stream))
+        stream.flush()
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+    except (OSError, ValueError) as error:
+        if not err:
+            raise OutputError(f"standard output cannot be written: {_reason(error)}") from error
+
+
+LONGEST = 2000
+"""Characters of a line on standard error."""
+
+
+def complain(text: str) -> None:
+    """One line on standard error, whatever the text holds, and however much."""
+    line = clean(text)
+    show((line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}...") + "\n", err=True)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _fitting(text: str, kind: Kind, stream: TextIO) -> str:
+    """Text as the stream's encoding holds it: other characters are written as escapes."""
+    encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        if kind == "json":
+            return re.sub(r"[^\x00-\x7f]", _in_json, text)
+        return text.encode("ascii", "backslashreplace").decode("ascii")
+    return text
+
+
+def _write_patch(stream: TextIO, text: str) -> None:
+    """A diff, byte for byte as the files have it, so that `patch` takes it.
+
+    A terminal gets it as text. In GitHub's log its lines would be read for commands: the log is told not to, which is a
+    line before the diff and one behind it, where `patch` and `git apply` pass over them.
+    """
+    if terminal(stream):
+        stream.write(_fitting(safe(text), "text", stream))
+        return
+    if os.environ.get("GITHUB_ACTIONS") == "true" and not _is_file(stream):
+        token = os.urandom(16).hex()
+        text = f"::stop-commands::{token}\n{text}::{token}::\n"
+    bare = getattr(stream, "buffer", None)
+    if bare is None:
+        stream.write(text)
+        return
+    stream.flush()
+    bare.write(text.encode("utf-8", "surrogateescape"))
+    bare.flush()
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def hold_standard_descriptors() -> None:
+    """Puts /dev/null where a standard stream was closed: the next file that is opened would take its number, and what
+    another program prints would be written into that file."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)

@@ -1,0 +1,1 @@
+"""SLURM: its controller's arithmetic, the import of clusters, the check before sbatch."""

@@ -1,0 +1,395 @@
+"""What a SLURM request gets per node: tasks, CPUs, GPUs, memory, and which nodes of the cluster can give it.
+
+The verdict and the counts are the scheduler's (preflight.slurm.controller). Where a value or the cluster is not known,
+the arithmetic below goes as far as it can: memory is per node, per allocated CPU or per allocated GPU; one task and one
+CPU per task unless asked otherwise; `--exclusive` gives all CPUs and GPUs of a node but only the memory that was asked
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.slurm.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
+from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
+from preflight.vocabulary.reading import HET_GROUP, Launch, Request
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.values import Unknown, Value, evaluate
+
+if TYPE_CHECKING:
+    from preflight.slurm.controller.share import Share
+    from preflight.slurm.controller.verdict import Verdict
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a job gets on each of its nodes. None: unknown (`unknown` has why, by the names of these fields).
+
+    `impossible` says in words why no node can give it (None: some can, or no cluster is known); `warnings` what SLURM
+    accepts but will not start. `settings` names the request's fields that `impossible` is about, the first to blame.
+    """
+
+    nodes: int | None = None
+    tasks_per_node: int | None = None
+    cpus_per_node: int | None = None
+    gpus_per_node: int | None = None
+    memory_limit: int | None = None
+    memory_said: str = ""
+    """How memory_limit came about: "--mem", "--mem-per-cpu x 16 CPUs", "the whole node", ..."""
+    node: Node | None = None
+    gpu: Gpu | None = None
+    partition: Partition | None = None
+    unknown: tuple[tuple[str, str], ...] = ()
+    impossible: str | None = None
+    answer: str = ""
+    """What the controller says when it refuses, in its own words; empty where sbatch does not ask it."""
+    settings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Need:
+    """A request on nodes of one type."""
+
+    nodes: int | None
+    tasks_per_node: int | None
+    cpus: int | None
+    gpus: int | None
+    memory: int | None
+    said: str
+
+
+def resolve(request: Request, cluster: Cluster | None) -> Allocation:
+    """The allocation that the request leads to; on the first node type of its partitions that can give it."""
+    unknown = tuple((name, value.reason) for name, value in _values(request) if isinstance(value, Unknown))
+    if cluster is None:
+        return _anywhere(request, unknown)
+    from preflight.slurm.controller.verdict import judge
+
+    verdict = judge(request, cluster)
+    partitions = partitions_of(request, cluster)
+    if verdict.answer is not None or isinstance(partitions, str):
+        return _refusal(request, cluster, verdict, unknown)
+    placed = [(verdict.partition, node, share) for node, share in _types(request, cluster, verdict)]
+    partition, node, share = placed[0]
+    need = (_need(request, node, partition, cluster) if unknown else
+            _given(request, share, node, partition, cluster))  # fmt: skip
+    others = tuple(dict.fromkeys(other.name for _, other, _ in placed[1:] if _differs(other, node)))
+    notes = (f"nodes of type {', '.join(others)} would do as well; {node.name} is assumed",) if others else ()
+    gpu, said = gpu_of(request, node, need.gpus)
+    return replace(_allocation(need, node, gpu, partition, unknown, (*notes, *said)), warnings=verdict.over)
+
+
+def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocation:
+    """Without a cluster: what sbatch itself refuses, and the arithmetic."""
+    from preflight.slurm.controller.answers import Refused
+    from preflight.slurm.controller.job import describe
+
+    try:
+        describe(request, None)
+    except Refused as refused:
+        return Allocation(unknown=unknown, impossible=refused.words, settings=refused.settings)
+    gpu, notes = named_gpu(request)
+    return _allocation(_need(request, None, None, None), None, gpu, None, unknown, notes)
+
+
+def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[Node, tuple[Share, ...]]]:
+    """The node types that can give it all, in the partition's order; else what the job gets on types together."""
+    from preflight.slurm.controller.verdict import on_one_type
+
+    assert verdict.partition is not None
+    found = []
+    for node in nodes_of(verdict.partition, cluster):
+        shares = on_one_type(request, cluster, verdict.partition, node)
+        if shares is not None:
+            found.append((node, shares))
+    if found:
+        return found
+    least = min(verdict.shares, key=lambda share: share.memory if share.memory is not None else -1)
+    return [(least.host.node, verdict.shares)]
+
+
+def part_of(request: Request, launch: Launch) -> Request:
+    """The part of a heterogeneous job that a launch runs in: its own becomes the first. Where srun names none it is the
+    first, as it is for a script's own lines (srun(1), --het-group)."""
+    expr = launch.environment.get(HET_GROUP)
+    if expr is None:
+        return request
+    index, parts = evaluate(expr), (request, *request.components)
+    if not isinstance(index, int) or not 0 < index < len(parts):
+        return request
+    others = tuple(replace(one, components=()) for at, one in enumerate(parts) if at != index)
+    return replace(parts[index], components=others)
+
+
+def one_part(request: Request, launch: Launch) -> bool:
+    """Whether it is known which part of the job a launch runs in, and it is one alone."""
+    expr = launch.environment.get(HET_GROUP)
+    if not request.components or expr is None:
+        return True
+    index = evaluate(expr)
+    return isinstance(index, int) and 0 <= index <= len(request.components)
+
+
+def counts_memory(cluster: Cluster) -> bool:
+    """Whether a job is given the memory that it asks for, and no more."""
+    from preflight.slurm.controller.offer import rules_of
+
+    return rules_of(cluster, Partition("", ())).memory
+
+
+def _given(
+    request: Request, shares: tuple[Share, ...], node: Node, partition: Partition | None, cluster: Cluster
+) -> _Need:
+    """What the scheduler gives the node with the most tasks (of equal ones the least memory)."""
+    busiest = min(shares, key=lambda one: (-one.tasks, -one.gpus, one.memory if one.memory is not None else 0))
+    cpus = busiest.cpus if node.cpus is not None else _need(request, node, partition, cluster).cpus
+    said = _memory(request, node, partition, cluster, cpus, busiest.gpus)[1]
+    if not counts_memory(cluster):
+        said = "memory is not counted on this cluster (SelectTypeParameters): the whole node"
+    return _Need(len(shares), busiest.tasks, cpus, busiest.gpus, busiest.memory, said)
+
+
+def _allocation(
+    need: _Need,
+    node: Node | None,
+    gpu: Gpu | None,
+    partition: Partition | None,
+    unknown: tuple[tuple[str, str], ...],
+    notes: tuple[str, ...],
+) -> Allocation:
+    if need.memory is None:
+        unknown = (*unknown, ("memory_limit", need.said))
+    return Allocation(
+        need.nodes, need.tasks_per_node, need.cpus, need.gpus, need.memory, need.said, node, gpu, partition, unknown,
+        notes=notes,
+    )  # fmt: skip
+
+
+def _values(request: Request) -> Iterator[tuple[str, Value]]:
+    for name in ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "memory", "memory_per_cpu", "memory_per_gpu",
+                 "gpus_per_node", "gpus", "gpus_per_task", "cpus_per_gpu", "tasks_per_gpu", "partition"):  # fmt: skip
+        yield name, getattr(request, name)
+
+
+def _int(value: Value) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# --- per node -------------------------------------------------------------------------------------------------------
+
+
+def _need(request: Request, node: Node | None, partition: Partition | None, cluster: Cluster | None) -> _Need:
+    nodes = node_count(request, node)
+    gpus = _gpus_per_node(request, nodes)
+    tasks = tasks_per_node(request, nodes, gpus)
+    if gpus is None and request.gpus_per_task is not None and tasks is not None:
+        per_task = _int(request.gpus_per_task)
+        gpus = None if per_task is None else per_task * tasks
+    if gpus is None and not _asks_gpus(request):
+        gpus = 0
+    cpus = _cpus(request, tasks, gpus)
+    if (request.exclusive or (partition is not None and partition.exclusive)) and node is not None:
+        cpus, gpus = node.cpus or cpus, node.gpus or gpus
+    memory, said = _memory(request, node, partition, cluster, cpus, gpus)
+    return _Need(nodes, tasks, cpus, gpus, memory, said)
+
+
+def _asks_gpus(request: Request) -> bool:
+    return any(
+        value is not None
+        for value in (request.gpus_per_node, request.gpus, request.gpus_per_task, request.tasks_per_gpu)
+    )
+
+
+def node_count(request: Request, node: Node | None) -> int | None:
+    """Nodes of the job: as asked; else the fewest that hold its tasks and GPUs; None where it cannot be said."""
+    if request.nodes is not None:
+        return _int(request.nodes)
+    counts = [1]
+    tasks, per_node = _int(request.tasks), _int(request.tasks_per_node)
+    if tasks is not None and per_node:
+        counts.append(-(-tasks // per_node))
+    gpus = _int(request.gpus)
+    if gpus is not None and node is not None and node.gpus:
+        counts.append(-(-gpus // node.gpus))
+    if isinstance(request.tasks, Unknown):
+        return None
+    if tasks is not None and not per_node and node is not None:
+        cpus = _int(request.cpus_per_task) or 1
+        if node.cpus:
+            counts.append(-(-tasks * cpus // node.cpus))
+        per_task = _int(request.gpus_per_task)
+        if per_task and node.gpus:
+            counts.append(-(-tasks * per_task // node.gpus))
+    return max(counts)
+
+
+def tasks_per_node(request: Request, nodes: int | None, gpus: int | None = None) -> int | None:
+    """The most tasks that one node gets."""
+    tasks, per_node = request.tasks, request.tasks_per_node
+    if isinstance(tasks, Unknown) or isinstance(per_node, Unknown):
+        return None
+    total, most = _int(tasks), _int(per_node)
+    if total is not None:
+        if nodes is None:
+            return most
+        even = -(-total // nodes)
+        return even if most is None else min(even, most)
+    if most is not None:
+        return most
+    if request.tasks_per_gpu is not None:
+        each = _int(request.tasks_per_gpu)
+        return None if each is None or gpus is None else each * gpus
+    per_task, all_gpus = _int(request.gpus_per_task), _int(request.gpus)
+    if per_task and all_gpus and nodes:
+        return -(-all_gpus // per_task // nodes) or 1
+    return 1
+
+
+def _gpus_per_node(request: Request, nodes: int | None) -> int | None:
+    per_node = _int(request.gpus_per_node)
+    if per_node is not None:
+        return per_node
+    total = _int(request.gpus)
+    return None if total is None or nodes is None else -(-total // nodes)
+
+
+def _cpus(request: Request, tasks: int | None, gpus: int | None) -> int | None:
+    if request.cpus_per_gpu is not None:
+        each = _int(request.cpus_per_gpu)
+        return None if each is None or gpus is None else each * gpus
+    each = 1 if request.cpus_per_task is None else _int(request.cpus_per_task)
+    return None if each is None or tasks is None else each * tasks
+
+
+def _memory(
+    request: Request,
+    node: Node | None,
+    partition: Partition | None,
+    cluster: Cluster | None,
+    cpus: int | None,
+    gpus: int | None,
+) -> tuple[int | None, str]:
+    """Bytes per node and how they come about (None: why they are not known)."""
+    if request.memory is not None:
+        asked = _int(request.memory)
+        return _whole(node, "--mem=0") if asked == 0 else (asked, "--mem" if asked else _why(request.memory))
+    for name, value, count in (("cpu", request.memory_per_cpu, cpus), ("gpu", request.memory_per_gpu, gpus)):
+        if value is not None:
+            each = _int(value)
+            if each is None or count is None:
+                return None, _why(value) if each is None else f"how many {name.upper()}s a node gives is not known"
+            return each * count, f"--mem-per-{name} x {count} {name.upper()}{'s' if count != 1 else ''}"
+    if cluster is None:
+        return None, "no memory is requested: the cluster's default is not known"
+    for name, count in (("node", 1), ("cpu", cpus), ("gpu", gpus)):
+        own = getattr(partition, f"default_memory_per_{name}", None)
+        default = own if own is not None else cluster.defaults.get(f"memory_per_{name}")
+        if default is not None:
+            return (
+                (None, f"the default is per {name}") if count is None else (default * count, f"the default per {name}")
+            )
+    return _whole(node, "no memory is requested and the cluster sets no default")
+
+
+def _whole(node: Node | None, why: str) -> tuple[int | None, str]:
+    if node is None or node.memory is None:
+        return None, f"{why}: the whole node's memory, which is not known"
+    return node.memory, f"{why}: the whole node"
+
+
+def _why(value: Value) -> str:
+    return value.reason if isinstance(value, Unknown) else "not known"
+
+
+# --- which nodes ----------------------------------------------------------------------------------------------------
+
+
+def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tuple[tuple[str, str], ...]) -> Allocation:
+    """Why it is refused; with the best candidate's limits, so that a rule can say what would fit."""
+    from preflight.slurm.controller.answers import CLIENT, NODE_CONFIG
+
+    said = "" if verdict.answer in (None, CLIENT) else str(verdict.answer)
+    plain = Allocation(unknown=unknown, impossible=verdict.words, answer=said, settings=verdict.settings)
+    partitions = partitions_of(request, cluster)
+    if isinstance(partitions, str):
+        return plain
+    candidates = [(partition, node) for partition in partitions for node in nodes_of(partition, cluster)]
+    if not candidates:
+        return replace(plain, impossible="its partition has no nodes", settings=("request.partition",))
+    reasons = [
+        (_short(request, _need(request, node, one, cluster), node, cluster), (one, node)) for one, node in candidates
+    ]
+    order = ("together", "constraint", "gpu_type", "gpus_per_node", "memory", "cpus_per_task", "nodes")
+    ranked = sorted(
+        ((reason or _TOGETHER, pair) for reason, pair in reasons),
+        key=lambda item: (-order.index(item[0][0]), -item[1][1].gpus, -(item[1][1].memory or 0)),
+    )
+    (name, text), (partition, node) = ranked[0]
+    need = _need(request, node, partition, cluster)
+    gpu, _ = gpu_of(request, node, need.gpus)
+    found = _allocation(need, node, gpu, partition, unknown, ())
+    if verdict.answer != NODE_CONFIG:
+        return replace(found, impossible=verdict.words, answer=said, settings=verdict.settings)
+    setting = _setting(request, name)
+    return replace(found, impossible=text, answer=said, settings=(f"request.{setting}",) if setting else ())
+
+
+_TOGETHER = ("together", "no nodes have together what is asked for: nodes, tasks, CPUs, memory and GPUs")
+
+
+def _setting(request: Request, name: str) -> str:
+    """The field of the request to blame for what a node lacks."""
+    options = {
+        "memory": ("memory", "memory_per_cpu", "memory_per_gpu"),
+        "gpus_per_node": ("gpus_per_node", "gpus", "gpus_per_task", "tasks_per_gpu"),
+        "cpus_per_task": ("cpus_per_task", "cpus_per_gpu", "tasks_per_node", "tasks"),
+        "nodes": ("nodes", "tasks", "gpus"),
+    }
+    if name == "together":
+        return next(
+            (one for one in ("nodes", "gpus", "gpus_per_node", "tasks") if getattr(request, one) is not None), ""
+        )
+    return next((one for one in options.get(name, ()) if getattr(request, one) is not None), name)
+
+
+def _short(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple[str, str] | None:
+    """What this node type cannot give: (field, words); None where it can."""
+    what = f"a node of type {node.name}"
+    if not meets(request.constraint, node):
+        return "constraint", f"no node has the feature --constraint={request.constraint}"
+    kind = request.gpu_type
+    if isinstance(kind, str) and kind and not is_type(kind, node):
+        other = node.gpu_type or node.gpu
+        return (
+            "gpu_type",
+            f"GPUs of type {kind} are requested; {what} has {'none' if not node.gpus else other or 'others'}",
+        )
+    if need.gpus is not None and need.gpus > node.gpus:
+        return "gpus_per_node", f"{_asked(need.gpus, 'GPU')}; {what} has {node.gpus}"
+    if need.memory is not None and node.memory is not None and need.memory > node.memory:
+        asked = f"{need.said.split(':')[0]} asks for {need.memory // MIB} MiB per node"
+        return "memory", f"{asked}; {what} has {node.memory // MIB} MiB"
+    if need.cpus is not None and node.cpus is not None and need.cpus > node.cpus:
+        return "cpus_per_task", f"{_asked(need.cpus, 'CPU')}; {what} has {node.cpus}"
+    counted = any(one.count > 1 for one in cluster.nodes)
+    if counted and need.nodes is not None and need.nodes > node.count:
+        return "nodes", f"{_count(need.nodes, 'node')} are needed; there are {node.count} of type {node.name}"
+    return None
+
+
+def _asked(number: int, what: str) -> str:
+    return f"{_count(number, what)} per node {'is' if number == 1 else 'are'} requested"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _differs(one: Node, other: Node) -> bool:
+    return (one.memory, one.cpus, one.gpus, one.gpu) != (other.memory, other.cpus, other.gpus, other.gpu)

@@ -1,0 +1,88 @@
+"""The lines of slurm.conf, gres.conf and cgroup.conf, and of what scontrol prints: keys and values with their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from preflight.system import regular
+from preflight.vocabulary.errors import MachineError
+from preflight.vocabulary.records import dataclass
+
+MAX_INCLUDES = 20
+"""Include lines within each other."""
+
+MOST = 2**28
+"""Bytes of a file; what `scontrol show` prints of a large cluster is long."""
+
+_SPELLED = {
+    "cputot": "cpus", "procs": "cpus", "availablefeatures": "features", "feature": "features",
+    "tresbillingweights": "billing", "shared": "oversubscribe", "corespersocket": "corespersocket",
+}  # fmt: skip
+"""What `scontrol show node` and older versions call things, and what slurm.conf does."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: its keys in lower case, in order."""
+
+    path: str
+    number: int
+    values: Mapping[str, str]
+
+    @property
+    def kind(self) -> str:
+        """The first key, which says what a line is about."""
+        return next(iter(self.values))
+
+    def error(self, message: str) -> MachineError:
+        return MachineError(f"{self.path}:{self.number}: {message}")
+
+
+def read_lines(text: str, path: str, folder: Path | None = None, depth: int = 0) -> Iterator[Line]:
+    """Every line of a file and of those that it includes (relative to `folder`; None: nothing is included).
+
+    Raises MachineError for an Include that cannot be followed.
+    """
+    number, whole = 1, ""
+    for at, raw in enumerate(text.splitlines(), 1):
+        number = number if whole else at
+        line = re.sub(r"(?<!\\)#.*", "", raw).rstrip()
+        if line.endswith("\\"):
+            whole += line[:-1] + " "
+            continue
+        joined, whole = whole + line, ""
+        included = re.match(r"\s*include\s+(\S.*)", joined, re.IGNORECASE)
+        if included is not None and folder is not None:
+            yield from _included(included[1].strip(), Line(path, number, {}), folder, depth)
+            continue
+        values = _values(joined)
+        if values:
+            yield Line(path, number, values)
+
+
+def _included(name: str, line: Line, folder: Path, depth: int) -> Iterator[Line]:
+    if depth >= MAX_INCLUDES:
+        raise line.error(f"Include {name}: files include each other more than {MAX_INCLUDES} times")
+    target = folder / name
+    yield from read_lines(read_text(target, line), str(target), folder, depth + 1)
+
+
+def read_text(path: Path, line: Line | None = None) -> str:
+    """A file's text. Raises MachineError, at the line that names the file where there is one."""
+    try:
+        return regular.read_text(path, MOST)
+    except regular.UnreadableFile as error:
+        message = f"{path}: cannot be read: {error}"
+        raise (line.error(message) if line is not None else MachineError(message)) from error
+
+
+def _values(text: str) -> dict[str, str]:
+    pairs = re.findall(r'([\w:\[\]]+)\s*=\s*("[^"]*"|\S*)', text)
+    found = {}
+    for key, value in pairs:
+        name = _SPELLED.get(key.lower(), key.lower())
+        if value not in ("(null)", "N/A") and name not in found:
+            found[name] = value.strip('"').replace("\\#", "#")
+    return found

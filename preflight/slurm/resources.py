@@ -1,0 +1,107 @@
+"""What the launch and SLURM's request say about processes, nodes and memory, as bindings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Launch, Request
+from preflight.vocabulary.values import Const, Expr, Op, Unknown
+
+RANK = 2
+"""As what is read from the program's text: a Trainer(num_nodes=4) that stands after it wins."""
+
+ASKED_RANK = 1
+"""What a request leaves out says less than a program that names its accelerator."""
+
+_GPU = re.compile(r"gpu|cuda|dgx|tesla|shard|mps|\b(rtx|gtx|[ahlvpt]\d{1,3})", re.IGNORECASE)
+"""Names of generic resources, partitions and features that speak of GPUs."""
+
+_SOURCES = {
+    "nodes": ("nodes", "tasks", "tasks_per_node"),
+    "tasks_per_node": ("tasks_per_node", "tasks"),
+    "gpus_per_node": ("gpus_per_node", "gpus", "gpus_per_task"),
+    "memory_limit": ("memory", "memory_per_cpu", "memory_per_gpu"),
+}
+"""Fields of an allocation and the options of the request that they come from, the most direct first."""
+
+
+def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding, str]]:
+    """Bindings of parallel.* and machine.memory_limit, each with where it comes from in words."""
+    asked = _allocation(request) if request is not None else {}
+    nodes = launch.nodes if launch.nodes is not None else asked.get("nodes")
+    ranks = launch.ranks_per_node
+    if ranks is None and launch.total_ranks is not None:
+        ranks = launch.total_ranks if nodes is None else Op("//", (launch.total_ranks, nodes))
+    if ranks is None and launch.launcher == "srun":
+        ranks = asked.get("tasks_per_node")
+    gpus = asked.get("gpus_per_node")
+    named = {
+        "parallel.nodes": (nodes, "the launch" if launch.nodes is not None else "the request"),
+        "parallel.ranks_per_node": (ranks, "the launch"),
+        "parallel.gpus_per_node": (gpus if gpus is not None else ranks, "the request" if gpus else "the launch"),
+        "parallel.trials_per_gpu": (launch.trials_per_gpu, "the launch"),
+        "machine.memory_limit": (asked.get("memory_limit"), "the request"),
+    }
+    for name, (expr, source) in named.items():
+        if expr is not None:
+            yield Binding(name, expr, RANK), source
+    if request is not None and GPUS not in launch.environment and _without_gpu(request):
+        yield Binding("machine.accelerator", Const("cpu"), ASKED_RANK), "the request"
+    yield from _container(launch, "memory_limit" in asked)
+    yield from _allocator(launch)
+
+
+def _without_gpu(request: Request) -> bool:
+    """Whether SLURM gives the job no GPU: none is asked for, and not whole nodes either.
+
+    A partition or a feature that is named after GPUs may bring them on clusters that hand them out with the node.
+    """
+    names = " ".join(str(one) for one in (request.partition, request.constraint) if one is not None)
+    asked = (request.gpus_per_node, request.gpus, request.gpus_per_task, request.gpus_per_socket, request.tasks_per_gpu)
+    generic = any(_GPU.search(text) for _, text in request.gres)
+    if request.components or request.exclusive or generic or any(value is not None for value in asked):
+        return False
+    return request.memory_per_gpu is None and request.cpus_per_gpu is None and not _GPU.search(names)
+
+
+def _allocation(request: Request) -> dict[str, Expr]:
+    """What the request leads to on any cluster; what depends on the cluster is left out (the machine fills it in)."""
+    from preflight.slurm.allocation import resolve
+
+    found = resolve(request, None)
+    exprs: dict[str, Expr] = {}
+    for name, sources in _SOURCES.items():
+        value = getattr(found, name)
+        source = next((one for one in sources if getattr(request, one) is not None), None)
+        if value is not None:
+            exprs[name] = Const(value, request.origins.get(source) if source is not None else None)
+        elif source is not None and isinstance(getattr(request, source), Unknown):
+            exprs[name] = Const(getattr(request, source), request.origins.get(source))
+    return exprs
+
+
+def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, str]]:
+    """What a container gives the processes in it; a memory limit of the job's own request stands."""
+    for name, field in ((SHM, "machine.shm"), (MEMORY, "machine.memory_limit")):
+        expr = launch.environment.get(name)
+        if expr is not None and not (asked and name == MEMORY):
+            yield Binding(field, expr, RANK), "the container"
+    gpus = launch.environment.get(GPUS)
+    if isinstance(gpus, Const) and gpus.value == 0:
+        yield Binding("machine.accelerator", Const("cpu"), ASKED_RANK), "the container"
+    elif isinstance(gpus, Const) and isinstance(gpus.value, int):
+        yield Binding("parallel.gpus_per_node", gpus, RANK), "the container"
+
+
+def _allocator(launch: Launch) -> Iterator[tuple[Binding, str]]:
+    """PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF since 2.9): `key:value` pairs joined by commas."""
+    for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        expr = launch.environment.get(variable)
+        if not isinstance(expr, Const) or not isinstance(expr.value, str):
+            continue
+        for pair in expr.value.split(","):
+            key, _, text = pair.partition(":")
+            if key.strip() in ("expandable_segments", "max_split_size_mb", "garbage_collection_threshold"):
+                origin = expr.origin
+                yield Binding(f"train.allocator.{key.strip()}", Const(text.strip(), origin), RANK), "the environment"

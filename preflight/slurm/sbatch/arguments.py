@@ -1,0 +1,191 @@
+"""The command line of `preflight sbatch`: our own options taken out of sbatch's words, which stay as they are.
+
+Our options start with `--preflight-` and stand, like sbatch's, before the script's name: what follows that name is the
+script's. Words are read as sbatch reads them (src/sbatch/opt.c: getopt_long with "+", `:` between the parts of a
+heterogeneous job).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from preflight.documents.directives import option_at
+from preflight.vocabulary.errors import UsageError, suggestion
+from preflight.vocabulary.records import dataclass, field, replace
+
+PREFIX = "--preflight-"
+SHOWN = ("wrapper", "cli-filter")
+ABOUT = """\
+Checks a job script as it is submitted, with sbatch's arguments and the environment, then hands over to the real sbatch
+with exactly these arguments; or says what will go wrong, and exits with status 1."""
+MODES = ("off", "warn", "on", "strict")
+SECONDS = 20.0
+"""How long a submission waits for its check: 20 times what one takes (docs/admin.md), and short for a person."""
+
+OPTIONS: Mapping[str, tuple[str, str]] = {
+    "fix": ("", "Submit the script with its safe fixes; the file stays as it is."),
+    "exit-zero": ("", "Submit whatever is found; the same as --preflight-mode=warn."),
+    "mode": ("MODE", "off: submit unchecked; warn: submit, and say what is found; on: stop what will be killed for its "
+                     "memory (default); strict: stop at every error. Default: the variable PREFLIGHT_SBATCH."),
+    "default": ("MODE", "The mode where neither that option nor the variable says; for a site's wrapper."),
+    "only": ("", "Check and submit nothing; exit status 1 for what would be stopped."),
+    "verbose": ("", "Show the whole report, also where nothing is wrong."),
+    "machine": ("NAME|FILE", "The cluster. Default: PREFLIGHT_MACHINE, /etc/preflight/cluster.toml, the settings."),
+    "sbatch": ("PATH", "The real sbatch. Default: PREFLIGHT_REAL_SBATCH, else the next one in PATH."),
+    "timeout": ("SECONDS", f"Submit unchecked when the check takes longer (default: {SECONDS:g})."),
+    "log": ("FILE|syslog", "Add a line of JSON for each submission."),
+    "print": ("WHAT", "Print wrapper (a script to install as sbatch) or cli-filter (for SLURM's cli_filter/lua)."),
+    "help": ("", "Show this text; --help is sbatch's own."),
+}  # fmt: skip
+"""Name -> what its value is called ("" for none), what it does."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Our own options. `mode` is "" where none was given."""
+
+    mode: str = ""
+    default: str = "on"
+    fix: bool = False
+    only: bool = False
+    verbose: bool = False
+    machine: str | None = None
+    sbatch: str | None = None
+    seconds: float = SECONDS
+    log: str | None = None
+    show: str | None = None
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`words` are sbatch's, ours left out: `options` up to the script, whose index is `script_at` (None: the script
+    comes from standard input or from `wrap`), then the script's `arguments`."""
+
+    own: Own
+    words: tuple[str, ...]
+    options: tuple[str, ...]
+    script_at: int | None = None
+    wrap: str | None = None
+    answers: bool = False
+    """Only help or a version is asked for."""
+    quiet: bool = False
+    strange: tuple[str, ...] = ()
+    """Options that sbatch(1) does not list: a plugin's, a newer version's, or mistakes."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The last value of each long option that was given one."""
+
+    @property
+    def script(self) -> str | None:
+        return None if self.script_at is None else self.words[self.script_at]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return () if self.script_at is None else self.words[self.script_at + 1 :]
+
+
+def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> CommandLine:
+    """Takes a command line apart. `plugins`: options of the site's plugins, and whether each takes a value.
+
+    Raises UsageError for an option of ours that there is none of.
+    """
+    own, kept, options, strange = Own(), list[str](), list[str](), list[str]()
+    values: dict[str, str] = {}
+    names: set[str] = set()
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word == ":":
+            kept.append(word)
+            options.append(word)
+        elif word == "--" or not word.startswith("-") or word == "-":
+            break
+        elif word.startswith(PREFIX):
+            own = _own(own, word)
+        elif (takes := _plugin(word, plugins or {})) is not None:
+            kept += words[index : index + 1 + takes]  # says nothing about what the job gets
+            index += takes
+        else:
+            found, takes = option_at(words, index)
+            kept += words[index : index + 1 + takes]
+            options += words[index : index + 1 + takes]
+            strange += [one.name for one in found if not one.known]
+            names |= {one.name for one in found}
+            values |= {one.name: one.value for one in found if one.value is not None}
+            index += takes
+        index += 1
+    end = ["--"] if index < len(words) and words[index] == "--" else []
+    rest = words[index + len(end) :]
+    return CommandLine(
+        own, (*kept, *end, *rest), tuple(options), len(kept) + len(end) if rest else None, values.get("wrap"),
+        bool(names & {"help", "usage", "version"}), "quiet" in names, tuple(strange), values,
+    )  # fmt: skip
+
+
+def _plugin(word: str, plugins: Mapping[str, bool]) -> int | None:
+    """How many words behind it a plugin's option takes; None where it is none's."""
+    name, equals, _ = word[2:].partition("=")
+    if not word.startswith("--") or name not in plugins:
+        return None
+    return int(plugins[name] and not equals)
+
+
+def plugin_options(help_text: str) -> dict[str, bool]:
+    """The options in what `sbatch --help` prints, and whether each takes a value: those of plugins are among them."""
+    found = re.finditer(r"^ {2,}(?:-\w, )?--([\w-]+)(\[?=)?", help_text, re.MULTILINE)
+    return {match[1]: match[2] == "=" for match in found}
+
+
+def _own(own: Own, word: str) -> Own:
+    name, equals, value = word[len(PREFIX) :].partition("=")
+    if name not in OPTIONS:
+        known = (PREFIX + one for one in OPTIONS)
+        raise UsageError(
+            f"there is no option {PREFIX}{name}{suggestion(PREFIX + name, known)}; {PREFIX}help lists them"
+        )
+    if bool(OPTIONS[name][0]) != bool(value) or (equals and not OPTIONS[name][0]):
+        raise UsageError(f"{word}: write {PREFIX}{name}" + (f"={OPTIONS[name][0]}" if OPTIONS[name][0] else ""))
+    allowed = {"mode": MODES, "default": MODES, "print": SHOWN}.get(name)
+    if allowed is not None and value not in allowed:
+        raise UsageError(f"{word}: write one of {', '.join(allowed)}")
+    match name:
+        case "fix":
+            return replace(own, fix=True)
+        case "only":
+            return replace(own, only=True)
+        case "verbose":
+            return replace(own, verbose=True)
+        case "mode" | "exit-zero":
+            return replace(own, mode=value or "warn")
+        case "default":
+            return replace(own, default=value)
+        case "machine":
+            return replace(own, machine=value)
+        case "sbatch":
+            return replace(own, sbatch=value)
+        case "timeout":
+            return replace(own, seconds=_seconds(word, value))
+        case "log":
+            return replace(own, log=value)
+    return replace(own, show=value or name)
+
+
+def _seconds(word: str, value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 3600:
+        raise UsageError(f"{word}: write seconds, more than 0 and less than 3600")
+    return seconds
+
+
+def usage() -> str:
+    """What --preflight-help prints."""
+    lines = ["Usage: preflight sbatch [--preflight-...] [sbatch's arguments]", "", *ABOUT.splitlines(), ""]
+    for name, (value, text) in OPTIONS.items():
+        head = f"  {PREFIX}{name}" + (f"={value}" if value else "")
+        body = textwrap.wrap(text, 66)
+        lines += [head, *(f"      {line}" for line in body)]
+    return "\n".join(lines) + "\n"

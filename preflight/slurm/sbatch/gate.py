@@ -1,0 +1,252 @@
+"""`preflight sbatch`: check, then become sbatch. Whatever goes wrong on our side, the job is submitted.
+
+This module and what it imports is all that runs before the hand-over in the process that becomes sbatch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from preflight.reports import streams
+from preflight.slurm.sbatch import handover
+from preflight.slurm.sbatch.arguments import MODES, CommandLine, parse, plugin_options, usage
+from preflight.slurm.sbatch.child import Plain, Unfinished, in_child
+from preflight.slurm.sbatch.question import Question, unchecked
+from preflight.slurm.sbatch.real import find_real, tried
+from preflight.vocabulary.errors import PreflightError, UsageError
+from preflight.vocabulary.records import dataclass
+
+MODE = "PREFLIGHT_SBATCH"
+
+WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+"""What sbatch makes of a wrapped command (src/sbatch/sbatch.c: _script_wrap)."""
+
+
+_MAY_TRAIN = re.compile(
+    rb"gpu|gres|python|\.py\b|torchrun|accelerate|deepspeed|wandb|axolotl|llamafactory|\buv run\b|cuda"
+    rb"|^[^#\n]*\b(?:ba)?sh\b|^\s*(?:source|\.)\s",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What a job that trains has somewhere, or a script that may start one. All others are most of a cluster's jobs, and
+are not made to wait: there is nothing in them to estimate, and their requests sbatch judges itself."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be submitted, and by what."""
+
+    line: CommandLine
+    sbatch: str
+    mode: str
+
+
+def main(words: Sequence[str]) -> int:
+    """Ends as sbatch where the job is handed over; else the exit status. Raises UsageError for options of ours."""
+    line = parse(words)
+    if line.own.show is not None:
+        return _show(line.own.show, line)
+    sbatch = _sbatch(line)
+    job = Job(line, sbatch, "on")
+    started = time.monotonic()
+    try:
+        job = Job(_with_plugins(line, words, sbatch), sbatch, _mode(line))
+        answer = _answer(job)
+    except KeyboardInterrupt:
+        return 130
+    except Unfinished as failure:
+        answer = {"unchecked": str(failure)}
+    except Exception as error:
+        answer = {"unchecked": f"internal error: {type(error).__name__}: {error}"}
+    with contextlib.suppress(Exception):
+        _say(answer, err=not line.own.only)
+    stop = answer.get("stop") is True and job.mode != "warn"
+    with contextlib.suppress(Exception):
+        _log(job, answer, stop, time.monotonic() - started)
+    if stop:
+        return 1
+    if job.line.own.only:
+        return 0
+    return _hand_over(job, answer)
+
+
+def _sbatch(line: CommandLine) -> str:
+    """The real sbatch; where nothing is submitted there need be none. Raises UsageError."""
+    try:
+        return find_real(line.own.sbatch, os.environ)
+    except UsageError:
+        if line.own.only:
+            return "sbatch"
+        raise
+
+
+def _mode(line: CommandLine) -> str:
+    """Our option, else the environment, else the site's."""
+    stated = line.own.mode or os.environ.get(MODE, "")
+    if stated and stated not in MODES:
+        streams.complain(f"preflight: {MODE}={stated} is none of {', '.join(MODES)}; taken as warn")
+        return "warn"
+    return stated or line.own.default
+
+
+def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> CommandLine:
+    """The command line read again with the options that the site's plugins add, where it has options unknown to us."""
+    if not line.strange or line.answers:
+        return line
+    import subprocess
+
+    from preflight.system.processes import ask_program
+
+    try:
+        told = ask_program([os.path.abspath(sbatch), "--help"], 5)
+    except (OSError, subprocess.TimeoutExpired):
+        return line
+    known = plugin_options(told.stdout)
+    return parse(words, {name: known[name] for name in line.strange if name in known})
+
+
+def _answer(job: Job) -> Plain:
+    """What the check says; an empty answer where there is nothing to check."""
+    line = job.line
+    if job.mode == "off" or line.answers or tried():
+        return {}
+    if line.strange:
+        return {"unchecked": f"sbatch does not list the option {line.strange[0]}"}
+    script = _script(line)
+    if script is None or not (_thorough(job) or _may_train(line, script)):
+        return {}
+    scontrol = os.path.join(os.path.dirname(job.sbatch), "scontrol")
+    question = Question(line, job.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
+    return in_child(lambda: _checked(question), line.own.seconds)
+
+
+def _checked(question: Question) -> Plain:
+    """The check, by the same engine as `preflight check`; in the child process, which alone imports it."""
+    gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if not question.in_shell:
+        return unchecked()
+    from preflight.slurm.sbatch.asking import answer
+
+    return answer(question)
+
+
+def _thorough(job: Job) -> bool:
+    """Whether more is asked for than to be stopped where a job will be killed."""
+    return job.mode == "strict" or job.line.own.fix or job.line.own.verbose
+
+
+def _may_train(line: CommandLine, script: bytes) -> bool:
+    asks = any(name.startswith(("SBATCH_GPU", "SBATCH_GRES")) for name in os.environ)
+    return asks or _MAY_TRAIN.search(b"\n".join([script, *map(os.fsencode, line.options)])) is not None
+
+
+def _script(line: CommandLine) -> bytes | None:
+    """The text that sbatch will submit; None where it will find none and say so."""
+    if line.wrap is not None:
+        return None if line.script_at is not None else os.fsencode(WRAPPED.format(line.wrap))
+    if line.script_at is None:
+        return handover.read_again(0)
+    path = _path(line)
+    opened = handover.OPENED.fullmatch(path or "")
+    try:
+        if opened is not None:
+            return handover.read_again(int(opened[1] or 0))
+        if path is None or not os.path.isfile(path):
+            return None  # a named pipe can be read once only
+        with open(path, "rb") as file:
+            return file.read(handover.MAX_READ)
+    except OSError:
+        return None
+
+
+def _path(line: CommandLine) -> str | None:
+    """The script's file as sbatch looks for it: here, then along PATH (src/common/proc_args.c: search_path)."""
+    name = line.script
+    if name is None or name.startswith((".", "/")):
+        return name
+    for folder in ["", *filter(None, os.environ.get("PATH", "").split(os.pathsep))]:
+        path = os.path.join(folder, name)
+        if os.path.exists(path) and not os.path.isdir(path):
+            return path
+    return name
+
+
+def _say(answer: Plain, err: bool) -> None:
+    """For people: where a job is submitted, standard output is sbatch's."""
+    text, unchecked = answer.get("text"), answer.get("unchecked")
+    if isinstance(text, str) and text:
+        streams.show(text, err=err)
+    if unchecked:
+        streams.complain(f"preflight: this job was not checked: {unchecked}")
+    elif answer.get("unjudged"):
+        streams.complain(f"preflight: this job's memory was not judged: {answer['unjudged']}")
+
+
+def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
+    """One line of JSON: who, when, what became of it, which rules, how long it took. Nothing of the script."""
+    target = job.line.own.log
+    if target is None or not answer:
+        return
+    import json
+
+    rules = answer.get("rules") or []
+    unsure = "unchecked" if answer.get("unchecked") else "unjudged" if answer.get("unjudged") else "clean"
+    outcome = "stopped" if stop else "found" if rules and unsure != "unchecked" else unsure
+    if answer.get("fixed") is not None and not stop:
+        outcome = "fixed"
+    entry: Mapping[str, object] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "uid": os.getuid(), "outcome": outcome, "mode": job.mode,
+        "rules": rules, "reason": answer.get("unchecked") or "", "seconds": round(seconds, 3),
+    }  # fmt: skip
+    text = json.dumps(entry)
+    if target == "syslog":
+        import syslog
+
+        syslog.openlog("preflight-sbatch", 0, syslog.LOG_USER)
+        syslog.syslog(syslog.LOG_INFO, text)
+        return
+    handle = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    with os.fdopen(handle, "w") as file:
+        file.write(text + "\n")
+
+
+def _hand_over(job: Job, answer: Plain) -> int:
+    """Becomes sbatch; with a changed script runs it and gives its exit status."""
+    line, fixed = job.line, answer.get("fixed")
+    try:
+        if isinstance(fixed, str) and line.script_at is not None:
+            return handover.run_changed(job.sbatch, line.words, line.script_at, fixed.encode())
+        if isinstance(fixed, str):
+            handover.replace_input(fixed.encode())
+        handover.become(job.sbatch, line.words)
+    except OSError as error:
+        raise UsageError(f"{job.sbatch} cannot be started: {error.strerror or error}") from error
+    raise AssertionError("not reached")
+
+
+def _show(what: str, line: CommandLine) -> int:
+    if what == "help":
+        streams.show(usage())
+        return 0
+    from preflight.slurm.sbatch.install import printed
+
+    streams.show(printed(what, line.own.sbatch))
+    return 0
+
+
+def guarded(words: Sequence[str]) -> NoReturn:
+    """`main` as a program of its own, for the wrapper: errors are one line and exit status 2."""
+    try:
+        status = main(words)
+    except PreflightError as error:
+        streams.complain(f"preflight: error: {error}")
+        status = 2
+    except KeyboardInterrupt:
+        status = 130
+    os._exit(status)

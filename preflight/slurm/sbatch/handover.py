@@ -1,0 +1,142 @@
+"""Becoming the real sbatch: the same words, environment, standard input and signals as if it had been called itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from preflight.slurm.sbatch.real import mark
+
+MAX_READ = 8 * 2**20
+"""Bytes of a script on standard input that are checked; sbatch itself refuses scripts of more than 4 MiB
+(max_script_size)."""
+
+OPENED = re.compile(r"/dev/stdin|(?:/dev|/proc/self)/fd/(\d+)")
+"""Names of open files: `sbatch /dev/stdin`, `sbatch <(command)`."""
+
+
+def original_environment() -> dict[bytes, bytes]:
+    """The environment that this process was started with.
+
+    Python may have changed its own since (a C locale becomes C.UTF-8, PEP 538), and so may we; sbatch hands on to the
+    job all that it finds.
+    """
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            lines = file.read().split(b"\0")
+    except OSError:
+        return dict(os.environb)
+    pairs = (line.partition(b"=") for line in lines if b"=" in line)
+    return {name: value for name, _, value in pairs if name}
+
+
+def become(program: str, words: Sequence[str]) -> None:
+    """Replaces this process by sbatch. Raises OSError where it cannot be started; else it does not return."""
+    _as_started()
+    mark(program)
+    os.execve(program, _argv(words), original_environment())
+
+
+def _argv(words: Sequence[str]) -> list[bytes]:
+    return [b"sbatch", *(os.fsencode(word) for word in words)]
+
+
+def _as_started() -> None:
+    """Undoes what the interpreter did to this process; Python ignores two signals that programs expect to get."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Starts sbatch, waits for it and gives its exit status; signals to us are passed on. Raises OSError."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(program, words)
+        finally:
+            os._exit(126)
+    passed = (signal.SIGTERM, signal.SIGHUP)
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # a terminal sends them to sbatch as well
+    for number in passed:
+        signal.signal(number, lambda caught, _: os.kill(pid, caught))
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def run_changed(program: str, words: Sequence[str], script_at: int, text: bytes) -> int:
+    """Runs sbatch with another text of its script, under the script's name: the job is called after it. Raises OSError.
+
+    The file lies in a directory of its own that only its owner reads, and is gone when sbatch has ended.
+    """
+    folder = tempfile.mkdtemp(prefix="preflight-")
+    try:
+        path = os.path.join(folder, os.path.basename(words[script_at]))
+        with open(path, "wb") as file:
+            file.write(text)
+        return run(program, [*words[:script_at], path, *words[script_at + 1 :]])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_again(handle: int) -> bytes | None:
+    """What there is to read from an open file, such as standard input, so that it can be read again afterwards; None
+    where there is no such thing.
+
+    A file is read without moving in it; what comes through a pipe is kept in memory and put in the pipe's place.
+    """
+    try:
+        mode = os.fstat(handle).st_mode
+    except OSError:
+        return None
+    if stat.S_ISREG(mode):
+        return _from(handle, os.lseek(handle, 0, os.SEEK_CUR))
+    kept = _anonymous()
+    while piece := os.read(handle, 2**16):
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(kept, view) :]
+    return _in_place(kept, handle)
+
+
+def replace_input(text: bytes) -> None:
+    """Standard input is this text from now on."""
+    handle = _anonymous()
+    with os.fdopen(os.dup(handle), "wb") as file:
+        file.write(text)
+    _in_place(handle, 0)
+
+
+def _in_place(handle: int, of: int) -> bytes:
+    os.lseek(handle, 0, os.SEEK_SET)
+    os.dup2(handle, of, inheritable=True)
+    os.close(handle)
+    return _from(of, 0)
+
+
+def _from(handle: int, offset: int) -> bytes:
+    pieces, left = [], MAX_READ
+    while left > 0 and (piece := os.pread(handle, left, offset)):
+        pieces.append(piece)
+        offset, left = offset + len(piece), left - len(piece)
+    return b"".join(pieces)
+
+
+def _anonymous() -> int:
+    """A file without a name."""
+    try:
+        return os.memfd_create("script", os.MFD_CLOEXEC)
+    except (OSError, AttributeError):
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())

@@ -1,0 +1,65 @@
+"""What the gate asks about one submission: its command line, its script, and which cluster it goes to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from preflight.slurm.sbatch.arguments import CommandLine
+from preflight.slurm.sbatch.child import Plain
+from preflight.slurm.sbatch.handover import OPENED
+from preflight.vocabulary.records import dataclass
+
+SYSTEM = "/etc/preflight/cluster.toml"
+"""The cluster as its administrators describe it for everyone."""
+
+MACHINE = "PREFLIGHT_MACHINE"
+
+_SHELL = re.compile(rb"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:\S*/)?(ba|z|k|da|mk|a)?sh\b")
+"""The first line of a script that is read as a shell would."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is submitted: sbatch's command line, the script's text, and where it lies (None: standard input, --wrap)."""
+
+    line: CommandLine
+    mode: str
+    script: bytes
+    path: str | None
+    scontrol: str
+
+    @property
+    def in_shell(self) -> bool:
+        """Whether a shell reads the script. In another language no dialect reads it; sbatch judges its first line."""
+        return _SHELL.match(self.script) is not None
+
+
+def unchecked(why: str = "") -> Plain:
+    """The answer of what was not checked; no reason where there is nothing to check."""
+    return {"stop": False, "text": "", "rules": [], "fixed": None, "unchecked": why}
+
+
+def machine_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
+    """The cluster that the site names: as an option, in the environment, for everyone. None: what the settings say."""
+    stated = line.own.machine or environment.get(MACHINE)
+    if stated:
+        return stated
+    return SYSTEM if os.path.isfile(SYSTEM) else None
+
+
+def clusters_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
+    """The clusters that `--clusters` names, on the command line or in the environment; None for the usual one."""
+    for name in ("SLURM_CLUSTERS", "SBATCH_CLUSTERS"):
+        if environment.get(name):
+            return line.values.get("clusters", environment[name])
+    return line.values.get("clusters")
+
+
+def place_of(question: Question, cwd: Path) -> Path:
+    """The script's file, or a name for what is none."""
+    if question.path is not None and OPENED.fullmatch(question.path) is None:
+        return Path(os.path.abspath(cwd / question.path))
+    return cwd / ("<wrap>" if question.line.wrap is not None else "<stdin>")

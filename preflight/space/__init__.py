@@ -1,0 +1,1 @@
+"""Search spaces: the grid, counting, the safe sub-space, monotone bounds, constraints."""

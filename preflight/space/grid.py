@@ -1,0 +1,235 @@
+"""A box as a grid: axes that memory grows along, in that order, and cells of the axes that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from math import prod
+from operator import le
+
+from preflight.space.jobs import JobMaker
+from preflight.space.monotone import direction, increasing, ranges
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.values import Axis, Choices, Range, Unbounded, Value
+
+Index = tuple[int, ...]
+Bytes = tuple[int, int]
+"""(expected, high)"""
+
+Judged = tuple[int | None, int | None, int | None, int | None]
+"""(device verdict, host verdict, device bytes, host bytes)"""
+
+FITS, AT_RISK, EXCEEDS = 0, 1, 2
+
+CONTINUOUS_STEPS = 256
+"""Points that a continuous range is judged at, where it does not span whole numbers: resolution of the safe range."""
+
+LEAST_BUDGET = 24
+"""Jobs of a box that nothing bounds from above and that are put to the full estimate: it takes some 50 ms for each."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a job's memory: a bound that never falls as numeric fields grow, and what there is.
+
+    `bound(job)` is (expected, high) bytes, None where the job is not known well enough. `capacity`: bytes, None where
+    nobody said, or a function of the job. `least(job)`: bytes that it takes at the very least and that exceed what
+    there is, asked where `bound` says nothing; None where that is not certain.
+    """
+
+    bound: Callable[[Job], Bytes | None]
+    capacity: int | Callable[[Job], int | None] | None
+    least: Callable[[Job], int | None] | None = None
+
+    def judge(self, job: Job) -> tuple[int | None, int | None]:
+        """Verdict (FITS, AT_RISK, EXCEEDS or None) and expected bytes of one job; of what `bound` knows nothing, see
+        `judge_least`."""
+        found = self.bound(job)
+        if found is None:
+            return None, None
+        limit = self.capacity(job) if callable(self.capacity) else self.capacity
+        if limit is None:
+            return None, found[0]
+        return EXCEEDS if found[0] > limit else AT_RISK if found[1] > limit else FITS, found[0]
+
+    def judge_least(self, job: Job) -> tuple[int | None, int | None]:
+        """The same from below: EXCEEDS, or nothing is known."""
+        size = self.least(job) if self.least is not None else None
+        return (None, None) if size is None else (EXCEEDS, size)
+
+
+@dataclass(frozen=True)
+class Line:
+    """An axis as a row of values; memory never falls along it (`rises`), or no order is known."""
+
+    axis: Axis
+    size: int
+    rises: bool
+    value_at: Callable[[int], Value]
+    exact: bool = True
+    """False: a continuous range, judged at some of its points."""
+
+    @property
+    def name(self) -> str:
+        return self.axis.name
+
+
+@dataclass
+class Grid:
+    """A box's lines. `cells` are the combinations of those without an order, as assignments."""
+
+    box: Box
+    rising: tuple[Line, ...]
+    loose: tuple[Line, ...]
+    device: Side | None
+    host: Side | None
+    evaluations: int = 0
+    asked_least: int = 0
+    sides: tuple[bool, bool] = (True, True)
+    """Whether the device and the host are judged at all (somewhere they are known)."""
+    _maker: JobMaker = field(init=False)
+    _known: dict[tuple[Index, Index], Judged] = field(default_factory=dict)
+    _equal: dict[tuple[str, ...], Judged] = field(default_factory=dict)
+    _seen: dict[Index, tuple[list[Index], list[Index]]] = field(default_factory=dict)
+    """Per cell, the highest points that are known to fit and the lowest that are known to exceed."""
+
+    def __post_init__(self) -> None:
+        self._maker = JobMaker(self.box)
+
+    @property
+    def shape(self) -> Index:
+        return tuple(line.size for line in self.rising)
+
+    @property
+    def top(self) -> Index:
+        return tuple(line.size - 1 for line in self.rising)
+
+    @property
+    def cell_count(self) -> int:
+        return prod(line.size for line in self.loose)
+
+    def cells(self) -> Iterator[Index]:
+        """Every combination of the axes without an order, as indices into `loose`."""
+        return product(*(range(line.size) for line in self.loose))
+
+    def assignment(self, cell: Index, index: Index) -> dict[str, Value]:
+        """Axis values of a point; axes that feed no Job field have none."""
+        values = {line.name: line.value_at(i) for line, i in zip(self.loose, cell, strict=True)}
+        values.update({line.name: line.value_at(i) for line, i in zip(self.rising, index, strict=True)})
+        return values
+
+    def job(self, assignment: Mapping[str, Value]) -> Job:
+        return self._maker.at(assignment).job
+
+    def key(self, cell: Index, index: Index) -> tuple[str, ...]:
+        """What memory sees of a point."""
+        return self._maker.key(self.assignment(cell, index))
+
+    def evaluate(self, cell: Index, index: Index) -> Judged:
+        """A point, judged; points that memory cannot tell apart are judged once."""
+        at = (cell, index)
+        if at not in self._known:
+            key = self.key(cell, index)
+            if key not in self._equal:
+                self.evaluations += 1
+                job = self._maker.at(self.assignment(cell, index)).job
+                device, host = self._side(self.device, job), self._side(self.host, job)
+                self._equal[key] = (device[0], host[0], device[1], host[1])
+            self._known[at] = self._equal[key]
+        return self._known[at]
+
+    def _side(self, side: Side | None, job: Job) -> tuple[int | None, int | None]:
+        """One side of a job: by its bound, else by what it takes at the least, as often as the budget allows."""
+        if side is None:
+            return None, None
+        found = side.judge(job)
+        if found[1] is None and side.least is not None and self.asked_least < LEAST_BUDGET:
+            self.asked_least += 1
+            return side.judge_least(job)
+        return found
+
+    def verdict(self, cell: Index, index: Index) -> int | None:
+        """The worse of the sides that are judged; None where one is unknown and none exceeds.
+
+        What fits higher up fits here, and what exceeds lower down exceeds here: then nothing is evaluated.
+        """
+        fitting, exceeding = self._seen.setdefault(cell, ([], []))
+        if any(all(map(le, index, above)) for above in fitting):
+            return FITS
+        if any(all(map(le, below, index)) for below in exceeding):
+            return EXCEEDS
+        found = self._judged(cell, index)
+        if found == FITS:
+            fitting[:] = [*(other for other in fitting if not all(map(le, other, index))), index]
+        elif found == EXCEEDS:
+            exceeding[:] = [*(other for other in exceeding if not all(map(le, index, other))), index]
+        return found
+
+    def _judged(self, cell: Index, index: Index) -> int | None:
+        device, host, _, _ = self.evaluate(cell, index)
+        judged = [v for v, on in zip((device, host), self.sides, strict=True) if on]
+        known = [v for v in judged if v is not None]
+        if not known or (len(known) < len(judged) and max(known) < EXCEEDS):
+            return None
+        return max(known)
+
+
+def grid_of(box: Box, device: Side | None, host: Side | None) -> Grid:
+    """The grid of a box's memory axes. Axes without a finite worst case are left out: their fields stay unknown."""
+    known = ranges(box.axes)
+    rising: list[Line] = []
+    loose: list[Line] = []
+    for axis in box.memory_axes:
+        line = _line(axis, _way(axis, box, known))
+        if line is not None:
+            (rising if line.rises else loose).append(line)
+    return Grid(box, tuple(rising), tuple(loose), device, host)
+
+
+def _way(axis: Axis, box: Box, known: Mapping[str, tuple[float, float]]) -> int | None:
+    """+1 or -1 where memory never falls (never rises) as the axis grows, through every field that it feeds."""
+    ways: set[int | None] = set()
+    for name in axis.fields:
+        way = direction(box.fields[name].expr, axis.name, known)
+        ways.add(way if way == 0 or increasing(name) else None)
+    ways.discard(0)
+    return ways.pop() if len(ways) == 1 else 1 if not ways else None
+
+
+def _line(axis: Axis, way: int | None) -> Line | None:
+    domain = axis.domain
+    if isinstance(domain, Unbounded):
+        return None
+    if isinstance(domain, Choices):
+        return _choices(axis, domain, way)
+    return _range(axis, domain, way)
+
+
+def _choices(axis: Axis, domain: Choices, way: int | None) -> Line:
+    values = domain.values
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    if way is None or not numeric:
+        return Line(axis, len(values), False, values.__getitem__)
+    ordered: tuple[Value, ...] = tuple(sorted(values, reverse=way < 0))  # type: ignore[type-var]
+    return Line(axis, len(ordered), True, ordered.__getitem__)
+
+
+def _range(axis: Axis, domain: Range, way: int | None) -> Line | None:
+    size, step = domain.size(), domain.step
+    exact = size is not None and step is not None
+    if size is None or step is None:
+        whole = domain.high - domain.low >= 2 and float(domain.high).is_integer() and float(domain.low).is_integer()
+        step = 1 if whole else (domain.high - domain.low) / (CONTINUOUS_STEPS - 1)
+        size = round(domain.high - domain.low) + 1 if whole else CONTINUOUS_STEPS
+    if size < 1:
+        return None
+    low, last = domain.low, size - 1
+    integer = domain.integer or isinstance(step, int)
+
+    def value_at(index: int) -> Value:
+        value = low + step * (last - index if way is not None and way < 0 else index)
+        return round(value) if integer else value
+
+    return Line(axis, size, way is not None, value_at, exact)

@@ -1,0 +1,132 @@
+"""How an expression moves with an axis: up, down, not at all, or nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Range, Ref, names
+
+Interval = tuple[float, float]
+Ranges = Mapping[str, Interval]
+
+_KEEP = frozenset({"int", "float", "round", "ceil", "floor"})
+"""Operations of one number that never turn the order round."""
+
+INCREASING = (
+    "train.batch_size", "train.seq_len", "train.target_len", "train.text_len", "train.image_size", "train.vocab_size",
+    "train.grad_accum", "train.peft.r", "train.copies.", "validation.batch_size", "validation.seq_len",
+    "validation.samples", "validation.max_new_tokens", "validation.beams", "validation.eval_accumulation",
+    "data.workers", "data.prefetch", "data.samples", "data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes",
+    "data.validation_workers", "parallel.trials_per_gpu", "model.config.", "model.parameters",
+)  # fmt: skip
+"""Fields (or prefixes of fields) that more of never takes less memory, all else equal. Accumulation: only from one
+micro-batch to several, as gradients then live through the next forward pass."""
+
+
+def increasing(field: str) -> bool:
+    """Whether memory never falls when the field grows."""
+    return any(field == name or (name.endswith(".") and field.startswith(name)) for name in INCREASING)
+
+
+def ranges(axes: Iterable[Axis]) -> dict[str, Interval]:
+    """The numbers that each numeric axis lies between."""
+    found: dict[str, Interval] = {}
+    for axis in axes:
+        domain = axis.domain
+        if isinstance(domain, Range):
+            found[axis.name] = (domain.low, domain.high)
+        elif isinstance(domain, Choices):
+            numbers = [v for v in domain.values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+            if numbers and len(numbers) == len(domain.values):
+                found[axis.name] = (min(numbers), max(numbers))
+    return found
+
+
+def interval(expr: Expr, known: Ranges) -> Interval | None:
+    """Bounds of a numeric expression; None where they cannot be told."""
+    if isinstance(expr, Const):
+        value = expr.value
+        return (value, value) if isinstance(value, (int, float)) else None
+    if isinstance(expr, Ref):
+        return known.get(expr.name)
+    parts = [interval(operand, known) for operand in expr.operands]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts) or not found:
+        return None
+    return _interval_of(expr.operator, found)
+
+
+def _interval_of(operator: str, parts: list[Interval]) -> Interval | None:
+    (low, high), rest = parts[0], parts[1:]
+    if operator == "+" and rest:
+        return low + rest[0][0], high + rest[0][1]
+    if operator == "-" and rest:
+        return low - rest[0][1], high - rest[0][0]
+    if operator == "*" and rest:
+        products = [a * b for a in parts[0] for b in rest[0]]
+        return min(products), max(products)
+    if operator in ("/", "//") and rest and rest[0][0] > 0:
+        quotients = [a / b for a in parts[0] for b in rest[0]]
+        return min(quotients) - (operator == "//"), max(quotients)
+    if operator == "neg":
+        return -high, -low
+    if operator in ("min", "max"):
+        pick = min if operator == "min" else max
+        return pick(a for a, _ in parts), pick(b for _, b in parts)
+    if operator in _KEEP:
+        return low - 1, high + 1
+    if operator == "**" and rest and low >= 1 and rest[0][0] >= 0 and high ** min(rest[0][1], 64) < 2**128:
+        return low ** rest[0][0], high ** rest[0][1]
+    return None
+
+
+def direction(expr: Expr, axis: str, known: Ranges) -> int | None:
+    """+1: never falls as the axis grows. -1: never rises. 0: does not depend on it. None: may do either."""
+    if axis not in names(expr):
+        return 0
+    if isinstance(expr, Ref):
+        return 1
+    if not isinstance(expr, Op):
+        return 0
+    ways = [direction(operand, axis, known) for operand in expr.operands]
+    if expr.operator in ("+", "min", "max", *_KEEP):
+        return _together(ways)
+    if expr.operator == "-":
+        return _together([ways[0], _flip(ways[1])]) if len(ways) > 1 else None
+    if expr.operator == "neg":
+        return _flip(ways[0])
+    if expr.operator in ("*", "/", "//") and len(ways) == 2:
+        return _product(expr, ways, known)
+    if expr.operator == "**" and len(ways) == 2:
+        base, exponent = (interval(operand, known) for operand in expr.operands)
+        fine = base is not None and exponent is not None and base[0] >= 1 and exponent[0] >= 0
+        return _together(ways) if fine else None
+    if expr.operator == "if" and ways[0] == 0:
+        return _together(ways[1:])
+    return None
+
+
+def _product(expr: Op, ways: list[int | None], known: Ranges) -> int | None:
+    left, right = (interval(operand, known) for operand in expr.operands)
+    second = ways[1] if expr.operator == "*" else _flip(ways[1])
+    return _together([_signed(ways[0], right), _signed(second, left)])
+
+
+def _signed(way: int | None, other: Interval | None) -> int | None:
+    """The direction of a factor whose partner lies in `other`."""
+    if way == 0 or way is None:
+        return way
+    if other is None:
+        return None
+    return way if other[0] >= 0 else -way if other[1] <= 0 else None
+
+
+def _flip(way: int | None) -> int | None:
+    return None if way is None else -way
+
+
+def _together(ways: Iterable[int | None]) -> int | None:
+    found = set(ways) - {0}
+    if not found:
+        return 0
+    return found.pop() if len(found) == 1 else None

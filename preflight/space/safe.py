@@ -1,0 +1,331 @@
+"""The largest sub-space of a grid that fits: a prefix of every rising line times a subset of every other one.
+
+A box of combinations fits if its highest corner fits in each of its cells, so the search is over corners. It is a
+branch and bound over blocks of corners, the most promising block first: a block is worth at most its highest corner
+times the cells that fit at its lowest, and at least its lowest corner. It is exact while the budget of evaluations
+lasts, and then returns the best found so far. The user's constraints come first: a box is a candidate only where they
+hold throughout, and lines on which a constraint asks for larger values may be cut from below.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from math import prod
+
+from preflight.space.constraints import Constraint, holds, in_box, truth_direction
+from preflight.space.grid import FITS, Grid, Index, Line
+from preflight.space.monotone import ranges
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Choices, Expr, Range, Value, names
+from preflight.vocabulary.verdicts import SafeBox
+
+MAX_SUBSETS = 4096
+"""Subsets of cells that are tried one by one; beyond it, the value that fits worst is dropped until the rest fits."""
+
+MAX_STARTS = 32
+"""Lower ends of a line that a constraint cuts from below."""
+
+Subset = tuple[tuple[int, ...], ...]
+"""For each loose line, the indices kept."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    rank: tuple[float, ...]
+    subset: Subset
+    low: Index
+    high: Index
+
+
+@dataclass
+class _Search:
+    grid: Grid
+    cells: Sequence[Index]
+    constraints: Sequence[tuple[Expr, frozenset[str]]]
+    budget: int
+    low: Index
+    best: _Found | None = None
+    hardest: Index = ()
+
+    def fitting(self, index: Index, among: Iterable[Index]) -> list[Index]:
+        """Cells that fit at a corner and keep the constraints on the way there from the lower end."""
+        return [c for c in among if self.grid.verdict(c, index) == FITS and self._allowed(c, index)]
+
+    def any_fits(self, index: Index, among: Iterable[Index]) -> bool:
+        """Whether `fitting` would find one."""
+        return any(self.grid.verdict(c, index) == FITS and self._allowed(c, index) for c in among)
+
+    def all_fit(self, index: Index, among: Sequence[Index]) -> bool:
+        """Whether `fitting` would find all of them. The cell that failed last is asked first."""
+        for cell in (self.hardest, *among) if self.hardest in among else among:
+            if self.grid.verdict(cell, index) != FITS or not self._allowed(cell, index):
+                self.hardest = cell
+                return False
+        return True
+
+    def _allowed(self, cell: Index, high: Index) -> bool:
+        return all(_holds_throughout(self.grid, expr, used, cell, self.low, high) for expr, used in self.constraints)
+
+    def run(self) -> None:
+        grid, serial = self.grid, 0
+        start = self.fitting(self.low, self.cells)
+        if not start:
+            return
+        queue = [(0.0, serial, self.low, grid.top, start)]
+        while queue:
+            negative, _, low, high, cells = heapq.heappop(queue)
+            if self.best is not None and -negative < self.best.rank[0] and serial:
+                return
+            self._offer(low, cells)
+            if low == high or grid.evaluations >= self.budget:
+                continue
+            high = self._shrunk(low, high, cells)
+            if low == high:
+                continue
+            if self._offer_all(high, cells):
+                continue
+            self._dive(low, high, cells)
+            for first, last in _halves(low, high):
+                fitting = cells if first == low else self.fitting(first, cells)
+                worth = _volume(self.low, last) * len(fitting)
+                if fitting and (self.best is None or worth >= self.best.rank[0]):
+                    serial += 1
+                    heapq.heappush(queue, (-float(worth), serial, first, last, fitting))
+
+    def _shrunk(self, low: Index, high: Index, cells: list[Index]) -> Index:
+        """The highest corner with every line cut where, the others at their lowest, nothing fits any more."""
+        ends = list(high)
+        for at in range(len(ends)):
+            good, bad = low[at], ends[at] + 1
+            while bad - good > 1 and self.grid.evaluations < self.budget:
+                middle = ends[at] if bad == ends[at] + 1 and good == low[at] else (good + bad) // 2
+                probe = (*low[:at], middle, *low[at + 1 :])
+                good, bad = (middle, bad) if self.any_fits(probe, cells) else (good, middle)
+            ends[at] = good
+        return tuple(ends)
+
+    def _offer_all(self, high: Index, cells: list[Index]) -> bool:
+        """Offers the highest corner; True where all cells of the block fit there, so that nothing in it is better."""
+        fitting = self.fitting(high, cells)
+        if fitting:
+            self._offer(high, fitting)
+        return len(fitting) == len(cells)
+
+    def _dive(self, low: Index, high: Index, cells: list[Index]) -> None:
+        """Offers a corner that cannot be moved up: along the diagonal first, then line by line.
+
+        Without a good box in hand nothing is cut off; on a frontier of equal products (batch x length) that is costly.
+        """
+        corner = low
+        for lines in (tuple(range(len(low))), *((at,) for at in range(len(low)))):
+            good, bad = 0, 1025
+            while bad - good > 1 and self.grid.evaluations < self.budget:
+                part = (good + bad) // 2
+                probe = list(corner)
+                for at in lines:
+                    probe[at] = corner[at] + (high[at] - corner[at]) * part // 1024
+                good, bad = (part, bad) if self.all_fit(tuple(probe), cells) else (good, part)
+            moved = list(corner)
+            for at in lines:
+                moved[at] = corner[at] + (high[at] - corner[at]) * good // 1024
+            corner = tuple(moved)
+        self._offer(corner, self.fitting(corner, cells))
+
+    def _offer(self, high: Index, cells: list[Index]) -> None:
+        for subset in _subsets(self.grid, cells):
+            kept = list(product(*subset))
+            rank = (
+                float(_volume(self.low, high) * len(kept)),
+                max(_size(self.grid, cell, self.low) for cell in kept),
+                float(_length(self.grid, high)),
+            )
+            if self.best is None or rank > self.best.rank:
+                self.best = _Found(rank, subset, self.low, high)
+
+
+def largest(
+    grid: Grid, cells: Sequence[Index], constraints: Sequence[Constraint], budget: int
+) -> tuple[Subset, Index, Index] | None:
+    """The sub-box of the cells that keeps the most combinations: subset, lowest and highest index; None: nothing fits.
+
+    Ties keep the larger model (more bytes at the smallest settings), then the longer length. `budget` bounds the
+    evaluations of the grid, those made before included.
+    """
+    relevant = [(in_box(one, grid.box), frozenset(names(in_box(one, grid.box)))) for one in constraints]
+    relevant = [(expr, used) for expr, used in relevant if used & {axis.name for axis in grid.box.axes}]
+    best: _Found | None = None
+    for low in _starts(grid, [expr for expr, _ in relevant]):
+        search = _Search(grid, cells, relevant, budget, low, best)
+        search.run()
+        best = search.best
+    return None if best is None else (best.subset, best.low, best.high)
+
+
+def safe_box(grid: Grid, found: tuple[Subset, Index, Index]) -> SafeBox:
+    """What is kept and dropped of each axis, in the order it is written; ranges by their two bounds."""
+    subset, low, high = found
+    keep: dict[str, tuple[Value, ...]] = {}
+    dropped: dict[str, tuple[Value, ...]] = {}
+    for line, indices in zip(grid.loose, subset, strict=True):
+        _keep(
+            line, {line.value_at(i) if not isinstance(line.axis.domain, Choices) else i for i in indices}, keep, dropped
+        )
+    for line, first, last in zip(grid.rising, low, high, strict=True):
+        if isinstance(line.axis.domain, Choices):
+            values = [line.value_at(i) for i in range(first, last + 1)]
+            written = line.axis.domain.values
+            _keep(line, {i for i, value in enumerate(written) if value in values}, keep, dropped)
+            continue
+        ends = sorted([line.value_at(first), line.value_at(last)])  # type: ignore[type-var]
+        keep[line.name] = tuple(ends)
+        if (first, last) != (0, line.size - 1):
+            bounds = sorted([line.value_at(0), line.value_at(line.size - 1)])  # type: ignore[type-var]
+            dropped[line.name] = tuple(bounds)
+    size = prod(len(indices) for indices in subset) * _volume(low, high)
+    exact = all(line.exact for line in grid.rising)
+    return SafeBox(keep, size if exact else 0, dropped)
+
+
+def _keep(
+    line: Line, kept: set[object], keep: dict[str, tuple[Value, ...]], dropped: dict[str, tuple[Value, ...]]
+) -> None:
+    domain = line.axis.domain
+    if isinstance(domain, Choices):
+        keep[line.name] = tuple(value for i, value in enumerate(domain.values) if i in kept)
+        gone = tuple(value for i, value in enumerate(domain.values) if i not in kept)
+        if gone:
+            dropped[line.name] = gone
+        return
+    values = sorted(kept)  # type: ignore[type-var]
+    keep[line.name] = (values[0], values[-1])  # type: ignore[assignment]
+
+
+def _volume(low: Index, high: Index) -> int:
+    return prod(h - s + 1 for s, h in zip(low, high, strict=True))
+
+
+def _halves(low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
+    sides = [h - s for s, h in zip(low, high, strict=True)]
+    at = sides.index(max(sides))
+    middle = (low[at] + high[at]) // 2
+    yield (*low[:at], middle + 1, *low[at + 1 :]), high
+    yield low, (*high[:at], middle, *high[at + 1 :])
+
+
+def _size(grid: Grid, cell: Index, index: Index) -> float:
+    """How large a model is: what a cell takes at the smallest settings."""
+    _, _, device, host = grid.evaluate(cell, index)
+    return float(device or host or 0)
+
+
+def _length(grid: Grid, high: Index) -> int:
+    """How long the sequences may be, as an index."""
+    lengths = ("train.seq_len", "train.target_len", "train.text_len", "train.image_size")
+    return sum(i for line, i in zip(grid.rising, high, strict=True) if any(f in line.axis.fields for f in lengths))
+
+
+def _subsets(grid: Grid, cells: list[Index]) -> list[Subset]:
+    """The largest products of subsets of the loose lines whose every cell is among `cells`, ties included."""
+    if not grid.loose:
+        return [()]
+    good = set(cells)
+    lines = [sorted({cell[at] for cell in cells}) for at in range(len(grid.loose))]
+    if len(lines) == 1:
+        return [(tuple(lines[0]),)]
+    widest = max(range(len(lines)), key=lambda at: len(lines[at]))
+    others = [at for at in range(len(lines)) if at != widest]
+    if prod(2 ** len(lines[at]) for at in others) > MAX_SUBSETS:
+        return [_greedy(lines, good)]
+    best: list[Subset] = []
+    size = 0
+    for chosen in product(*(_nonempty(lines[at]) for at in others)):
+        fixed = list(product(*chosen))
+        line = [value for value in lines[widest] if all(_cell(others, rest, widest, value) in good for rest in fixed)]
+        count = len(line) * len(fixed)
+        if not line or count < size:
+            continue
+        subset = [tuple(line)] * len(lines)
+        for at, indices in zip(others, chosen, strict=True):
+            subset[at] = tuple(indices)
+        best, size = ([tuple(subset)] if count > size else [*best, tuple(subset)]), count
+    return best
+
+
+def _nonempty(values: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    for count in range(1, len(values) + 1):
+        yield from combinations(values, count)
+
+
+def _cell(others: list[int], rest: tuple[int, ...], widest: int, value: int) -> Index:
+    cell = [value] * (len(others) + 1)
+    for at, index in zip(others, rest, strict=True):
+        cell[at] = index
+    return tuple(cell)
+
+
+def _greedy(lines: list[list[int]], good: set[Index]) -> Subset:
+    """Drops the value with the most cells that do not fit, until all fit."""
+    lines = [list(line) for line in lines]
+    while True:
+        misses: dict[tuple[int, int], int] = {}
+        for cell in product(*lines):
+            if cell not in good:
+                for at, value in enumerate(cell):
+                    if len(lines[at]) > 1:
+                        misses[at, value] = misses.get((at, value), 0) + 1
+        if not misses:
+            return tuple(tuple(line) for line in lines)
+        at, value = max(misses, key=lambda key: (misses[key] * len(lines[key[0]]), key))
+        lines[at].remove(value)
+
+
+# --- constraints ----------------------------------------------------------------------------------------------------
+
+
+def _starts(grid: Grid, constraints: Sequence[Expr]) -> Iterator[Index]:
+    """Lower ends to try: zero, except on lines of which a constraint asks for more."""
+    known = ranges(grid.box.axes)
+    choices: list[list[int]] = []
+    for line in grid.rising:
+        asked = any(truth_direction(expr, line.name, known) == _along(line) for expr in constraints)
+        step = max(1, line.size // MAX_STARTS)
+        choices.append(list(range(0, line.size, step)) if asked else [0])
+    yield from sorted(product(*choices), key=sum)
+
+
+def _along(line: Line) -> int:
+    """+1 where the axis's own values grow along its line, -1 where they fall."""
+    first, last = line.value_at(0), line.value_at(line.size - 1)
+    return 1 if isinstance(first, (int, float)) and isinstance(last, (int, float)) and last >= first else -1
+
+
+def _holds_throughout(grid: Grid, expr: Expr, used: frozenset[str], cell: Index, low: Index, high: Index) -> bool:
+    """Whether a constraint holds everywhere between two corners of a cell (judged at its hardest corner)."""
+    corners = list(_corners(grid, expr, used, low, high))
+    if not corners:
+        return False
+    loose = grid.assignment(cell, low)
+    return all(holds(expr, {**loose, **corner}) is True for corner in corners)
+
+
+def _corners(
+    grid: Grid, expr: Expr, used: frozenset[str], low: Index, high: Index
+) -> Iterator[Mapping[str, Value]]:  # fmt: skip
+    known = ranges(grid.box.axes)
+    options: list[tuple[str, list[Value]]] = []
+    for line, first, last in zip(grid.rising, low, high, strict=True):
+        if line.name not in used:
+            continue
+        way = truth_direction(expr, line.name, known)
+        way = None if way is None else way * _along(line)
+        ends = [first] if way in (0, 1) else [last] if way == -1 else list(range(first, last + 1))[:MAX_SUBSETS]
+        options.append((line.name, [line.value_at(i) for i in ends]))
+    for axis in grid.box.axes:  # axes that feed no Job field are not narrowed: the constraint must hold for all of them
+        if axis.name in used and not axis.fields and isinstance(axis.domain, Choices):
+            options.append((axis.name, list(axis.domain.values)))
+        elif axis.name in used and not axis.fields and isinstance(axis.domain, Range):
+            options.append((axis.name, [axis.domain.low, axis.domain.high]))
+    for values in product(*(values for _, values in options)):
+        yield dict(zip((name for name, _ in options), values, strict=True))

@@ -1,0 +1,248 @@
+"""A study's search space, judged: how many combinations fit, the worst one, and the largest part that is safe.
+
+Nothing is enumerated. A bound that never falls along numeric axes judges corners (`grid`), blocks between equal
+corners are counted as a whole (`counting`), the safe sub-space is found over corners (`safe`). The worst combination
+of each box alone is estimated at full depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from math import prod
+
+from preflight.space.constraints import Constraint, parse_all
+from preflight.space.counting import count, total
+from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Grid, Index, Side, grid_of
+from preflight.space.jobs import JobMaker
+from preflight.space.safe import largest, safe_box
+from preflight.vocabulary.estimates import Estimates, Verdict
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.study import Box, Study
+from preflight.vocabulary.values import Unbounded, Value
+from preflight.vocabulary.verdicts import BoxVerdict, Counts, ModelVerdict, Point, SafeBox, SpaceVerdict
+
+MAX_CELLS = 1024
+"""Combinations of unordered axes (models, precisions, switches) that are judged one by one; the rest is unknown."""
+
+BUDGET = 700
+"""Evaluations of the bound that counting a study may take: a third of a second, at half a millisecond each."""
+
+SAFE_BUDGET = 250
+"""Further evaluations that the search for the safe sub-space may take."""
+
+CONFIRMED = 8
+"""Cells that do not fit by the bound, which is from above, and whose worst is put to the full estimate."""
+
+SEVERITY: Mapping[Verdict, int] = {"unknown": 0, "fits": 1, "at-risk": 2, "exceeds": 3}
+_OF_BOUND = {FITS: SEVERITY["fits"], AT_RISK: SEVERITY["at-risk"], EXCEEDS: SEVERITY["exceeds"]}
+
+Estimate = Callable[[Job], Estimates]
+
+
+def judge(
+    study: Study,
+    estimate: Estimate,
+    device: Side | None = None,
+    host: Side | None = None,
+    constraints: Mapping[str, str] | None = None,
+    budget: int = BUDGET,
+) -> SpaceVerdict:
+    """All boxes of a study. `estimate` is the full estimate, asked for the worst combination of each box only.
+
+    `device` and `host` bound the two sides from above (None: that side is not judged). `constraints` are the user's
+    own, by name. Raises ConstraintError for one that cannot be read.
+    """
+    parsed = parse_all(constraints or {})
+    share = max(64, budget // max(1, len(study.boxes)))
+    boxes = tuple(_box(box, estimate, device, host, parsed, share) for box in study.boxes)
+    worst = max((verdict.worst for verdict in boxes), key=lambda point: _weight(point.estimates))
+    counts = total(verdict.counts for verdict in boxes)
+    return SpaceVerdict(boxes, counts, worst, study.combinations)
+
+
+def _weight(estimates: Estimates) -> tuple[int, int, int, int]:
+    """Orders estimates: the verdict of the worse side, expected device bytes (unknown below known), then host bytes."""
+    device, host = estimates.device, estimates.host
+    return (
+        max(SEVERITY[_verdict(estimates)], SEVERITY["fits"]),
+        1 if device is not None else 0,
+        device.process.expected if device is not None else 0,
+        host.per_node.expected if host is not None else 0,
+    )
+
+
+def _verdict(estimates: Estimates) -> Verdict:
+    """The worse verdict of the two sides; one that is unknown counts only where the other is as well."""
+    verdicts: list[Verdict] = [side.verdict for side in (estimates.device, estimates.host) if side is not None]
+    return max(verdicts, key=SEVERITY.__getitem__, default="unknown")
+
+
+def _box(
+    box: Box,
+    estimate: Estimate,
+    device: Side | None,
+    host: Side | None,
+    constraints: tuple[Constraint, ...],
+    budget: int,
+) -> BoxVerdict:
+    if not box.memory_axes:
+        job = JobMaker(box).at({}).job
+        point = Point({}, job, estimate(job))
+        return BoxVerdict(box, _single(point.estimates), point)
+    grid = grid_of(box, device, host)
+    cells = list(islice(grid.cells(), MAX_CELLS))
+    point, sure = _worst(grid, cells, estimate)
+    bounded = not any(isinstance(axis.domain, Unbounded) for axis in box.memory_axes)
+    if box.combinations is None or not bounded:
+        nothing = Counts(exact=False)
+        return BoxVerdict(box, nothing, point, _safe(grid, cells, constraints) if bounded else None)
+    per_cell = count(grid, cells, budget)
+    counts = total(per_cell.values())
+    left = (grid.cell_count - len(cells)) * prod(grid.shape)
+    if left:
+        counts = replace(counts, unknown=counts.unknown + left, exact=False)
+    by_bound, counts = counts, _agreeing(counts, _verdict(point.estimates), sure)
+    if by_bound.unsafe and not counts.unsafe and not counts.unknown:  # the bound was too rough: all of it fits
+        return BoxVerdict(box, counts, point)
+    safe = _safe(grid, cells, constraints) if counts.unsafe and counts.fits else None
+    return BoxVerdict(
+        box, counts, point, safe, _unsafe_values(grid, cells), _by_model(grid, cells, per_cell, constraints)
+    )  # fmt: skip
+
+
+def _agreeing(counts: Counts, worst: Verdict, sure: bool) -> Counts:
+    """Counts that say of the worst combination what its full estimate says.
+
+    What is worse than by the bound is one combination at least. `sure`: no other combination can be worse, so that what
+    the bound, which is from above, made worse than the worst is not.
+    """
+    if worst == "exceeds" and not counts.exceeds:
+        return _moved(counts, "exceeds")
+    if worst == "at-risk" and not counts.unsafe:
+        return _moved(counts, "at_risk")
+    if sure and counts.exceeds and worst == "at-risk":
+        return replace(counts, at_risk=counts.unsafe, exceeds=0)
+    if sure and counts.unsafe and worst == "fits":
+        return replace(counts, fits=counts.fits + counts.unsafe, at_risk=0, exceeds=0)
+    return counts
+
+
+def _moved(counts: Counts, to: str) -> Counts:
+    """One combination that the bound knew nothing of, or too little, counted as what it is."""
+    source = next(name for name in ("unknown", "at_risk", "fits") if getattr(counts, name) and name != to)
+    total_ = counts.fits + counts.unsafe + counts.unknown
+    moved = {source: getattr(counts, source) - 1, to: getattr(counts, to) + 1}
+    return replace(counts, **moved, exact=counts.exact and total_ == 1)
+
+
+def _single(estimates: Estimates) -> Counts:
+    """The count of one job, by its full estimate."""
+    return {"exceeds": Counts(exceeds=1), "at-risk": Counts(at_risk=1), "fits": Counts(fits=1)}.get(
+        _verdict(estimates), Counts(unknown=1)
+    )
+
+
+def _worst(grid: Grid, cells: Sequence[Index], estimate: Estimate) -> tuple[Point, bool]:
+    """The combination that is worst: one that exceeds before one that does not, then the one with the largest expected
+    bytes. And whether no other can be worse by its full estimate. Says on the way which sides are known at all."""
+    weights: list[tuple[tuple[int, int, int, int], Index]] = []
+    device_known = host_known = False
+    for cell in cells:
+        device, host, device_bytes, host_bytes = grid.evaluate(cell, grid.top)
+        device_known |= device is not None
+        host_known |= host is not None
+        rank = max(device or FITS, host or FITS)
+        known = device_bytes is not None
+        weights.append(((rank, 1 if known else 0, device_bytes or 0, host_bytes or 0), cell))
+    grid.sides = (device_known, host_known)
+    grid.device, grid.host = grid.device if device_known else None, grid.host if host_known else None
+    ordered = sorted(weights, key=lambda one: one[0], reverse=True)
+    suspects = [weight for weight, _ in weights if weight[0] > FITS]
+    best: Point | None = None
+    for (rank, *_), cell in ordered[: max(1, min(len(suspects), CONFIRMED))]:
+        point = _point(grid, cell, estimate)
+        if best is None or SEVERITY[_verdict(point.estimates)] > SEVERITY[_verdict(best.estimates)]:
+            best = point
+        if SEVERITY[_verdict(point.estimates)] >= _OF_BOUND[rank]:
+            break  # those that follow are no worse by the bound
+    return best or _point(grid, next(iter(grid.cells())), estimate), len(suspects) <= CONFIRMED
+
+
+def _point(grid: Grid, cell: Index, estimate: Estimate) -> Point:
+    assignment = grid.assignment(cell, grid.top)
+    job = grid.job(assignment)
+    return Point(assignment, job, estimate(job))
+
+
+def _safe(grid: Grid, cells: Sequence[Index], constraints: tuple[Constraint, ...]) -> SafeBox | None:
+    if grid.cell_count > len(cells):
+        return None
+    found = largest(grid, cells, constraints, grid.evaluations + SAFE_BUDGET)
+    if found is None:
+        return None
+    box = safe_box(grid, found)
+    return box if box.dropped else None
+
+
+def _unsafe_values(grid: Grid, cells: Sequence[Index]) -> dict[str, tuple[Value, ...]]:
+    """Axis values that fit nowhere, judged with everything else at its smallest."""
+    zero = tuple(0 for _ in grid.shape)
+    found: dict[str, tuple[Value, ...]] = {}
+    open_cells = [cell for cell in cells if grid.verdict(cell, zero) in (FITS, None)]
+    for at, line in enumerate(grid.loose):
+        fine = {cell[at] for cell in open_cells}
+        gone = tuple(line.value_at(i) for i in range(line.size) if i not in fine)
+        if gone and len(cells) == grid.cell_count:
+            found[line.name] = gone
+    for at, line in enumerate(grid.rising):
+        first = _first_unsafe(grid, open_cells, zero, at, line.size)
+        if first < line.size and line.size - first <= MAX_CELLS:
+            found[line.name] = tuple(line.value_at(i) for i in range(first, line.size))
+    return found
+
+
+def _first_unsafe(grid: Grid, cells: Sequence[Index], zero: Index, at: int, size: int) -> int:
+    """The first index of a line from which no cell fits."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        index = (*zero[:at], middle, *zero[at + 1 :])
+        if any(grid.verdict(cell, index) in (FITS, None) for cell in cells):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _by_model(
+    grid: Grid, cells: Sequence[Index], per_cell: Mapping[Index, Counts], constraints: tuple[Constraint, ...]
+) -> tuple[ModelVerdict, ...]:
+    """The same questions for each value of the axis that chooses the model."""
+    at = next((i for i, line in enumerate(grid.loose) if any(_chooses(name) for name in line.axis.fields)), None)
+    if at is None:
+        return ()
+    line = grid.loose[at]
+    found = []
+    for index in range(line.size):
+        own = [cell for cell in cells if cell[at] == index]
+        if not own:
+            continue
+        best = largest(grid, own, constraints, grid.evaluations + SAFE_BUDGET // line.size)
+        safe = None if best is None else _of_model(safe_box(grid, best), line.name)
+        counts = total(per_cell[cell] for cell in own)
+        found.append(ModelVerdict(line.name, line.value_at(index), counts, safe))
+    return tuple(found)
+
+
+def _of_model(safe: SafeBox, axis: str) -> SafeBox:
+    """The box without the model's own axis, of which the other values were left out on purpose."""
+    return replace(safe, dropped={name: values for name, values in safe.dropped.items() if name != axis})
+
+
+def _chooses(field: str) -> bool:
+    return field in ("model.name", "model.path", "model.target", "model.architecture", "model.config", "model.law")
+
+
+__all__ = ["BUDGET", "EXCEEDS", "Side", "judge"]

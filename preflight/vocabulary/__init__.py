@@ -1,0 +1,1 @@
+"""The words that all rooms share: values with origins, readings, Job, study, verdicts, findings."""

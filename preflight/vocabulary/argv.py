@@ -1,0 +1,172 @@
+"""Binding an argv to a program's parameters, as argparse, click and HfArgumentParser do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.vocabulary.reading import FALSE, SWITCHES, TRUE, Parameter, Word, convert, word
+from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.values import Const, Expr, Op, Origin, unknown
+
+_ARGV = ("argparse", "click", "dataclass")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What an argv says: parameter -> expression, and the words that no parameter takes."""
+
+    values: Mapping[str, Expr]
+    left: tuple[Word, ...] = ()
+
+
+def bind_words(parameters: Sequence[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
+    """Parameter name -> the expression that the argv gives it; the last occurrence wins."""
+    return dict(bind(parameters, words).values)
+
+
+def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> Bound:
+    """The same, with what is left over. Values keep the place they are written at; text is converted by type."""
+    argv = [p for p in parameters if p.kind in _ARGV]
+    keyed = {p.name: p for p in parameters if p.kind not in _ARGV}
+    flags = {flag: p for p in argv for flag in p.flags}
+    positionals = [p for p in argv if not p.flags and p.kind != "dataclass"]
+    values: dict[str, Expr] = {}
+    left: list[Word] = []
+    queue = list(_split(words))
+    at = 0
+    while at < len(queue):
+        item = queue[at]
+        at += 1
+        if not item.prefix.startswith("-"):
+            key = item.prefix.rstrip("=")
+            if key in keyed and item.value is not None:
+                values[key] = convert(item.value, keyed[key].type, keyed=True)
+            elif not item.prefix and item.value is not None and positionals:
+                at = _positional(positionals, queue, at, values)
+            else:
+                left.append(item)
+            continue
+        found = _option(item, flags)
+        if found is None:
+            left.append(item)
+            continue
+        parameter, value = found
+        values[parameter.name], at = _take(parameter, item, value, queue, at)
+    return Bound(values, tuple(left))
+
+
+def _split(words: Sequence[Word]) -> Iterator[Word]:
+    """Words as the program sees them: a value that is itself a flag (an unquoted expansion) is one."""
+    for item in words:
+        value = item.value
+        if not item.prefix and isinstance(value, Const) and isinstance(value.value, str):
+            text = value.value
+            if text.startswith("--") and len(text) > 2:
+                yield word(text, value.origin)
+                continue
+        yield item
+
+
+def _option(item: Word, flags: Mapping[str, Parameter]) -> tuple[Parameter, Expr | None] | None:
+    """The parameter that a flag means, with the value in the same word: `--bs=16`, `-b16`, an abbreviation."""
+    name = item.prefix.rstrip("=")
+    if name in flags:
+        return flags[name], item.value
+    if name.startswith("--"):
+        dashed = {flag.replace("_", "-"): p for flag, p in flags.items() if p.kind == "dataclass"}
+        if name.replace("_", "-") in dashed:  # HfArgumentParser takes both spellings of a long flag
+            return dashed[name.replace("_", "-")], item.value
+        close = {p.name: p for flag, p in flags.items() if flag.startswith(name) and p.kind != "click"}
+        return (next(iter(close.values())), item.value) if len(close) == 1 else None
+    short = name[:2]
+    if short in flags and len(name) > 2 and flags[short].type not in SWITCHES:
+        return flags[short], Const(name[2:], _tail(item.origin, 2))
+    return None
+
+
+def _tail(origin: Origin | None, skipped: int) -> Origin | None:
+    if origin is None:
+        return None
+    start = min(origin.span.start + skipped, origin.span.end)
+    return Origin(origin.path, type(origin.span)(start, origin.span.end), None, origin.via, origin.editable)
+
+
+def _take(parameter: Parameter, item: Word, value: Expr | None, queue: list[Word], at: int) -> tuple[Expr, int]:
+    """The value of a flag, and where the argv goes on."""
+    name, switch = item.prefix.rstrip("="), _is_switch(parameter)
+    if switch and value is None:
+        off = parameter.type == "no-flag" or (name.startswith("--no") and _negates(name, parameter))
+        return Const(not off, _presence(item.origin)), at
+    if value is not None:
+        return convert(value, parameter.type), at
+    if parameter.type == "list":
+        items, at = _values(queue, at)
+        return Op("tuple", tuple(items), item.origin), at
+    following = _value(queue[at]) if at < len(queue) else None
+    if following is not None and not (parameter.type == "bool" and not _is_bool(following)):
+        return convert(following, parameter.type), at + 1
+    if parameter.type in ("bool", None):  # `--bf16` alone: nargs="?" with const=True
+        return Const(True, _presence(item.origin)), at
+    return unknown(f"{name} is given no value", item.origin), at
+
+
+def _is_switch(parameter: Parameter) -> bool:
+    negated = any(flag.startswith("--no-") and _negates(flag, parameter) for flag in parameter.flags)
+    return parameter.type in SWITCHES or (parameter.type == "bool" and negated and parameter.kind != "dataclass")
+
+
+def _negates(flag: str, parameter: Parameter) -> bool:
+    bare = flag.removeprefix("--no-").removeprefix("--no_")
+    return any(other.removeprefix("--").replace("-", "_") == bare.replace("-", "_") for other in parameter.flags)
+
+
+def _presence(origin: Origin | None) -> Origin | None:
+    """A flag's own text is not its value."""
+    return None if origin is None else Origin(origin.path, origin.span, origin.route, origin.via, editable=False)
+
+
+def _values(queue: list[Word], at: int) -> tuple[list[Expr], int]:
+    items: list[Expr] = []
+    while at < len(queue):
+        value = _value(queue[at])
+        if value is None:
+            break
+        items.append(value)
+        at += 1
+    return items, at
+
+
+def _positional(positionals: list[Parameter], queue: list[Word], at: int, values: dict[str, Expr]) -> int:
+    """One positional takes the word before `at` (a list takes those that follow, too)."""
+    parameter = positionals[0]
+    value = queue[at - 1].value
+    if parameter.type == "list":
+        items, at = _values(queue, at - 1)
+        values[parameter.name] = Op("tuple", tuple(items))
+    elif value is not None:
+        values[parameter.name] = convert(value, parameter.type)
+    del positionals[0]
+    return at
+
+
+def _value(item: Word) -> Expr | None:
+    """What a word is worth as the value of a flag before it; None where it is a flag. A negative number is a value."""
+    if item.prefix == "":
+        return item.value
+    if item.value is None and _is_number(item.prefix):
+        return Const(item.prefix, item.origin)
+    if not item.prefix.startswith("-") and isinstance(item.value, Const):  # `--set key=value`
+        return Const(f"{item.prefix}{item.value.value}", item.origin)
+    return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_bool(value: Expr) -> bool:
+    return not isinstance(value, Const) or str(value.value).lower() in TRUE | FALSE

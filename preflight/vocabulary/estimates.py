@@ -1,0 +1,142 @@
+"""Estimates: intervals of bytes per tier and phase, with the parts that add up to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from preflight.vocabulary.records import dataclass, field
+
+Verdict = Literal["fits", "at-risk", "exceeds", "unknown"]
+
+DEVICE_PARTS = (
+    "weights", "gradients", "optimizer", "activations", "logits", "temporary", "allocator", "context",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Bytes: 90 % of measured runs lie between `low` and `high`."""
+
+    low: int
+    expected: int
+    high: int
+
+    def verdict(self, capacity: int | None) -> Verdict:
+        """Middle above capacity: exceeds; only the high end: at-risk; else fits."""
+        if capacity is None:
+            return "unknown"
+        if self.expected > capacity:
+            return "exceeds"
+        return "at-risk" if self.high > capacity else "fits"
+
+
+@dataclass(frozen=True, slots=True)
+class LargestAllocation:
+    """The largest single tensor of the run; `product` spells its size out: "200 tokens x 10,000,000 vocabulary x 4"."""
+
+    bytes: int
+    where: str
+    product: str
+
+
+@dataclass(frozen=True)
+class DeviceEstimate:
+    """One GPU's memory over the phases of a job; `phase` and `where` (a module) are where the peak sits.
+
+    `breakdown` (keys: DEVICE_PARTS) sums to `process.expected`. `phases` has each phase's process bytes (expected).
+    `lower_bound` marks an estimate of the least that the job can take: its states alone, where only a parameter count
+    is known, or a batch or length of 1, where that is not known. Its verdict is never "fits".
+    """
+
+    requested: Interval
+    allocated: Interval
+    reserved: Interval
+    process: Interval
+    phase: str
+    where: str
+    breakdown: Mapping[str, int]
+    phases: Mapping[str, int]
+    largest_allocation: LargestAllocation | None
+    capacity: int | None
+    verdict: Verdict
+    largest_batch_size: int | None = None
+    lower_bound: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostEstimate:
+    """One node's memory; `breakdown` sums to `per_node.expected`. `peak` says at which moment it is reached.
+
+    `limit` is what the job may use; `limited_by` names it (memory_limit, node_memory, node_memory + swap).
+    """
+
+    per_node: Interval
+    breakdown: Mapping[str, int]
+    limit: int | None
+    limited_by: str
+    verdict: Verdict
+    peak: str = "training"
+    train_only: int | None = None
+    """Bytes before validation starts, where validation is what makes the peak."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Both sides of one Job, and the Job fields whose lack kept one of them from being known."""
+
+    device: DeviceEstimate | None
+    host: HostEstimate | None
+    unknown: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why a side is None, in words for the user: "device", "host"."""
+
+
+LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
+"""Powers of two, the lengths that people train with."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """At one length (None: the model has none, or it is known): the largest batch that fits, and bytes by batch."""
+
+    length: int | None
+    largest_batch: int | None
+    needs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """With this one setting different, the estimate would be `expected`; `part` is the term that moves most."""
+
+    field: str
+    value: object
+    expected: int
+    part: str
+    change: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measurement against the process tier. `explanations`: the closest first, those that agree within 5 % only."""
+
+    measured: int
+    difference: int
+    agrees: bool
+    explanations: tuple[Explanation, ...]
+
+
+ALL_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "temporary")
+"""What allocated bytes belong to, in the order in which they are counted and drawn."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Bytes: `parts` in the order of ALL_PARTS, `allocated` their sum, `reserved` what the allocator holds."""
+
+    phase: str
+    allocated: int
+    reserved: int
+    parts: tuple[int, ...]

@@ -1,0 +1,107 @@
+"""Findings: what a rule says, where, how sure it is, and what would repair it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Origin, Value
+
+
+class Severity(str, Enum):
+    error = "error"
+    warning = "warning"
+    info = "info"
+
+    @property
+    def rank(self) -> int:
+        return ("info", "warning", "error").index(self.value)
+
+
+class Confidence(str, Enum):
+    high = "high"
+    medium = "medium"
+    low = "low"
+
+
+class Safety(str, Enum):
+    safe = "safe"
+    """The optimiser sees the same run: same effective batch, data, schedule and arithmetic up to rounding."""
+    unsafe = "unsafe"
+    """Anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Give a Job field another value: `Change("train.batch_size", 16)`.
+
+    For an axis of a search space, `keep` is the values (or the two bounds of a range) that stay; `value` is unused.
+    For SLURM's request, `field` is `request.memory` and the like.
+    """
+
+    field: str
+    value: Value = None
+    keep: tuple[Value, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a rule would do about a finding, in Job terms; `preflight.fixes` makes edits of it and proves them."""
+
+    title: str
+    changes: tuple[Change, ...] = ()
+    safety: Safety = Safety.unsafe
+    reason: str = ""
+    """Why it is unsafe, for the user."""
+    edits: tuple[Edit, ...] = ()
+    """For malformed text: the edit itself, where no Job field is concerned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A proposal that was proved: applied to a copy, read and estimated again, and the finding is gone."""
+
+    title: str
+    safety: Safety
+    edits: tuple[Edit, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One named amount of a breakdown, in bytes."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing wrong (or worth saying) with one study.
+
+    `message` is one line and carries the bound values. `notes` follow it in full output, `help` says how to fix it by
+    hand. `parts`, `capacity` and `interval` (low, expected, high) draw the bar. `settings`: the Job fields concerned.
+    """
+
+    rule: str
+    severity: Severity
+    confidence: Confidence
+    message: str
+    origin: Origin | None
+    settings: tuple[str, ...] = ()
+    related: tuple[tuple[Origin, str], ...] = ()
+    label: str = ""
+    """A few words beside the caret."""
+    notes: tuple[str, ...] = ()
+    help: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    interval: tuple[int, int, int] | None = None
+    capacity: int | None = None
+    tier: str = ""
+    """device or host: what parts, interval and capacity speak of"""
+    proposals: tuple[Proposal, ...] = field(default=(), repr=False)
+    """The best first; `preflight.fixes` keeps the first that it can prove."""
+    fix: Fix | None = None
+    study: int | None = None
+    """Index into the report's studies."""

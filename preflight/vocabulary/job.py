@@ -1,0 +1,242 @@
+"""Job: one fully specified training run. The names are a contract: files, `--set`, JSON output and rules all use them.
+
+Bytes are integers. None is "unknown" (JSON null); a field that is absent has the default below, or the default of the
+framework and version in use (`preflight.program`). Fields whose comment says "no default" are unknown until stated.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from preflight.vocabulary.plain import plain
+
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[int, Field(ge=0)]
+Json = Any  # architecture configurations and keyword arguments: JSON whose keys belong to other projects
+
+
+class Part(BaseModel):
+    """A group of Job fields; an unknown key is an error that names the key."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, defer_build=True)
+
+
+class Model(Part):
+    """What is trained. No defaults: at least one of these must be known for a device estimate."""
+
+    name: str | None = None
+    architecture: str | None = None
+    config: dict[str, Json] | None = None
+    path: str | None = None
+    target: str | None = None
+    kwargs: dict[str, Json] | None = None
+    law: str | None = None
+    parameters: Count | None = None
+    load: (
+        Literal["built", "from-pretrained", "from-pretrained-cast", "torch-load", "torch-load-mmap", "torch-load-full"]
+        | None
+    ) = None
+
+
+class Quantization(Part):
+    type: Literal["nf4", "fp4", "int8", "gptq", "awq", "hqq", "torchao-int8", "fp8", "eetq", "none"] | None = "none"
+    double_quant: bool | None = False
+    compute_dtype: Literal["fp32", "bf16", "fp16"] | None = "fp32"
+    upcast_rest: bool | None = True
+    bits: Count | None = None  # of gptq, awq and hqq; the method's own when absent
+    group_size: Annotated[int, Field(ge=-1)] | None = None  # elements that share a scale; -1: a column
+    backend: str | None = None  # whose kernels run (gptq: torch, cuda, cuda-old, triton, tritonv2)
+
+
+class Peft(Part):
+    method: str | None = None
+    r: Count | None = 8
+    targets: list[str] | str | None = None
+    dropout: float | None = 0.0
+    dtype: Literal["fp32", "bf16", "fp16"] | None = "fp32"
+    options: dict[str, Json] = {}
+
+
+class Copies(Part):
+    """Whole further copies of the model's weights on the GPU."""
+
+    reference: Amount | None = 0
+    ema: Amount | None = 0
+
+
+class Allocator(Part):
+    """PYTORCH_CUDA_ALLOC_CONF."""
+
+    expandable_segments: bool | None = False
+    max_split_size_mb: Count | None = None
+    garbage_collection_threshold: float | None = None
+    per_process_fraction: float | None = None
+
+
+class Train(Part):
+    batch_size: Count | None = None  # per device, micro; no default
+    grad_accum: Count | None = 1
+    seq_len: Count | None = None  # no default
+    target_len: Count | None = None  # seq2seq; no default
+    text_len: Count | None = None  # beside images; no default
+    image_size: Count | None = None  # the model's own when absent
+    images: Amount | None = 1  # of each sample, beside its text
+    sequences: Literal["exact", "bound", "packed", "dynamic"] | None = "bound"
+    precision: Literal["fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16"] | None = "fp32"
+    weights_dtype: Literal["fp32", "bf16", "fp16"] | None = None  # what precision implies
+    tf32: bool | None = False
+    quantization: Quantization = Quantization.model_construct()
+    optimizer: str | None = "adamw"
+    optimizer_impl: Literal["foreach", "fused", "for-loop"] | None = "foreach"
+    gradient_checkpointing: bool | None = False
+    attention: Literal["eager", "sdpa", "flash", "efficient", "math"] | None = "sdpa"
+    compile: bool | None = False
+    peft: Peft = Peft.model_construct()
+    frozen: list[str] = []
+    vocab_size: Count | None = None  # the model's own when absent
+    copies: Copies = Copies.model_construct()
+    companions: list[str] | None = None  # frozen models beside the trained one (vae, text_encoder); no default
+    outputs_kept: Literal["no", "step", "loop"] | None = "no"
+    loss: Literal["full", "chunked", "fused"] | None = "full"  # of a language model: whole logits in fp32, or not
+    optimizer_in_backward: bool | None = False  # each gradient is used and freed as soon as it is there
+    activation_offload: bool | None = False  # saved activations wait in host memory
+    empty_cache_every: Count | None = None
+    resumes: Literal["no", "host", "device", "kept", "trainer"] | None = "no"  # by way of; kept: it stays on the device
+    saves: Literal["streamed", "gathered"] | None = "streamed"  # storage by storage, or all weights whole on each GPU
+    saved_as: Literal["fp32"] | None = None  # what 16-bit weights are cast to, in place, before the last save
+    channels_last: bool | None = False
+    cudnn_benchmark: bool | None = False
+    allocator: Allocator = Allocator.model_construct()
+
+
+class Validation(Part):
+    """All absent: no validation on the device is known of."""
+
+    batch_size: Count | None = None
+    seq_len: Count | None = None
+    samples: Count | None = None
+    accumulates_logits: bool | None = False
+    eval_accumulation: Count | None = None
+    generates: bool | None = False
+    max_new_tokens: Count | None = None
+    beams: Count | None = 1
+    loads: list[str] | None = None  # of a pipeline, what is loaded anew to generate (denoiser, vae); no default
+
+
+class Data(Part):
+    workers: Amount | None = 0
+    prefetch: Count | None = 2
+    persistent_workers: bool | None = False
+    pin_memory: bool | None = False
+    start_method: Literal["fork", "spawn", "forkserver"] | None = "fork"
+    shuffle: bool | None = False
+    samples: Count | None = None  # no default
+    epochs: Count | None = None  # passes over them; no default
+    sample_bytes: Count | None = None  # one decoded sample; no default
+    in_memory_bytes: Amount | None = 0
+    in_memory_kind: Literal["arrays", "tensors", "strings", "objects", "mapped"] | None = "arrays"
+    samples_from: Literal["torch", "numpy"] | None = None  # whose memory a sample is when it is handed out
+    copies_samples: bool | None = None  # of data in memory; absent: rows as large as a sample are handed out as views
+    validation_workers: Amount | None = None  # absent: no validation loader is known of
+    validation_overlaps: bool | None = False
+    worker_bytes: Amount | None = 0  # what each training worker keeps beside its batches (a mosaic buffer)
+    imports: list[str] = ["torch"]
+
+
+class Parallel(Part):
+    strategy: Literal["none", "ddp", "fsdp", "zero1", "zero2", "zero3"] | None = "none"
+    nodes: Count | None = 1
+    gpus_per_node: Count | None = 1
+    ranks_per_node: Count | None = 1
+    trials_per_gpu: Count | None = 1
+    tensor: Count | None = 1
+    pipeline: Count | None = 1
+    offload: Literal["none", "gradients", "optimizer", "parameters"] | None = "none"
+    options: dict[str, Json] = {}  # of DDP, FSDP and DeepSpeed, by their own names
+
+
+class MachinePart(Part):
+    """The machine as the job sees it. No defaults but the accelerator's."""
+
+    accelerator: Literal["gpu", "cpu"] | None = "gpu"  # what is trained on; cpu: no CUDA context on the host
+    gpu: str | None = None
+    gpu_memory: Count | None = None
+    context: Amount | None = None
+    node_memory: Count | None = None
+    swap: Amount | None = None
+    shm: Amount | None = None
+    cpus: Count | None = None
+    memory_limit: Count | None = None
+
+
+class Job(Part):
+    model: Model = Model.model_construct()
+    task: (
+        Literal[
+            "causal-lm",
+            "masked-lm",
+            "sequence-classification",
+            "token-classification",
+            "seq2seq-lm",
+            "image-classification",
+            "contrastive",
+            "speech-seq2seq",
+            "diffusion",
+            "other",
+        ]
+        | None
+    ) = None
+    train: Train = Train.model_construct()
+    validation: Validation = Validation.model_construct()
+    data: Data = Data.model_construct()
+    parallel: Parallel = Parallel.model_construct()
+    machine: MachinePart = MachinePart.model_construct()
+    software: dict[str, str] = {}
+
+    def get(self, field: str) -> object:
+        """The value of a dotted field, "train.batch_size". Raises KeyError for a name that is none."""
+        value: object = self
+        for part in field.split("."):
+            if isinstance(value, dict):
+                value = value.get(part)
+            elif isinstance(value, BaseModel) and part in type(value).model_fields:
+                value = getattr(value, part)
+            else:
+                raise KeyError(field)
+        return value
+
+
+def fields() -> tuple[str, ...]:
+    """Every dotted Job field that holds a value, in the order of the schema."""
+    return tuple(_fields(Job, ""))
+
+
+def _fields(part: type[BaseModel], prefix: str) -> list[str]:
+    found: list[str] = []
+    for name, info in part.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += _fields(kind, f"{prefix}{name}.")
+        else:
+            found.append(prefix + name)
+    return found
+
+
+def build(values: dict[str, object]) -> Job:
+    """A Job from dotted fields. Raises pydantic.ValidationError (its `loc` names the field)."""
+    tree: dict[str, Any] = {}
+    for field, value in values.items():
+        *path, last = field.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return plain(Job, tree) or Job.model_validate(tree)
+
+
+def identity(part: BaseModel) -> str:
+    """A text that equal jobs share; a tenth of the time of their JSON while pydantic's serialiser is not built."""
+    values = part.__dict__.values()
+    return "|".join(identity(value) if isinstance(value, BaseModel) else repr(value) for value in values)

@@ -1,0 +1,114 @@
+"""What a command found out, ready to be printed. Formats read this and know nothing of dialects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Cluster, Gpu, Node
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.study import Study
+from preflight.vocabulary.verdicts import SpaceVerdict
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A study and its verdict. `smallest`: the GPU with the least memory that the worst job fits, if none was named.
+
+    `estimate` judges any other job of the study as its own jobs were judged.
+    """
+
+    study: Study
+    space: SpaceVerdict
+    gpu: Gpu | None = None
+    cluster: Cluster | None = None
+    node: Node | None = None
+    smallest: Gpu | None = None
+    notes: tuple[str, ...] = ()
+    """What was assumed about where it runs."""
+    estimate: Callable[[Job], Estimates] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One project's findings, sorted by place, and studies. Paths are relative to the project's root.
+
+    `files` were recognised and read, `unrecognised` were not, and `refused` are those of them that were named.
+    `suppressed` counts findings that ignores or the baseline took out, `fixed` fixes that were written; `notes` are
+    said once, at the end.
+    """
+
+    project: Project
+    findings: tuple[Finding, ...] = ()
+    studies: tuple[StudyResult, ...] = ()
+    files: tuple[str, ...] = ()
+    unrecognised: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    suppressed: int = 0
+    fixed: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All projects of one command. `root` is what machine formats name paths from, `base` what people see (the cwd)."""
+
+    reports: tuple[Report, ...]
+    root: Path
+    base: Path
+    summaries: dict[str, str] = field(default_factory=dict)
+    """Rule -> its one-line summary, for formats that list rules."""
+    notes: tuple[str, ...] = ()
+    checkout: Path | None = None
+    """The version-controlled tree around `root`, which services that show findings name paths from."""
+
+    def findings(self) -> Iterator[tuple[Report, Finding]]:
+        for report in self.reports:
+            for finding in report.findings:
+                yield report, finding
+
+    def studies(self) -> Iterator[tuple[Report, StudyResult]]:
+        for report in self.reports:
+            for study in report.studies:
+                yield report, study
+
+    @cached_property
+    def counts(self) -> dict[Severity, int]:
+        """How many findings of each severity."""
+        found = dict.fromkeys(Severity, 0)
+        for _, finding in self.findings():
+            found[finding.severity] += 1
+        return found
+
+    @property
+    def files(self) -> int:
+        return sum(len(report.files) for report in self.reports)
+
+    @property
+    def fixed(self) -> int:
+        return sum(report.fixed for report in self.reports)
+
+    def name(self, report: Report, path: str) -> str:
+        """A report's path as machine formats name it: relative to `root`, with `/`."""
+        return _relative(report.project.root, path, self.root)
+
+    def tracked(self, report: Report, path: str) -> str:
+        """A report's path relative to the checkout; to `root` where there is none."""
+        return _relative(report.project.root, path, self.checkout or self.root)
+
+    def shown(self, report: Report, path: str) -> str:
+        """A report's path as people see it: relative to `base` where that is not a detour."""
+        name = _relative(report.project.root, path, self.base)
+        return name if not name.startswith("../..") else str(report.project.root / path)
+
+
+def _relative(root: Path, path: str, start: Path) -> str:
+    if root == start:
+        return path
+    return Path(os.path.relpath(root / path, start)).as_posix()

@@ -1,0 +1,313 @@
+"""What a dialect hands on: settings with origins, search axes, links to other files, facts and problems.
+
+A dialect is a module of a package of `preflight.dialects`, with three names:
+
+    NAME: str                                                  "wandb", "hydra", "slurm", "optuna", "program", ...
+    def recognises(source: Source, project: Project) -> bool   cheap and sure: a false alarm annoys, doubt means False
+    def read(source: Source, call: Call | None, project: Project) -> Reading
+                                                               `call` says who starts this file and with what
+
+Dialects do not import each other: a link is followed by `preflight.study`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, Value, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of an argv: literal text (`prefix`), then a value, if any.
+
+    `--bs=16` is Word("--bs=", Const("16")), `--bs 16` the two words Word("--bs") and Word("", Const("16")); values that
+    the shell passes are strings. `expands` names a macro still to be filled by who knows it ("args").
+    """
+
+    prefix: str
+    value: Expr | None = None
+    origin: Origin | None = None
+    hydra_prefix: str = ""
+    """`+`, `++` or `~` before a Hydra override."""
+
+
+def word(text: str, origin: Origin | None = None) -> Word:
+    """A literal word, split at the first `=` so that the value has a place of its own."""
+    head, equals, tail = text.partition("=")
+    if not equals:
+        return Word("", Const(text, origin), origin) if not text.startswith("-") else Word(text, None, origin)
+    at = None
+    if origin is not None:
+        start = origin.span.start + len(head) + 1
+        at = Origin(origin.path, Span(start, origin.span.end), None, origin.via, origin.editable)
+    return Word(head + equals, Const(tail, at), origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a link starts its target. processes and machines. None: not said here (an outer launch or a default does)."""
+
+    launcher: str = "python"
+    """python, torchrun, accelerate, deepspeed, srun, wandb-agent, optuna"""
+    nodes: Expr | None = None
+    ranks_per_node: Expr | None = None
+    total_ranks: Expr | None = None
+    trials_per_gpu: Expr | None = None
+    environment: Mapping[str, Expr] = field(default_factory=dict)
+    multirun: bool = False
+
+
+HET_GROUP = "--het-group"
+"""In a launch's environment: which part of a heterogeneous job srun starts it on (its own name: no variable has it)."""
+SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
+"""Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit, and its GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """This file starts (or configures) another: `target` relative to the project's root, with `/`.
+
+    `settings` are values the target reads by name without argv (a sweep's parameters through wandb.config).
+    `group` numbers the launches of one script: equal numbers run at the same time, different ones one after the other.
+    """
+
+    kind: str
+    """program, module (target is dotted), sweep, config, script, command (target is the script that has its line)"""
+    target: str
+    words: tuple[Word, ...] = ()
+    settings: Mapping[str, Expr] = field(default_factory=dict)
+    launch: Launch = Launch()
+    origin: Origin | None = None
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a file is started with: a link, seen from its target."""
+
+    caller: str
+    words: tuple[Word, ...] = ()
+    settings: Mapping[str, Expr] = field(default_factory=dict)
+    launch: Launch = Launch()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Something a program can be given: `name` is what expressions refer to it by (argparse dest, config key)."""
+
+    name: str
+    default: Expr
+    flags: tuple[str, ...] = ()
+    kind: str = "argparse"
+    """argparse, click, wandb, hydra, dataclass"""
+    type: str | None = None
+    """int, float, str, bool, flag (present: True), no-flag (present: False), list"""
+    choices: tuple[Value, ...] = ()
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A Job field takes the value of an expression over parameters, axes and settings.
+
+    Among bindings of one field the highest `rank` wins, then the last: 0 an alias by name, 1 a library's default,
+    2 read from the program's text, 3 a literal in a call that nothing can override.
+    """
+
+    field: str
+    expr: Expr
+    rank: int = 2
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key of a config layer (dotted), with its value; `rank` orders layers, higher wins."""
+
+    key: str
+    expr: Expr
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something the program does that rules speak of; see FACTS."""
+
+    name: str
+    value: Value
+    origin: Origin | None = None
+
+
+FACTS: Mapping[str, str] = {
+    "framework": "transformers-trainer, trl, lightning, ultralytics, accelerate, hand-written",
+    "handles_oom": "bool: an OutOfMemoryError is caught and the trial pruned or the run shrunk",
+    "search": "optuna, wandb, hydra: what drives the search",
+    "contrastive_loss": "bool: the loss compares samples of one micro-batch (CLIP, InfoNCE, SupCon)",
+    "eval_unbatched": "bool: a forward or generate call takes the whole evaluation set at once",
+    "eval_samples": "int: how many samples that call takes",
+    "token_mean_loss": "bool: a hand-written loop averages the loss over tokens per micro-batch",
+    "scheduler_per_micro_batch": "bool: a learning-rate scheduler is stepped once per micro-batch",
+    "batch_norm": "bool: the model normalises over the batch",
+    "dataset_kind": "map or iterable: whether what is loaded to train on is indexed or iterated; absent: not known",
+    "nominal_batch": "int: the framework accumulates to this batch by itself (Ultralytics nbs)",
+    "stated_batch": "int: micro-batch x accumulation x ranks, as a DeepSpeed file states it (train_batch_size)",
+    "accumulation_supported": "bool: the program reads train.grad_accum",
+    "dataset_held": "objects or strings: a data set keeps a list of Python objects that its __init__ builds",
+    "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
+    "one_process": "torch.nn.DataParallel or a device_map: one process has the model on all GPUs that it sees",
+    "reads_config": "bool: settings reach the program (argv or a config object)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something malformed in a file; `rule` names the rule that reports it (invalid-config when none is closer).
+
+    `fix` is the text that would repair the span, where there is exactly one.
+    """
+
+    rule: str
+    message: str
+    origin: Origin
+    severity: str = "error"
+    """error, warning, info"""
+    fix: str | None = None
+    safe: bool = False
+    related: tuple[tuple[Origin, str], ...] = ()
+
+    @property
+    def fix_title(self) -> str:
+        """What the repair does, in words."""
+        return f"write `{self.fix}`" if self.fix else "take it out"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One box of a conditional space: what is fixed in it, and axes, settings and bindings of its own."""
+
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    axes: tuple[Axis, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What SLURM was asked for, as written (None: not given). `origins` by the names below."""
+
+    nodes: Value = None
+    tasks: Value = None
+    tasks_per_node: Value = None
+    cpus_per_task: Value = None
+    memory: Value = None
+    """--mem, bytes per node (0: the whole node)"""
+    memory_per_cpu: Value = None
+    memory_per_gpu: Value = None
+    gpus_per_node: Value = None
+    gpus: Value = None
+    gpus_per_task: Value = None
+    gpu_type: Value = None
+    partition: Value = None
+    constraint: Value = None
+    exclusive: bool = False
+    shared_with: str | None = None
+    """Who else may use its nodes (--exclusive=user, mcs); None: anyone, or nobody (`exclusive`)."""
+    time_minutes: Value = None
+    array: Value = None
+    cpus_per_gpu: Value = None
+    tasks_per_gpu: Value = None
+    gpus_per_socket: Value = None
+    min_nodes: Value = None
+    max_nodes: Value = None
+    """Both for a range of nodes (`nodes` is unknown then)."""
+    cpus_per_node: Value = None
+    """--mincpus"""
+    tasks_per_socket: Value = None
+    tasks_per_core: Value = None
+    sockets_per_node: Value = None
+    cores_per_socket: Value = None
+    threads_per_core: Value = None
+    node_list: Value = None
+    exclude: Value = None
+    time_min_minutes: Value = None
+    plane_size: Value = None
+    """Tasks that are kept together (--distribution=plane=N)"""
+    overcommit: bool = False
+    contiguous: bool = False
+    tasks_of_layout: bool = False
+    """Sockets, cores and threads are given together (--extra-node-info): they say how many tasks there are."""
+    licenses: Value = None
+    prefer: Value = None
+    dependency: Value = None
+    local_disk: Value = None
+    """--tmp, bytes per node"""
+    gres: tuple[tuple[str, str], ...] = ()
+    """Everything that is asked of generic resources, GPUs too: (job, node, socket or task; "gpu:a100:2,nvme:1")."""
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    insert_at: Origin | None = None
+    """An empty span where a new `#SBATCH` line may go (after the last directive)."""
+    directives: tuple[tuple[str, str | None, Origin], ...] = ()
+    """Every option in order, the environment's and the command line's behind the script's: long name, text, place."""
+    components: tuple[Request, ...] = ()
+    """The further parts of a heterogeneous job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that one file says, unmerged."""
+
+    path: str
+    dialect: str
+    parameters: tuple[Parameter, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    """Boxes of a conditional space; none: one box of `axes`."""
+    links: tuple[Link, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    request: Request | None = None
+    problems: tuple[Problem, ...] = ()
+    reads: tuple[str, ...] = ()
+    """Other files that went into this reading (a composed config's parts, imported modules)."""
+    trains: bool = True
+    """False: recognised, but nothing in it trains a model; no study of its own."""
+
+
+TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})
+"""What HfArgumentParser's `string_to_bool` and click's BOOL accept (click adds on and off)."""
+
+SWITCHES = ("flag", "no-flag")
+
+
+def convert(value: Expr, kind: str | None, keyed: bool = False) -> Expr:
+    """Text from an argv as a parameter of that type reads it; an operation, so that the way back stays known."""
+    if kind in ("int", "float"):
+        return Op(kind, (value,), value.origin)
+    if isinstance(value, Const) and isinstance(value.value, str):
+        text = value.value
+        if kind in ("bool", *SWITCHES):
+            low = text.lower()
+            if low in TRUE | FALSE:
+                return Const(low in TRUE, value.origin)
+            return unknown(f"{text!r} is not a yes or no", value.origin)
+        if keyed and kind is None:
+            return Const(scalar(text), value.origin)
+    return value
+
+
+def scalar(text: str) -> bool | int | float | str | None:
+    """A word of `key=value` as YAML and OmegaConf read it."""
+    low = text.lower()
+    if low in ("null", "none", "~", ""):
+        return None if low != "none" else text
+    if low in ("true", "false"):
+        return low == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

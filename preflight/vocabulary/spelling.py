@@ -1,0 +1,274 @@
+"""Values as files spell them, put into the Job's spelling - and whether they can be a Job's at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Literal, TypedDict, get_args, get_origin
+
+from preflight.vocabulary.defaults import frozen
+from preflight.vocabulary.job import Job, Part
+from preflight.vocabulary.reading import FALSE, TRUE, Problem
+from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.sizes import parse_size
+from preflight.vocabulary.study import Bound
+from preflight.vocabulary.values import Const, Expr, Op, Scalar, Unknown, Value, brief, evaluate, names
+
+STRATEGIES: Mapping[str, str] = {
+    # Lightning's registered strategies, Accelerate's distributed_type, DeepSpeed's stages
+    "ddp_spawn": "ddp", "ddp_fork": "ddp", "ddp_notebook": "ddp", "ddp_find_unused_parameters_true": "ddp",
+    "ddp_find_unused_parameters_false": "ddp", "ddp_static_graph": "ddp", "multi_gpu": "ddp", "fsdp2": "fsdp",
+    "deepspeed_stage_1": "zero1", "deepspeed_stage_2": "zero2", "deepspeed_stage_3": "zero3",
+    "single_device": "none", "no": "none",
+    # as people write DeepSpeed's stages and one GPU
+    "zero-1": "zero1", "zero-2": "zero2", "zero-3": "zero3", "zero_1": "zero1", "zero_2": "zero2", "zero_3": "zero3",
+    "deepspeed_zero1": "zero1", "deepspeed_zero2": "zero2", "deepspeed_zero3": "zero3", "single": "none",
+    "single_gpu": "none",
+}  # fmt: skip
+ATTENTIONS: Mapping[str, str] = {
+    "flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attention": "flash", "flash_attn": "flash",
+    "flash-attn": "flash", "flash-attention": "flash", "flash_attn_2": "flash", "fa2": "flash",
+    "mem_efficient": "efficient", "memory_efficient": "efficient", "xformers": "efficient",
+}  # fmt: skip
+TASKS: Mapping[str, str] = {
+    # transformers' names of pipelines (pipelines/__init__.py)
+    "text-classification": "sequence-classification", "sentiment-analysis": "sequence-classification",
+    "text-generation": "causal-lm", "fill-mask": "masked-lm", "ner": "token-classification",
+    "summarization": "seq2seq-lm", "translation": "seq2seq-lm", "text2text-generation": "seq2seq-lm",
+    # peft's TaskType
+    "causal_lm": "causal-lm", "seq_cls": "sequence-classification", "token_cls": "token-classification",
+    "seq_2_seq_lm": "seq2seq-lm",
+}  # fmt: skip
+QUANTIZATIONS: Mapping[str, str] = {"4bit": "fp4", "8bit": "int8", "no": "none"}
+"""bitsandbytes' own defaults: `load_in_4bit` alone is fp4."""
+KEPT: Mapping[str, str] = {"true": "step", "false": "no"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a Job field holds: `name` is int, float, bool, enum, str, list, dict or any."""
+
+    name: str
+    low: int | None = None
+    choices: tuple[str, ...] = ()
+
+
+class Invalid(Exception):
+    """A value that its field cannot have; the message says what it can, in words for the user."""
+
+
+@lru_cache(maxsize=512)
+def kind_of(field: str) -> Kind | None:
+    """What a field holds; None where there is no such field."""
+    part: type[Part] = Job
+    names_ = field.split(".")
+    for index, name in enumerate(names_):
+        info = part.model_fields.get(name)
+        if info is None:
+            return None
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, Part):
+            part = kind
+            continue
+        found = _kind(kind, [*info.metadata])
+        if index + 1 == len(names_):
+            return found
+        return Kind("any") if found.name == "dict" else None
+    return None
+
+
+def _kind(annotation: Any, metadata: list[Any]) -> Kind:
+    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
+    if get_origin(annotation) is Literal:
+        return Kind("enum", choices=tuple(str(choice) for choice in get_args(annotation)))
+    if hasattr(annotation, "__metadata__"):
+        inner = annotation.__metadata__
+        bounds = [item for one in inner for item in getattr(one, "metadata", [one])]
+        return _kind(annotation.__origin__, [*metadata, *bounds])
+    origin = get_origin(annotation)
+    if origin in (list, dict):
+        return Kind(origin.__name__)
+    if isinstance(annotation, type):
+        return Kind(annotation.__name__, low)
+    kinds = [_kind(arg, metadata) for arg in get_args(annotation) if arg is not type(None)]
+    return kinds[0] if len(kinds) == 1 else Kind("any")
+
+
+def normal(field: str, value: Value, setting: str = "") -> Value:
+    """A value in the Job's spelling; Unknown where that cannot be told. Raises Invalid.
+
+    `setting` is the key that an alias took it from: `fp16: true` is a precision only together with its name.
+    """
+    if value is None or isinstance(value, Unknown):
+        return value
+    kind = kind_of(field)
+    if kind is None:
+        raise Invalid(f"{field} is no field of a Job")
+    if kind.name == "enum":
+        return _enum(field, value, kind, setting)
+    if kind.name == "int":
+        return _int(field, value, kind)
+    if kind.name == "float":
+        return _float(field, value)
+    if kind.name == "bool":
+        return _bool(field, value)
+    if kind.name == "list":
+        return (value,) if isinstance(value, str) else frozen(value)
+    if field == "train.optimizer" and isinstance(value, str):
+        return OPTIMIZERS.get(value.lower(), value.lower())
+    if kind.name == "str":
+        return str(value) if isinstance(value, (str, int, float)) else _refuse(field, value, "a name")
+    return value
+
+
+def _refuse(field: str, value: Value, wanted: str) -> Value:
+    raise Invalid(f"{field} is {brief(value)}: it must be {wanted}")
+
+
+LARGEST = 10**100
+"""Beyond every count and size. What stands for "no limit" is far below (transformers' VERY_LARGE_INTEGER is 1e30)."""
+
+
+def _int(field: str, value: Value, kind: Kind) -> Value:
+    wanted = "a whole number" if kind.low is None else f"a whole number of at least {kind.low}"
+    number: object = value
+    if isinstance(value, str):
+        number = _number(value)
+        if number is None:  # "24GiB", as --set and a request give sizes
+            number = parse_size(value)
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return _refuse(field, value, wanted)
+    if number != number or number in (float("inf"), float("-inf")) or number != int(number):
+        return _refuse(field, value, wanted)
+    if (kind.low is not None and number < kind.low) or abs(number) > LARGEST:
+        return _refuse(field, value, wanted if abs(number) <= LARGEST else "a number of fewer than a hundred digits")
+    return int(number)
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _float(field: str, value: Value) -> Value:
+    number = _number(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or abs(number) > LARGEST:
+        return _refuse(field, value, "a number")
+    return float(number)
+
+
+def _bool(field: str, value: Value) -> Value:
+    if isinstance(value, bool):
+        return value
+    low = str(value).lower()
+    if low in TRUE | FALSE:
+        return low in TRUE
+    if field == "train.gradient_checkpointing" and low in ("offload", "offload_disk", "unsloth", "full", "selective"):
+        return True if low == "full" else Unknown(f"what {value!r} keeps is not modelled")
+    if field == "train.compile" and isinstance(value, (str, Mapping)):
+        return True
+    return _refuse(field, value, "true or false")
+
+
+def _enum(field: str, value: Value, kind: Kind, setting: str) -> Value:
+    text = str(value).lower()
+    if text in kind.choices:
+        return text
+    found = _tables(field).get(text)
+    if found is not None and found in kind.choices:
+        return found
+    if field == "train.precision" and value is True:
+        key = setting.lower()
+        return "bf16-mixed" if "bf16" in key else "fp16-mixed" if key else Unknown("mixed precision of which type")
+    if text.replace("_", "-") in kind.choices:
+        return text.replace("_", "-")
+    if text in ("auto", ""):
+        return Unknown(f"{value!r} is decided when the program runs")
+    return _refuse(field, value, f"one of {', '.join(kind.choices)}")
+
+
+def _tables(field: str) -> Mapping[str, str]:
+    """Spellings of a field's values by libraries, lower case."""
+
+    if field == "train.precision":
+        return PRECISIONS
+    if field.endswith("dtype"):
+        return DTYPES
+    if field == "train.optimizer_impl":
+        return {"single": "for-loop", "forloop": "for-loop", "for_loop": "for-loop"}
+    named = {"parallel.strategy": STRATEGIES, "train.attention": ATTENTIONS, "train.outputs_kept": KEPT, "task": TASKS,
+             "train.quantization.type": QUANTIZATIONS}  # fmt: skip
+    return named.get(field, {})
+
+
+def checked(bound: Bound) -> tuple[Bound, Problem | None]:
+    """A bound whose constant value its field can have; else it becomes unknown, with a Problem at its place."""
+    if any(True for _ in names(bound.expr)):
+        return bound, None
+    value = evaluate(bound.expr)
+    if isinstance(value, Unknown):
+        return bound, None
+    try:
+        normal(bound.field, value, bound.setting)
+    except Invalid as error:
+        expr = Const(Unknown(str(error)), bound.origin)
+        problem = None if bound.origin is None else Problem("invalid-config", str(error), bound.origin)
+        return replace(bound, expr=expr), problem
+    return bound, None
+
+
+# How libraries spell optimizers, precisions and dtypes, as data; and putting an expression into the Job's spelling.
+#
+# The tables list what the libraries accept: `transformers.training_args.OptimizerNames`, Lightning's and Fabric's
+# `precision`, Accelerate's `mixed_precision`, dtype names, classes of torch.optim, bitsandbytes and torchao.
+
+
+class _Tables(TypedDict):
+    in_backward: list[str]
+    optimizers: dict[str, list[str | None]]
+    precisions: dict[str, str]
+    dtypes: dict[str, str]
+
+
+_DATA: _Tables = json.loads(files("preflight.vocabulary").joinpath("spellings.json").read_text("utf-8"))
+
+
+OPTIMIZERS: Mapping[str, str] = {name: entry[0] or "other" for name, entry in _DATA["optimizers"].items()}
+"""Lower-case spelling -> the Job's name of the optimizer."""
+IMPLEMENTATIONS: Mapping[str, str] = {
+    name: impl for name, entry in _DATA["optimizers"].items() if (impl := entry[1]) is not None
+}
+"""Lower-case spelling -> foreach, fused or for-loop, where the spelling decides it."""
+IN_BACKWARD: frozenset[str] = frozenset(_DATA["in_backward"])
+"""Spellings of optimizers that use each gradient as soon as it is there (transformers, trainer_optimizer.py)."""
+PRECISIONS: Mapping[str, str] = _DATA["precisions"]
+"""What is asked of autocast (a bare "bf16" is mixed precision here)."""
+DTYPES: Mapping[str, str] = _DATA["dtypes"]
+"""What a tensor is stored in."""
+
+
+def spelled(expr: Expr, spellings: Mapping[str, Scalar], default: Scalar = None) -> Expr:
+    """`expr` in the Job's spelling; unknown where the table lacks it and there is no default.
+
+    A constant is looked up at once and keeps its origin; anything else becomes a look-up that `study` evaluates.
+    """
+    if not any(True for _ in names(expr)):
+        value = evaluate(expr)
+        if isinstance(value, Unknown):
+            return expr
+        found = spellings.get(_text(value), default)
+        reason = f"{value!r} is not a spelling that preflight knows"
+        return Const(Unknown(reason) if found is None else found, expr.origin)
+    key = Op("lower", (Op("str", (expr,)),))
+    operands: tuple[Expr, ...] = (Const(dict(spellings)), key)
+    return Op("get", operands if default is None else (*operands, Const(default)), expr.origin)
+
+
+def _text(value: object) -> str:
+    return str(value).lower()

@@ -1,0 +1,109 @@
+"""Study: a Job template, a search space, the request and facts, each value with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Axis, Expr, Origin, Value
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A Job field's winning expression over axes, and the settings that lost against it.
+
+    `source` says in words where it comes from: "sweep.yaml", "default of Trainer 5.23", "preflight's default".
+    """
+
+    field: str
+    expr: Expr
+    origin: Origin | None = None
+    losers: tuple[Origin, ...] = ()
+    default: bool = False
+    source: str = ""
+    setting: str = ""
+    """The key or parameter that fed it, where an alias by name did: spellings depend on it (`fp16: true`)."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of the search space in which every axis ranges freely. A single job is one box with no axes.
+
+    `fixed`: axes that have one value here (the branch). `fields`: Job field -> Bound, over `axes` alone.
+    `constants`: every setting by its own name (for constraints), as expressions over `axes`.
+    """
+
+    fields: Mapping[str, Bound]
+    axes: tuple[Axis, ...] = ()
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    constants: Mapping[str, Expr] = field(default_factory=dict)
+
+    @property
+    def memory_axes(self) -> tuple[Axis, ...]:
+        """Axes that feed a Job field: only these count as combinations."""
+        return tuple(axis for axis in self.axes if axis.fields)
+
+    @property
+    def combinations(self) -> int | None:
+        """How many Jobs; None: unbounded."""
+        total = 1
+        for axis in self.memory_axes:
+            size = _size(axis)
+            if size is None:
+                return None
+            total *= size
+        return total
+
+
+def _size(axis: Axis) -> int | None:
+    domain = axis.domain
+    if hasattr(domain, "values"):
+        return len(domain.values)
+    return domain.size() if hasattr(domain, "size") else None
+
+
+@dataclass(frozen=True)
+class Study:
+    """What one launch does: `paths` are all files that had a say, the one that starts it first."""
+
+    paths: tuple[str, ...]
+    dialects: tuple[str, ...]
+    boxes: tuple[Box, ...]
+    request: Request | None = None
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    launch: Launch = field(default_factory=Launch)
+    group: int = 0
+    concurrent_with: tuple[int, ...] = ()
+    """Indices of studies that run on the same machine at the same time."""
+    program: str | None = None
+    readings: tuple[Reading, ...] = field(default=(), repr=False)
+    """What was read, the file that starts everything first."""
+    links: tuple[Link, ...] = field(default=(), repr=False)
+    """The links that were followed, outermost first."""
+
+    @property
+    def combinations(self) -> int | None:
+        counts = [box.combinations for box in self.boxes]
+        return None if None in counts else sum(c for c in counts if c is not None)
+
+    @property
+    def is_search(self) -> bool:
+        return any(box.axes for box in self.boxes) or len(self.boxes) > 1
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A given path that makes no study of its own, and why (`reason` in words for the user).
+
+    unrecognised: no dialect knows it. unreadable: missing, a directory, binary, too large. malformed: it cannot be
+    parsed (`problems` has the place). no-training: recognised, and nothing in it trains a model. crashed: a reader of
+    ours failed on it.
+    """
+
+    path: str
+    kind: Literal["unrecognised", "unreadable", "malformed", "no-training", "crashed"]
+    reason: str
+    problems: tuple[Problem, ...] = ()

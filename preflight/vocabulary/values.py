@@ -1,0 +1,294 @@
+"""What a setting's value is: a constant, a reference, an expression over references, or unknown - and where it stands.
+
+Dialects produce `Expr`, `preflight.study` substitutes and evaluates them. Nothing here runs anyone's code: an operation
+outside `OPERATIONS` is unknown, and so is one that fails.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias, Union
+
+from preflight.vocabulary.records import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that cannot be known statically, and why (`reason` completes "unknown: ...")."""
+
+    reason: str
+
+    def __bool__(self) -> bool:  # an unknown must be tested for, never branched on by accident
+        raise TypeError(f"the truth of an unknown value was asked for ({self.reason})")
+
+
+Scalar: TypeAlias = Union[bool, int, float, str, None]
+Value: TypeAlias = Union[Scalar, Unknown, "tuple[Value, ...]", "Mapping[str, Value]"]
+
+
+def brief(value: object, most: int = 60) -> str:
+    """A value for a message, never longer than `most` characters, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits (sys.get_int_max_str_digits)
+        text = "a number of thousands of digits"
+    except RecursionError:
+        text = "a value that is nested too deeply"
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open range of offsets into a document's text, in code points."""
+
+    start: int
+    end: int
+
+
+Route: TypeAlias = "tuple[str | int, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value is written: the file, the span of the value's own text, and how to reach it by structure.
+
+    `route` is the path of keys and indices in a YAML or JSON document (None in Python and bash, where the span is all
+    there is). `via` lists further places that the value passed through (interpolations, defaults lists, `${args}`).
+    `editable` is False where the text at `span` is not the value alone (a computed default, a macro).
+    """
+
+    path: str
+    span: Span
+    route: Route | None = None
+    via: tuple[Origin, ...] = ()
+    editable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal (or `Unknown`), with the place of its text."""
+
+    value: Value
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A name to be found in the environment: a program's parameter, a config key, or an axis of the search space."""
+
+    name: str
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operation of `OPERATIONS` (or "if": condition, then, else) on other expressions."""
+
+    operator: str
+    operands: tuple[Expr, ...]
+    origin: Origin | None = None
+
+
+Expr: TypeAlias = Union[Const, Ref, Op]
+Environment: TypeAlias = "Mapping[str, Expr]"
+
+
+def unknown(reason: str, origin: Origin | None = None) -> Const:
+    """An expression whose value cannot be known."""
+    return Const(Unknown(reason), origin)
+
+
+def _get(container: object, key: object, default: object = KeyError) -> object:
+    if isinstance(container, Mapping):
+        if key in container:
+            return container[key]
+    elif isinstance(container, (tuple, str)) and isinstance(key, int) and -len(container) <= key < len(container):
+        return container[key]
+    if default is KeyError:
+        raise KeyError(key)
+    return default
+
+
+def _power(base: float, exponent: float) -> object:
+    if abs(exponent) > 256 or abs(base) > 2**64:  # a hostile `9**9**9` must not hang the reader
+        raise OverflowError
+    return base**exponent
+
+
+MAX_LENGTH = 2**20
+"""Texts and sequences that an operation would make longer than this are unknown: `"x" * 10**12` must not be built."""
+
+
+def _add(x: object, y: object) -> object:
+    if isinstance(x, (str, tuple)) and isinstance(y, (str, tuple)) and len(x) + len(y) > MAX_LENGTH:
+        raise OverflowError("the result is too long")
+    return operator.add(x, y)
+
+
+def _times(x: object, y: object) -> object:
+    for one, count in ((x, y), (y, x)):
+        if isinstance(one, (str, tuple)) and isinstance(count, int) and len(one) * count > MAX_LENGTH:
+            raise OverflowError("the result is too long")
+    return operator.mul(x, y)
+
+
+def _modulo(x: object, y: object) -> object:
+    if isinstance(x, str):  # a format: "%999999999d" % 1
+        raise TypeError("a text is not formatted statically")
+    return operator.mod(x, y)
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    if (text.count(old) + 1) * len(new) + len(text) > MAX_LENGTH:
+        raise OverflowError("the result is too long")
+    return text.replace(old, new)
+
+
+def _to_int(x: object, *rest: int) -> int:
+    return int(x, *rest) if isinstance(x, str) else int(x)  # type: ignore[call-overload]
+
+
+OPERATIONS: dict[str, Callable[..., object]] = {
+    "+": _add, "-": operator.sub, "*": _times, "/": operator.truediv, "//": operator.floordiv,
+    "%": _modulo, "**": _power, "neg": operator.neg,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "in": lambda x, xs: x in xs, "not in": lambda x, xs: x not in xs, "is": lambda x, y: x is y or x == y,
+    "is not": lambda x, y: not (x is y or x == y), "not": operator.not_,
+    "and": lambda *xs: all(xs) and xs[-1], "or": lambda *xs: next((x for x in xs if x), xs[-1]),
+    "min": min, "max": max, "sum": sum, "abs": abs, "round": round, "len": len, "any": any, "all": all,
+    "int": _to_int, "float": float, "str": str, "bool": bool,
+    "ceil": math.ceil, "floor": math.floor, "get": _get,
+    "lower": str.lower, "upper": str.upper, "strip": str.strip, "startswith": str.startswith,
+    "endswith": str.endswith, "split": lambda s, *a: tuple(s.split(*a)), "replace": _replace,
+    "concat": lambda *xs: "".join(str(x) for x in xs), "tuple": lambda *xs: tuple(xs),
+    "dict": lambda *xs: dict(zip(xs[::2], xs[1::2], strict=True)),
+}  # fmt: skip
+
+
+def evaluate(expr: Expr, env: Environment | None = None, _depth: int = 0) -> Value:
+    """The value of `expr` where names mean what `env` says; `Unknown` where it depends on something unknown.
+
+    `and`, `or` and `if` decide as Python does, so an unknown in a branch not taken does no harm.
+    """
+    if _depth > 200:
+        return Unknown("it refers to itself")
+    if isinstance(expr, Const):
+        return expr.value
+    if isinstance(expr, Ref):
+        if env is not None and expr.name in env:
+            return evaluate(env[expr.name], env, _depth + 1)
+        return Unknown(f"{expr.name} is not set in the files read")
+    return _evaluate_op(expr, env, _depth + 1)
+
+
+def _evaluate_op(expr: Op, env: Environment | None, depth: int) -> Value:
+    if expr.operator == "if":
+        test = evaluate(expr.operands[0], env, depth)
+        if isinstance(test, Unknown):
+            yes, no = (evaluate(operand, env, depth) for operand in expr.operands[1:])
+            return yes if not isinstance(yes, Unknown) and yes == no else test
+        return evaluate(expr.operands[1] if test else expr.operands[2], env, depth)
+    if expr.operator in ("and", "or"):
+        last: Value = None
+        for operand in expr.operands:
+            last = evaluate(operand, env, depth)
+            if isinstance(last, Unknown) or bool(last) == (expr.operator == "or"):
+                return last
+        return last
+    values = [evaluate(operand, env, depth) for operand in expr.operands]
+    for value in values:
+        if isinstance(value, Unknown):
+            return value
+    function = OPERATIONS.get(expr.operator)
+    if function is None:
+        return Unknown(f"{expr.operator}() is not evaluated statically")
+    try:
+        return function(*values)  # type: ignore[return-value]
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return Unknown(f"{expr.operator} failed: {error}")
+
+
+def substitute(expr: Expr, env: Environment, _depth: int = 0) -> Expr:
+    """`expr` with every name that `env` knows replaced by what it stands for, constants folded."""
+    if _depth > 200:
+        return unknown("it refers to itself", expr.origin)
+    if isinstance(expr, Ref):
+        return substitute(env[expr.name], env, _depth + 1) if expr.name in env else expr
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(substitute(o, env, _depth + 1) for o in expr.operands), expr.origin)
+    return expr
+
+
+def names(expr: Expr) -> Iterator[str]:
+    """Every name that `expr` still refers to."""
+    if isinstance(expr, Ref):
+        yield expr.name
+    elif isinstance(expr, Op):
+        for operand in expr.operands:
+            yield from names(operand)
+
+
+def origins(expr: Expr) -> Iterator[Origin]:
+    """Every place that `expr` was written at, the outermost first."""
+    if expr.origin is not None:
+        yield expr.origin
+    if isinstance(expr, Op):
+        for operand in expr.operands:
+            yield from origins(operand)
+
+
+# --- domains of a search space's axes -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """One of some listed values; `origins` has the place of each (or is empty)."""
+
+    values: tuple[Value, ...]
+    origins: tuple[Origin | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `low` to `high`, both included; `step` None means continuous (the count is unbounded).
+
+    `low_origin` and `high_origin` are the places of the two bounds.
+    """
+
+    low: float
+    high: float
+    step: float | None = None
+    integer: bool = True
+    log: bool = False
+    low_origin: Origin | None = None
+    high_origin: Origin | None = None
+
+    def size(self) -> int | None:
+        """How many values, None where it is continuous, or where a bound is no finite number."""
+        if self.step is None or not self.step:
+            return None
+        steps = (self.high - self.low) / self.step
+        return max(0, math.floor(steps + 1e-9) + 1) if math.isfinite(steps) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """A distribution with no finite worst case (normal, log_normal, ...)."""
+
+    kind: str
+
+
+Domain: TypeAlias = Union[Choices, Range, Unbounded]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension of a search space: the name that expressions refer to it by, and what it ranges over."""
+
+    name: str
+    domain: Domain
+    origin: Origin | None = None
+    fields: tuple[str, ...] = field(default=())
+    """Job fields that depend on it; filled in by `preflight.study`."""

@@ -1,0 +1,85 @@
+"""What the judged search space looks like to rules and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.values import Value
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Combinations by verdict (of the worse of device and host)."""
+
+    fits: int = 0
+    at_risk: int = 0
+    exceeds: int = 0
+    unknown: int = 0
+    exact: bool = True
+    """False: the space was too rough to count to the end; `unknown` holds what is left."""
+
+    @property
+    def unsafe(self) -> int:
+        return self.exceeds + self.at_risk
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination: axis values, the Job they make, and its full estimate."""
+
+    assignment: Mapping[str, Value]
+    job: Job
+    estimates: Estimates
+
+
+@dataclass(frozen=True)
+class SafeBox:
+    """The largest sub-space of one box that fits: axis name -> values kept (for a range: its two bounds)."""
+
+    keep: Mapping[str, tuple[Value, ...]]
+    combinations: int
+    dropped: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModelVerdict:
+    """The part of a box with one value of its model axis: counts, and the largest sub-space of it that fits.
+
+    `safe` is None where nothing of it fits; where all of it fits, `safe.dropped` is empty.
+    """
+
+    axis: str
+    value: Value
+    counts: Counts
+    safe: SafeBox | None = None
+
+
+@dataclass(frozen=True)
+class BoxVerdict:
+    """One box, judged. `worst` is the combination with the largest expected device bytes (host bytes without a device).
+
+    `safe` is None where nothing in it fits or nothing has to go.
+    """
+
+    box: Box
+    counts: Counts
+    worst: Point
+    safe: SafeBox | None = None
+    unsafe_values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    """Axis values that fit in no combination of the box."""
+    by_model: tuple[ModelVerdict, ...] = ()
+    """One for each value of the axis that chooses the model; none where no axis does."""
+
+
+@dataclass(frozen=True)
+class SpaceVerdict:
+    """All boxes of one study, judged; `worst` is the worst of their worsts."""
+
+    boxes: tuple[BoxVerdict, ...]
+    counts: Counts
+    worst: Point
+    combinations: int | None

@@ -1,0 +1,389 @@
+"""Which Python files are programs that train, and what one of them says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs_as_text import facts, read_program, values
+
+from preflight.dialects.program import reader as program
+from preflight.study.build import build
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Call, Launch, Word
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Choices, Const, Range, evaluate
+
+LOOP = """
+import torch
+model = torch.nn.Linear(2, 2)
+for batch in data:
+    model(batch).sum().backward()
+"""
+
+SILENT = {
+    "a module of layers": "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n",
+    "a module with a training function": "import torch\ndef train(model, x):\n    model(x).backward()\n",
+    "inference": "import torch\nif __name__ == '__main__':\n    print(torch.load('m')(1))\n",
+    "scikit-learn": "from sklearn.svm import SVC\nif __name__ == '__main__':\n    SVC().fit([[0]], [0])\n",
+    "no library": "if __name__ == '__main__':\n    print('loss.backward()')\n",
+    "an Optuna study": LOOP + "\ndef objective(trial):\n    return trial.suggest_int('a', 1, 2)\n",
+    "empty": "",
+    "a test": "import torch\ndef test_it():\n    torch.ones(1, requires_grad=True).backward()\n",
+}
+
+
+def recognised(text: str, root: Path, name: str = "train.py") -> bool:
+    (root / name).write_text(text)
+    project = Project(root, Settings())
+    return program.recognises(project.source(name), project)
+
+
+@pytest.mark.parametrize("what", SILENT)
+def test_what_is_left_alone(what: str, tmp_path: Path) -> None:
+    assert not recognised(SILENT[what], tmp_path)
+
+
+SEEN = {
+    "a loop at the top": LOOP,
+    "a main": "import torch\ndef main():\n    loss.backward()\nif __name__ == '__main__':\n    main()\n",
+    "a Trainer": "from transformers import Trainer\nTrainer(model, args).train()\n",
+    "Ultralytics": "from ultralytics import YOLO\nYOLO('yolov8n.pt').train(batch=4)\n",
+    "Lightning": "import lightning as L\nif __name__ == '__main__':\n    L.Trainer().fit(m)\n",
+    "hydra": "import hydra, torch\n@hydra.main('conf')\ndef main(cfg):\n    x.backward()\nmain()\n",
+}
+
+
+@pytest.mark.parametrize("what", SEEN)
+def test_programs_that_train(what: str, tmp_path: Path) -> None:
+    assert recognised(SEEN[what], tmp_path)
+
+
+def test_tests_are_no_programs(tmp_path: Path) -> None:
+    assert not recognised(LOOP, tmp_path, "test_model.py")
+
+
+def test_training_in_a_module_that_the_script_imports(tmp_path: Path) -> None:
+    (tmp_path / "engine.py").write_text("import torch\ndef train(loss):\n    loss.backward()\n")
+    assert recognised("from engine import train\nif __name__ == '__main__':\n    train()\n", tmp_path)
+
+
+def test_parameters_with_flags_and_defaults(tmp_path: Path) -> None:
+    text = """
+        import argparse, torch
+        from torch.utils.data import DataLoader
+        def main():
+            p = argparse.ArgumentParser()
+            p.add_argument("-b", "--batch-size", type=int, default=96)
+            args = p.parse_args()
+            for batch in DataLoader(data, batch_size=args.batch_size):
+                model(batch).backward()
+        if __name__ == "__main__":
+            main()
+    """
+    reading = read_program(text, tmp_path)
+    assert reading.trains
+    (parameter,) = reading.parameters
+    assert (parameter.name, parameter.flags, parameter.type) == ("batch_size", ("-b", "--batch-size"), "int")
+    assert values(reading)["train.batch_size"] == 96
+    assert facts(reading)["reads_config"] is True
+
+
+def test_constants_of_the_top_level_count_where_no_call_says_more(tmp_path: Path) -> None:
+    reading = read_program("BATCH_SIZE = 24\nNUM_EPOCHS = 3\n" + LOOP, tmp_path)
+    assert values(reading)["train.batch_size"] == 24
+    assert {b.rank for b in reading.bindings if b.field == "train.batch_size"} == {0}
+    with_loader = "BATCH_SIZE = 24\nfrom torch.utils.data import DataLoader\nloader = DataLoader(x, 8)\n" + LOOP
+    assert values(read_program(with_loader, tmp_path))["train.batch_size"] == 8
+
+
+OOM = """
+try:
+    model(x).backward()
+except {error}:
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "body", "handled"),
+    [
+        ("ValueError", "pass", False),
+        ("RuntimeError", "raise", False),
+        ("torch.cuda.OutOfMemoryError", "torch.cuda.empty_cache()", True),
+        ("RuntimeError as e", "print('out of memory' in str(e))", True),
+    ],
+)
+def test_running_out_of_memory_handled(error: str, body: str, handled: bool, tmp_path: Path) -> None:
+    text = LOOP + OOM.replace("{error}", error).replace("{body}", body)
+    assert facts(read_program(text, tmp_path)).get("handles_oom", False) is handled
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
+
+HYDRA = """
+import hydra, torch
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg):
+    from torch.utils.data import DataLoader
+    for batch in DataLoader(data, batch_size=cfg.data.batch_size, num_workers=cfg.data.workers):
+        model(batch).backward()
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_hydra_program_links_to_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("data:\n  batch_size: 8\n  workers: 2\n")
+    words = (Word("data.batch_size=", Const("32")),)
+    reading = read_program(HYDRA, tmp_path, Call("run.sh", words))
+    (link,) = reading.links
+    assert (link.kind, link.target, link.words) == ("config", "conf/config.yaml", words)
+    assert values(reading, {"data.batch_size": 8})["train.batch_size"] == 8
+
+
+SPREAD = """
+import hydra, torch
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg):
+    train_loader = DataLoader(train_data, **cfg.dataloader.params, shuffle=True)
+    val_loader = DataLoader(val_data, **cfg.dataloader.params, shuffle=False)
+    trainer = pl.Trainer(**cfg.trainer.params, callbacks=callbacks)
+    trainer.fit(model, train_loader, val_loader)
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_part_of_the_configuration_as_arguments(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    config = (
+        "dataloader:\n  params:\n    batch_size: 22\n    num_workers: 2\n    persistent_workers: true\n"
+        "trainer:\n  params:\n    precision: 16-mixed\n    num_nodes: 4\n    devices: 4\n"
+    )
+    (tmp_path / "conf" / "config.yaml").write_text(config)
+    (tmp_path / "train.py").write_text(SPREAD)
+    (study,), _ = build(["train.py"], Project(tmp_path, Settings()))
+    found = {name: evaluate(bound.expr) for name, bound in study.boxes[0].fields.items()}
+    assert (found["train.batch_size"], found["validation.batch_size"]) == (22, 22)
+    assert (found["data.workers"], found["data.validation_workers"]) == (2, 2)
+    assert (found["data.persistent_workers"], found["data.pin_memory"]) == (True, False)
+    assert (found["train.precision"], found["parallel.nodes"], found["train.grad_accum"]) == ("fp16-mixed", 4, 1)
+    origin = study.boxes[0].fields["validation.batch_size"].origin
+    assert origin is not None
+    assert origin.path == "conf/config.yaml"
+
+
+def test_another_configuration_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "big.yaml").write_text("data: {batch_size: 8}\n")
+    reading = read_program(
+        HYDRA, tmp_path, Call("run.sh", (Word("--config-name=", Const("big")), Word("a=", Const("1"))))
+    )
+    (link,) = reading.links
+    assert (link.target, len(link.words)) == ("conf/big.yaml", 1)
+
+
+def test_a_data_file_named_on_the_command_line(tmp_path: Path) -> None:
+    text = """
+        import argparse, torch, yaml
+        from torch.utils.data import DataLoader
+        p = argparse.ArgumentParser()
+        p.add_argument("--config", default="small.yaml")
+        args = p.parse_args()
+        cfg = yaml.safe_load(open(args.config))
+        for batch in DataLoader(data, batch_size=cfg["train"]["batch_size"]):
+            model(batch).backward()
+    """
+    files = {"small__yaml": "train:\n  batch_size: 4\n", "large__yaml": "train:\n  batch_size: 64\n"}
+    assert values(read_program(text, tmp_path, None, **files))["train.batch_size"] == 4
+    call = Call("run.sh", (Word("--config"), Word("", Const("large.yaml"))))
+    reading = read_program(text, tmp_path, call, **files)
+    assert values(reading)["train.batch_size"] == 64
+    assert "large.yaml" in reading.reads
+
+
+SWEEP = """
+import torch, wandb
+from torch.utils.data import DataLoader
+sweep = {
+    "method": "random",
+    "parameters": {
+        "batch_size": {"values": [8, 16, 512]},
+        "lr": {"min": 0.001, "max": 0.1},
+        "workers": {"value": 4},
+    },
+}
+def train():
+    wandb.init()
+    config = wandb.config
+    for batch in DataLoader(data, batch_size=config.batch_size, num_workers=config.workers):
+        model(batch).backward()
+sweep_id = wandb.sweep(sweep, project="p")
+wandb.agent(sweep_id, function=train)
+"""
+
+
+def test_a_sweep_made_in_python(tmp_path: Path) -> None:
+    reading = read_program(SWEEP, tmp_path)
+    axes = {axis.name: axis.domain for axis in reading.axes}
+    batches, rates = axes["batch_size"], axes["lr"]
+    assert isinstance(batches, Choices)
+    assert batches.values == (8, 16, 512)
+    origin = batches.origins[2]
+    assert origin is not None
+    assert (tmp_path / "train.py").read_text()[origin.span.start : origin.span.end] == "512"
+    assert isinstance(rates, Range)
+    assert values(reading, {"batch_size": 16})["data.workers"] == 4
+    assert facts(reading)["search"] == "wandb"
+
+
+def test_a_sweep_in_python_is_a_study(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SWEEP)
+    (study,), skipped = build(["train.py"], Project(tmp_path, Settings()))
+    assert not skipped
+    assert [(axis.name, axis.fields) for axis in study.boxes[0].memory_axes] == [("batch_size", ("train.batch_size",))]
+    assert study.combinations == 3
+
+
+def test_several_processes_share_the_model_by_ddp(tmp_path: Path) -> None:
+    text = """
+        import os, torch
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        model = torch.nn.Linear(2, 2)
+        if int(os.environ.get("RANK", -1)) != -1:
+            model = DDP(model)
+        model(x).sum().backward()
+    """
+    assert "parallel.strategy" not in values(read_program(text, tmp_path))
+    call = Call("run.sh", (), {}, Launch("torchrun", ranks_per_node=Const(4)))
+    assert values(read_program(text, tmp_path, call))["parallel.strategy"] == "ddp"
+
+
+def test_what_accelerate_launch_puts_into_the_environment(tmp_path: Path) -> None:
+    text = """
+        import torch
+        from accelerate import Accelerator
+        accelerator = Accelerator()
+        accelerator.backward(model(x).sum())
+    """
+    environment = {"ACCELERATE_MIXED_PRECISION": Const("bf16")}
+    call = Call("run.sh", (), {}, Launch("accelerate", total_ranks=Const(2), environment=environment))
+    found = values(read_program(text, tmp_path, call))
+    assert (found["train.precision"], found["parallel.strategy"]) == ("bf16-mixed", "ddp")
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_broken_python_is_reported_at_its_place(tmp_path: Path) -> None:
+    source = Source("train.py", "import torch\nloss.backward(\nx = = 3\n")
+    with pytest.raises(DocumentError) as caught:
+        program.read(source, None, Project(tmp_path, Settings()))
+    assert source.line_column(caught.value.span.start)[0] >= 2
+
+
+def test_nothing_of_the_program_is_run(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    text = f"""
+        import os, torch
+        os.system("touch {marker}")
+        open({str(marker)!r}, "w").write("x")
+        exec("open({str(marker)!r}, 'w')")
+        __import__("pathlib").Path({str(marker)!r}).touch()
+        model(x).backward()
+    """
+    read_program(text, tmp_path)
+    assert not marker.exists()
+
+
+HOSTILE = {
+    "a deep expression": LOOP + "x = " + "(" * 150 + "1" + ")" * 150 + "\n",
+    "a long sum": LOOP + "x = " + "+".join(["1"] * 60) + "\n",
+    "a power": LOOP + "x = 9 ** 9 ** 9 ** 9\n",
+    "recursion": LOOP + "def f(n):\n    return f(n + 1)\nf(0)\n",
+    "an endless loop": LOOP + "while True:\n    y = [1]\n    y += y\n",
+    "a large range": LOOP + "z = list(range(10 ** 12))\n",
+    "modules that import each other": "from other import x\n" + LOOP,
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_programs_are_read_in_the_end(what: str, tmp_path: Path) -> None:
+    reading = read_program(HOSTILE[what], tmp_path, None, other__py="from train import model\nx = 1\n")
+    assert reading.trains
+
+
+def test_the_example_of_a_swept_detector(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3] / "examples" / "incidents" / "wandb-host-oom"
+    project = Project(root, Settings(machine="workstation.toml"))
+    (study,), _ = build(["sweep_config.yaml"], project)
+    bound = study.boxes[0].fields
+    workers, batch = bound["data.workers"].origin, bound["train.batch_size"].origin
+    assert workers is not None
+    assert batch is not None
+    assert (workers.path, batch.path) == ("train_sweep.py", "sweep_config.yaml")
+    assert project.source(workers.path).text[workers.span.start : workers.span.end] == "16"
+    assert project.source(batch.path).text[batch.span.start : batch.span.end] == "64"
+    assert study.combinations == 1
+
+
+def test_the_example_of_a_clip_script(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3] / "examples" / "incidents" / "argparse-clip-gpu-oom"
+    project = Project(root, Settings())
+    (study,), _ = build(["launch.sh"], project)
+    bound = study.boxes[0].fields
+    place = bound["train.batch_size"].origin
+    assert place is not None
+    assert place.path == "launch.sh"
+    assert project.source(place.path).text[place.span.start : place.span.end] == "128"
+    known = {name: fact.value for name, fact in study.facts.items()}
+    assert (known["contrastive_loss"], known["accumulation_supported"]) == (True, True)
+    assert known["framework"] == "hand-written"
+
+
+CONFIGURED = """
+import torch
+from torch.utils.data import DataLoader
+batch_size = 12
+num_workers = 2
+learning_rate = 6e-4
+exec(open("configurator.py").read())
+for batch in DataLoader(data, batch_size=batch_size, num_workers=num_workers):
+    model(batch).backward()
+"""
+
+
+def test_globals_that_a_configurator_sets(tmp_path: Path) -> None:
+    reading = read_program(CONFIGURED, tmp_path)
+    assert {flag for p in reading.parameters for flag in p.flags} == {"--batch_size", "--num_workers"}
+    assert values(reading)["train.batch_size"] == 12
+    assert values(reading, {"batch_size": 64})["train.batch_size"] == 64
+
+
+def test_configuration_files_that_a_configurator_runs(tmp_path: Path) -> None:
+    call = Call("run.sh", (Word("", Const("small.py")), Word("--num_workers=", Const("8"))))
+    reading = read_program(CONFIGURED, tmp_path, call, small__py="batch_size = 4\nimport os\nos.remove('x')\n")
+    assert values(reading)["train.batch_size"] == 4
+
+
+def test_a_program_is_interpreted_once_for_launches_that_it_cannot_tell_apart(tmp_path: Path) -> None:
+    text = (
+        "import os\nimport torch\nfrom torch.utils.data import DataLoader\n"
+        "for x in DataLoader(data, batch_size=int(os.environ['BS'])):\n    model(x).backward()\n"
+    )
+    (tmp_path / "train.py").write_text(text)
+    project = Project(tmp_path, Settings())
+
+    def batch(**environment: str) -> object:
+        launch = Launch(environment={name: Const(value) for name, value in environment.items()})
+        reading = program.read(project.source("train.py"), Call("job.sh", launch=launch), project)
+        return next(evaluate(one.expr) for one in reading.bindings if one.field == "train.batch_size")
+
+    assert (batch(BS="8"), batch(BS="16"), batch(BS="8", OTHER="1")) == (8, 16, 8)
+    kept = [value for key, value in project.parsed.items() if key[0].startswith("program evaluated")]
+    assert [len(value) for value in kept if isinstance(value, list)] == [2]

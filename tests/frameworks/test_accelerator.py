@@ -1,0 +1,79 @@
+"""A program that says what it trains on, and a request that asks for no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs_as_text import is_unknown, read_program, values
+
+from preflight.engine import check as engine
+from preflight.engine.files import Batch
+from preflight.memory.host.estimate import estimate_host
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.job import build
+from preflight.vocabulary.settings import Settings
+
+SAID = {
+    "import lightning as L\ntrainer = L.Trainer(accelerator='cpu')\n": "cpu",
+    "import lightning as L\ntrainer = L.Trainer(accelerator='auto')\n": "gpu",
+    "from transformers import TrainingArguments\nargs = TrainingArguments('out', use_cpu=True)\n": "cpu",
+    "from transformers import TrainingArguments\nargs = TrainingArguments('out', no_cuda=False)\n": None,
+    "from accelerate import Accelerator\naccelerator = Accelerator(cpu=True)\n": "cpu",
+    "from accelerate import Accelerator\naccelerator = Accelerator()\n": None,
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_programs_that_say_it(text: str, tmp_path: Path) -> None:
+    assert values(read_program(text, tmp_path)).get("machine.accelerator") == SAID[text]
+
+
+def test_an_accelerator_that_is_not_known_here(tmp_path: Path) -> None:
+    text = "import lightning as L\ntrainer = L.Trainer(accelerator='tpu')\n"
+    assert is_unknown(values(read_program(text, tmp_path))["machine.accelerator"])
+
+
+TRAIN = """
+import torch
+from torch.utils.data import DataLoader
+from data import dataset
+
+model = torch.nn.Linear(10, 10)
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader(dataset, batch_size=4, num_workers=3, pin_memory=True):
+    model(batch).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("directives", "accelerator"),
+    [
+        ("--mem=8G", "cpu"),
+        ("--mem=8G\n#SBATCH --gres=gpu:1", "gpu"),
+        ("--gres=nvme:1", "cpu"),
+        ("--gpus-per-node=1", "gpu"),
+        ("--exclusive", "gpu"),
+        ("--partition=a100", "gpu"),
+        ("--partition=batch", "cpu"),
+    ],
+)
+def test_a_request_without_a_gpu(directives: str, accelerator: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\n#SBATCH {directives}\npython train.py\n")
+    batch = Batch(tmp_path, Settings(), None, ("job.sh",), ())
+    project, asked = engine.setup(batch, engine.Options(), tmp_path)
+    [study] = engine.check(project, asked).studies
+    assert study.space.worst.job.machine.accelerator == accelerator
+
+
+def test_on_the_processor_there_is_no_context_and_nothing_is_pinned() -> None:
+    fields: dict[str, object] = {
+        "data.sample_bytes": 2**20, "train.batch_size": 8, "data.workers": 2, "data.pin_memory": True,
+    }  # fmt: skip
+    gpu, cpu = (estimate_host(build({**fields, "machine.accelerator": name})) for name in ("gpu", "cpu"))
+    assert isinstance(gpu, HostEstimate)
+    assert isinstance(cpu, HostEstimate)
+    assert {"cuda", "pinned"} <= gpu.breakdown.keys()
+    assert not {"cuda", "pinned"} & cpu.breakdown.keys()

@@ -1,0 +1,67 @@
+"""Settings that a job leaves open: what holds whichever value they have."""
+
+from __future__ import annotations
+
+from preflight.engine.job_by_hand import completed
+from preflight.memory.device import estimate
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.values import Unknown
+
+GIB = 2**30
+OPEN = {"model.name": "bert-large-uncased", "task": "sequence-classification", "train.batch_size": 16,
+        "train.seq_len": 256, "train.precision": None, "train.optimizer": "adamw"}  # fmt: skip
+
+
+def job(**fields: object) -> Job:
+    return build(completed({**OPEN, **fields}))
+
+
+def on(gib: int, **fields: object) -> DeviceEstimate | Unknown:
+    return estimate(job(**fields, **{"machine.gpu_memory": gib * GIB}), None)
+
+
+def test_what_fits_with_every_value_fits() -> None:
+    found = on(40)
+    whole = on(40, **{"train.precision": "fp32"})
+    assert isinstance(found, DeviceEstimate)
+    assert isinstance(whole, DeviceEstimate)
+    assert found.verdict == "fits"
+    assert found.process.expected == whole.process.expected  # at most
+    assert found.process.low < whole.process.low
+    assert any("train.precision not known" in note for note in found.notes)
+
+
+def test_what_exceeds_with_every_value_exceeds() -> None:
+    found = on(4)
+    least = on(4, **{"train.precision": "bf16"})
+    assert isinstance(found, DeviceEstimate)
+    assert isinstance(least, DeviceEstimate)
+    assert (found.verdict, found.lower_bound) == ("exceeds", True)
+    assert found.process.expected == least.process.expected
+
+
+def test_where_values_differ_the_reason_says_with_which_it_fits() -> None:
+    found = on(10)
+    assert isinstance(found, Unknown)
+    assert found.reason.startswith("train.precision is not known; it fits with train.precision bf16")
+    assert "not with every value" in found.reason
+
+
+def test_two_open_settings() -> None:
+    found = on(40, **{"train.gradient_checkpointing": None})
+    assert isinstance(found, DeviceEstimate)
+    assert found.verdict == "fits"
+    assert any("train.precision and train.gradient_checkpointing" in note for note in found.notes)
+
+
+def test_a_length_is_no_such_setting() -> None:
+    found = on(40, **{"train.seq_len": None})
+    assert isinstance(found, Unknown)
+    assert found.reason == "train.precision is not known"
+
+
+def test_without_a_gpu_nothing_is_judged() -> None:
+    found = estimate(job(), None)
+    assert isinstance(found, Unknown)
+    assert found.reason == "train.precision is not known"

@@ -1,0 +1,87 @@
+"""Image models by their names, and at the sides that their laws hold for."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.machines.gpus import find_gpu
+from preflight.memory import device
+from preflight.memory.device.fit.subprocess import TRACING
+from preflight.memory.device.law import store
+from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.workloads import image_models
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import Job, build
+
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def shipped_only() -> object:
+    TRACING.allowed = False
+    yield
+    TRACING.allowed = True
+
+
+def job(**changes: object) -> Job:
+    plain = {"train.batch_size": 32, "train.precision": "fp32", "train.optimizer": "sgd-momentum"}
+    return build({**plain, **{k.replace("__", "."): v for k, v in changes.items()}})
+
+
+def estimate(**changes: object) -> DeviceEstimate:
+    found = device.estimate(job(**changes), find_gpu("A100 40GB"))
+    assert isinstance(found, DeviceEstimate), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("timm:resnet50", "timm:resnet50"),
+        ("timm/resnet50.a1_in1k", "timm:resnet50.a1_in1k"),
+        ("hf-hub:timm/resnet50.a1_in1k", "timm:resnet50.a1_in1k"),
+        ("hf_hub:timm/vit_base_patch16_224.augreg_in21k", "timm:vit_base_patch16_224.augreg_in21k"),
+        ("timm:hf_hub:timm/resnet50.a1_in1k", "timm:resnet50.a1_in1k"),
+        ("https://huggingface.co/timm/resnet50.a1_in1k/", "timm:resnet50.a1_in1k"),
+        ("timm.models.resnet50", "timm:resnet50"),
+        ("timm.models.resnet.resnet50", "timm:resnet50"),
+        ("vit_base_patch16_224.augreg_in21k", "timm:vit_base_patch16_224.augreg_in21k"),
+        ("torchvision:resnet50", "torchvision:resnet50"),
+        ("torchvision.models.resnet50", "torchvision:resnet50"),
+        ("torchvision.models.resnet.resnet50", "torchvision:resnet50"),
+        ("torchvision.models.detection.fasterrcnn_resnet50_fpn", None),
+        ("torchvision.models.get_model", None),
+        ("timm.create_model", None),
+        ("my.package.Net", None),
+        ("bert-base-uncased", None),
+        ("../laws/timm-resnet50", None),
+        ("", None),
+    ],
+)
+def test_a_model_of_a_library_by_any_of_its_spellings(name: str, target: str | None) -> None:
+    assert image_models.target_of(name) == target
+
+
+@pytest.mark.parametrize("field", ["model__name", "model__target"])
+@pytest.mark.parametrize("spelling", ["timm:resnet50", "timm/resnet50.a1_in1k", "hf-hub:timm/resnet50.tv2_in1k"])
+def test_spellings_share_a_law(field: str, spelling: str) -> None:
+    found = resolve(job(**{field: spelling}))
+    assert isinstance(found, Resolved)
+    assert store.key_of(found, "train").family == "timm-resnet50"
+    assert store.load(store.key_of(found, "train")) is not None
+
+
+def test_a_tag_brings_the_side_of_its_weights() -> None:
+    assert image_models.usual_size("timm:convnext_base") != 384
+    assert image_models.usual_size("timm:convnext_base.fb_in22k_ft_in1k_384") == 384
+    assert image_models.usual_size("timm:convnext_base.fb_in1k") == image_models.usual_size("timm:convnext_base")
+
+
+def test_where_benchmarking_is_unknown_the_interval_holds_both() -> None:
+    for target, usual in (("torchvision:resnet50", False), ("timm:resnet50", True)):
+        found = {value: estimate(model__target=target, train__cudnn_benchmark=value) for value in (None, True, False)}
+        assert found[None].reserved.expected == found[usual].reserved.expected
+        assert found[None].reserved.low == min(found[True].reserved.low, found[False].reserved.low)
+        assert found[None].reserved.high == max(found[True].reserved.high, found[False].reserved.high)
+        assert found[True].reserved.expected != found[False].reserved.expected
+        assert estimate(model__target=target).reserved == found[usual].reserved

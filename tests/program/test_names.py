@@ -1,0 +1,86 @@
+"""Spellings: what must stay without a meaning comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.program.names import binding_for, field_for
+from preflight.vocabulary.job import fields
+from preflight.vocabulary.values import Const, Unknown, evaluate
+
+NOTHING = [
+    "global_batch_size", "total_batch_size", "trainer.effective_batch_size", "loader.global_batch_size",
+    "test_batch_size", "test.batch_size", "data.test.num_workers", "replay_buffer.batch_size", "cache.workers",
+    "optimizer.max_length", "scheduler.num_layers", "generation.max_length", "generate.max_length", "lr", "epochs",
+    "seed", "dropout", "name", "optimizer.name", "batch_norm", "num_batches", "warmup_steps", "val_n_layer",
+    "tokenizer.vocab_size", "dataset.path", "eval_steps", "eval.n_head", "graph_vocab_size", "", ".",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", NOTHING)
+def test_what_could_mean_two_things_means_nothing(key: str) -> None:
+    assert field_for(key, "hydra") is None
+
+
+MEANINGS = [
+    ("batch_size", "train.batch_size"), ("bs", "train.batch_size"), ("batch-size", "train.batch_size"),
+    ("train_batch_size", "train.batch_size"), ("per_device_train_batch_size", "train.batch_size"),
+    ("micro_batch_size", "train.batch_size"), ("data.batch_size", "train.batch_size"),
+    ("dataloader.params.batch_size", "train.batch_size"), ("trainBatchSize", "train.batch_size"),
+    ("datamodule.init_args.batch_size", "train.batch_size"), ("batch", "train.batch_size"),
+    ("per_device_eval_batch_size", "validation.batch_size"), ("validation_batch_size", "validation.batch_size"),
+    ("data.val.batch_size", "validation.batch_size"), ("batch_size_val", "validation.batch_size"),
+    ("train.eval_batch_size", "validation.batch_size"), ("eval.train_batch_size", "train.batch_size"),
+    ("val_num_workers", "data.validation_workers"), ("dataloader.params.num_workers", "data.workers"),
+    ("workers", "data.workers"), ("dataloader_num_workers", "data.workers"), ("prefetch_factor", "data.prefetch"),
+    ("trainer.params.accumulate_grad_batches", "train.grad_accum"),
+    ("gradient_accumulation_steps", "train.grad_accum"), ("train.grad_accum", "train.grad_accum"),
+    ("tok.max_length", "train.seq_len"), ("max_seq_length", "train.seq_len"), ("block_size", "train.seq_len"),
+    ("eval_max_seq_length", "validation.seq_len"), ("max_target_length", "train.target_len"),
+    ("img_size", "train.image_size"), ("use_gradient_checkpointing", "train.gradient_checkpointing"),
+    ("model.name", "model.name"), ("model_name_or_path", "model.name"), ("lora.r", "train.peft.r"),
+    ("lora_rank", "train.peft.r"), ("eval_accumulation_steps", "validation.eval_accumulation"),
+    ("n_layer", "model.config.n_layer"), ("n_embd", "model.config.n_embd"),
+    ("model.num_layers", "model.config.num_hidden_layers"), ("d_model", "model.config.hidden_size"),
+    ("nhead", "model.config.num_attention_heads"), ("n_kv_heads", "model.config.num_key_value_heads"),
+    ("dim_feedforward", "model.config.intermediate_size"), ("vocab_size", "model.config.vocab_size"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "field"), MEANINGS)
+def test_usual_spellings(key: str, field: str) -> None:
+    assert field_for(key, "hydra") == field
+
+
+def test_every_meaning_is_a_field_of_the_job() -> None:
+    known = set(fields())
+    for _, field in MEANINGS:
+        assert field in known or field.startswith("model.config.")
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "field", "value"),
+    [
+        ("optimizer", "AdamW", "train.optimizer", "adamw"),
+        ("optimizer.name", "adamw_bnb_8bit", "train.optimizer", "adamw-8bit"),
+        ("optim", "adafactor", "train.optimizer", "adafactor"),
+        ("precision", 16, "train.precision", "fp16-mixed"),
+        ("trainer.precision", "bf16-true", "train.precision", "bf16"),
+        ("mixed_precision", "no", "train.precision", "fp32"),
+        ("bs", 8, "train.batch_size", 8),
+    ],
+)
+def test_values_are_put_into_the_jobs_spelling(key: str, written: str | int, field: str, value: object) -> None:
+    binding = binding_for(key, Const(written))
+    assert binding is not None
+    assert (binding.field, evaluate(binding.expr), binding.rank) == (field, value, 0)
+
+
+def test_an_optimizer_nobody_knows_is_unknown() -> None:
+    binding = binding_for("optimizer", Const("my_own"))
+    assert binding is not None
+    assert isinstance(evaluate(binding.expr), Unknown)
+
+
+def test_a_name_without_meaning_binds_nothing() -> None:
+    assert binding_for("learning_rate", Const(1e-3)) is None
