@@ -8,6 +8,7 @@ import pytest
 
 from preflight.memory.device import store, traced
 from preflight.memory.device.make import Made
+from preflight.memory.device.tracing import Installed
 
 KEY = store.LawKey("vit", "asked")
 
@@ -33,7 +34,7 @@ def test_a_law_comes_back_as_it_was(home: Path) -> None:
 
 def test_other_versions_are_another_law(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traced.write("this model", KEY, None, shipped(), {})
-    monkeypatch.setattr(traced, "_versions", lambda _: "another torch")
+    monkeypatch.setattr(traced, "installed", lambda _: Installed(True, "another torch"))
     assert traced.read("this model", KEY, None) is None
 
 
