@@ -12,6 +12,7 @@ from pathlib import Path
 
 from preflight.engine.files import checkout
 from preflight.engine.user_settings import user_settings
+from preflight.system.regular import real
 from preflight.vocabulary.errors import SettingsError
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.settings import Settings
@@ -27,8 +28,8 @@ class Trust:
 
     def reads(self, path: Path) -> bool:
         """Whether a file that the project names may be read: a law, a machine file."""
-        real = path.resolve()
-        return real.is_relative_to(self.root) or any(real.is_relative_to(place.resolve()) for place in self.places)
+        file = real(path)
+        return file.is_relative_to(self.root) or any(file.is_relative_to(real(place)) for place in self.places)
 
     def starts(self, path: Path) -> bool:
         """Whether a program that the project names may be started: it, or a directory that it lies in, is trusted.
@@ -37,12 +38,12 @@ class Trust:
         beside the link.
         """
         place = place_of(path)
-        return any(place == one or (one.is_dir() and place.is_relative_to(one.resolve())) for one in self.places)
+        return any(place == one or (one.is_dir() and place.is_relative_to(real(one))) for one in self.places)
 
 
 def trust_in(root: Path, named: Iterable[str]) -> Trust:
     """What the files of a project at `root` may name. `named`: what the user does, from the current directory."""
-    top = checkout(root.resolve()) or root.resolve()
+    top = checkout(real(root)) or real(root)
     return Trust(top, tuple(place_of(Path(os.path.expanduser(one))) for one in named))
 
 
@@ -50,8 +51,8 @@ def place_of(path: Path) -> Path:
     """Where a path leads, its last name not followed."""
     path = Path(os.path.abspath(path)) if not path.is_absolute() else path
     if path.name in ("", ".."):
-        return path.resolve()
-    return path.parent.resolve() / path.name
+        return real(path)
+    return real(path.parent) / path.name
 
 
 def named_by_user(options: Iterable[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from preflight.system.regular import real
 from preflight.system.user_directory import user_directory
 from preflight.vocabulary.errors import SettingsError
 
@@ -47,12 +48,12 @@ def _read(path: Path) -> UserSettings:
 
 def _refuse_what_others_write(path: Path) -> None:
     """Raises SettingsError for a file, or its directory, that somebody else owns or may write."""
-    real = path.resolve()
-    if not real.is_file():
+    file = real(path)
+    if not file.is_file():
         raise SettingsError(f"{path}: not a regular file")
     if not hasattr(os, "getuid"):  # Windows: rights are no part of a mode there
         return
-    for one in (real, real.parent):
+    for one in (file, file.parent):
         status = one.stat()
         if status.st_uid not in (os.getuid(), 0):
             raise SettingsError(f"{one}: belongs to another user; settings that start programs have to be your own")

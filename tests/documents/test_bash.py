@@ -244,9 +244,9 @@ def test_broken_scripts_are_still_read(text: str) -> None:
     "opening", ["(", "$(", "${", "a && ", '"$(', "{ ", "if a; then ", "$((", "case x in x) ", "x | "]
 )
 def test_deep_nesting_ends_soon(opening: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     parse(opening * 5_000)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_script_that_sbatch_would_refuse_for_its_size_is_refused() -> None:

@@ -205,10 +205,10 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "line", "column"), BROKEN)
 def test_what_cannot_be_read_is_an_error_with_its_place_and_soon(text: str, line: int, column: int) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(DocumentError) as caught:
         parse(text)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert caught.value.message
     found = Source("a.yaml", text).line_column(caught.value.span.start)
     assert found == (line, column), caught.value.message

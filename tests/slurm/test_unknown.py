@@ -63,8 +63,8 @@ def test_large_clusters_are_judged_at_once() -> None:
     cluster = Cluster("c", nodes, (Partition("p", tuple(node.name for node in nodes), default=True),))
     made, _ = asked(["-N", "4000", "--gpus-per-node=4", "--ntasks-per-node=4", "--mem-per-gpu=60G"])
     judge(made, cluster)
-    start = time.perf_counter()
+    start = time.process_time()
     assert judge(made, cluster).answer is None
     assert judge(asked(["-N", "5001"])[0], cluster).answer is not None
     assert judge(asked(["--gpus=20001"])[0], cluster).answer is not None
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations, product
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -315,9 +315,9 @@ def test_large_spaces_are_not_walked_through(size: int) -> None:
             "length": (Range(1, size, 1), "train.seq_len"),
         }
     )
-    start = perf_counter()
+    start = process_time()
     found = judge(study(space), full(10**6), device(10**6))
-    assert perf_counter() - start < 3.0
+    assert process_time() - start < 3.0
     counts = found.counts
     assert counts.fits + counts.at_risk + counts.exceeds + counts.unknown == size * size
     assert counts.unknown < size * size / 20

@@ -8,6 +8,7 @@ import pytest
 
 from preflight.memory.device.fit import cache
 from preflight.memory.device.fit.make import Made
+from preflight.memory.device.fit.subprocess import Installed
 from preflight.memory.device.law import store
 
 KEY = store.LawKey("vit", "asked")
@@ -34,7 +35,7 @@ def test_a_law_comes_back_as_it_was(home: Path) -> None:
 
 def test_other_versions_are_another_law(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.write("this model", KEY, None, shipped(), {})
-    monkeypatch.setattr(cache, "_versions", lambda _: "another torch")
+    monkeypatch.setattr(cache, "installed", lambda _: Installed(True, "another torch"))
     assert cache.read("this model", KEY, None) is None
 
 
