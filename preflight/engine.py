@@ -7,11 +7,12 @@ from pathlib import Path
 
 from preflight import leftovers, registry, suppress
 from preflight.errors import PreflightError
-from preflight.estimating import Estimator, Tracing, tracing_of
+from preflight.estimating import Estimator, tracing_of
 from preflight.files import Batch
 from preflight.findings import Finding, Proposal, Safety, Severity
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate
+from preflight.memory.tracing import Tracing
 from preflight.project import Project
 from preflight.records import dataclass, field, replace
 from preflight.reports.model import Report, StudyResult
@@ -147,7 +148,8 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
     result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes)
     case = Case(
-        study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node
+        study, index, project, project.settings, space, estimator.full, target.gpu, target.cluster, target.node,
+        tracing=asked.tracing,
     )  # fmt: skip
     return result, case
 

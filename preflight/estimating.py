@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from preflight.job import Job, identity
 from preflight.machines.model import Gpu
 from preflight.memory.estimate import DeviceEstimate, Estimates, HostEstimate
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.records import dataclass, field
 from preflight.settings import Settings
 from preflight.values import Unknown
@@ -19,20 +19,12 @@ if TYPE_CHECKING:
     from preflight.study.grid import Side
 
 
-@dataclass(frozen=True)
-class Tracing:
-    """Whether models that no shipped law knows may be traced, and by which Python (None: this one)."""
-
-    allowed: bool = True
-    interpreter: str | None = None
-
-
 @dataclass
 class Estimator:
     """What the search space and the rules ask for; equal jobs are estimated once."""
 
     gpu: Gpu | None
-    tracing: Tracing = Tracing()
+    tracing: Tracing = TRACE
     _full: dict[str, Estimates] = field(default_factory=dict)
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
 
@@ -45,7 +37,9 @@ class Estimator:
 
     def _estimates(self, job: Job) -> Estimates:
         """Device and host of one job, and what keeps one of them from being known."""
-        device, host = self._device().estimate(job, self.gpu), _host(job)
+        from preflight.memory import device as side
+
+        device, host = side.estimate(job, self.gpu, self.tracing), self._host(job)
         reasons = {
             side: found.reason for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)
         }
@@ -56,25 +50,24 @@ class Estimator:
             reasons,
         )
 
-    def _device(self) -> ModuleType:
-        """The device side, told what it may trace."""
-        from preflight.memory import device
-        from preflight.memory.device.laws import TRACING
-
-        TRACING.allowed, TRACING.interpreter = self.tracing.allowed, self.tracing.interpreter
-        return device
-
     def device_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
+        from preflight.memory.device import bound
+
         key = identity(job)
         if key not in self._bounds:
-            self._bounds[key] = self._device().bound(job, self.gpu)
+            self._bounds[key] = bound(job, self.gpu, self.tracing)
         return self._bounds[key]
 
     def host_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of a node from above, never falling as a numeric field grows."""
-        found = _host(job, bound=True)
+        found = self._host(job, bound=True)
         return (found.per_node.expected, found.per_node.high) if isinstance(found, HostEstimate) else None
+
+    def _host(self, job: Job, bound: bool = False) -> HostEstimate | Unknown:
+        from preflight.memory.host.estimate import estimate_host
+
+        return estimate_host(job, job.model.parameters, bound=bound, tracing=self.tracing)
 
     def sides(self) -> tuple[Side, Side]:
         """Device and host as the search space judges them."""
@@ -85,12 +78,6 @@ class Estimator:
         return Side(self.device_bound, lambda job: job.machine.gpu_memory or known), Side(
             self.host_bound, lambda job: limit_of(job)[0]
         )
-
-
-def _host(job: Job, bound: bool = False) -> HostEstimate | Unknown:
-    from preflight.memory.host.estimate import estimate_host
-
-    return estimate_host(job, job.model.parameters, bound=bound)
 
 
 def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimate | Unknown) -> tuple[str, ...]:

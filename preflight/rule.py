@@ -11,6 +11,7 @@ from preflight.findings import Finding
 from preflight.job import Job
 from preflight.machines.model import Cluster, Gpu, Node
 from preflight.memory.estimate import Estimates
+from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.project import Project
 from preflight.records import dataclass, field
 from preflight.settings import Settings
@@ -63,6 +64,8 @@ class Case:
     options: Options = field(default_factory=Options.model_construct)
     beside: tuple[Case, ...] = ()
     """Launches of the same script that run at the same time."""
+    tracing: Tracing = SHIPPED_ONLY
+    """Whether models that no shipped law knows may be traced."""
 
     @property
     def worst(self) -> Point:

@@ -13,8 +13,10 @@ from itertools import product
 
 from preflight.job import build
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
-from preflight.memory.device.resolve import SAME_CODE, Resolved, resolve
+from preflight.memory.device.resolve import resolve
 from preflight.memory.device.store import key_of, keys
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads.remote import SAME_CODE
 
 PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16")
 QUANTISED = {"train.quantization.type": "nf4", "train.quantization.compute_dtype": "bf16"}

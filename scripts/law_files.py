@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from preflight.memory.device.make import CannotMake, Made
-from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.store import FORMAT, LawKey, key_of, load, other_path, pack
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.tracing import TraceError
+from preflight.memory.device.workload import Resolved
 from preflight.tracer import TRACER_VERSION
 
 

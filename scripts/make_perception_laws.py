@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from law_files import make_all, run
 
 from preflight.job import build
-from preflight.memory.device import embeddings, others, perception_make
 from preflight.memory.device.make import Made
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.sparse import make_sparse
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 from preflight.values import Unknown
 
 PRECISIONS = ("fp32", "bf16-mixed")
@@ -57,11 +56,7 @@ def _resolved(precision: str, stated: Mapping[str, object]) -> Resolved:
 
 def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
-    if resolved.model["kind"] == embeddings.KIND:
-        return perception_make.make(resolved, kind, run)
-    free = [name for name in others.FREE if name in resolved.all_dims]
-    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    return make_sparse(others.request(resolved, kind), free, run, fixed)
+    return resolved.workload.make_shipped(resolved, kind, run)
 
 
 if __name__ == "__main__":

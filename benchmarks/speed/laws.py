@@ -19,9 +19,10 @@ from dataclasses import dataclass
 FAMILY = """
 from preflight.memory.device.batch_one import make_law
 from preflight.memory.device.families import FAMILIES
+from preflight.memory.device.setup import Setup
 from preflight.memory.device.tracing import request_traces
 family = FAMILIES["llama"]
-setup = dict(weights="fp32", autocast="bf16", attention="sdpa", mask=True, checkpointing=False, peft=None)
+setup = Setup("fp32", "bf16", mask=True)
 for kind in {kinds!r}:
     make_law(family, "causal-lm", kind, setup, family.usual, lambda traces: request_traces(traces)[0])
 """
@@ -99,7 +100,8 @@ def own_models() -> list[Row]:
     """Models that no law ships for, once the tracer has imported its libraries."""
     from preflight.job import build
     from preflight.memory.device import laws, tracing
-    from preflight.memory.device.resolve import Resolved, resolve
+    from preflight.memory.device.resolve import resolve
+    from preflight.memory.device.workload import Resolved
 
     os.environ["PREFLIGHT_NO_CACHE"] = "1"
     found = []

@@ -104,7 +104,7 @@ def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
         return ()
     from preflight.memory.device.estimate import timeline
 
-    return timeline(subject.job, subject.gpu)
+    return timeline(subject.job, subject.gpu, subject.estimator.tracing)
 
 
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
@@ -180,9 +180,10 @@ def _as_job(path: Path) -> dict[str, object] | None:
 
 
 def _model(name: str, overrides: dict[str, Value], gpu: str | None) -> Subject:
-    from preflight.memory.device import catalogue, others
+    from preflight.memory.device import catalogue
+    from preflight.memory.device.workloads.registry import target_of
 
-    target = others.target_of(name)
+    target = target_of(name)
     if target is not None:
         return _of_values({"model.target": target, "task": "other", **overrides}, gpu, Path.cwd())
     model = catalogue.find(name)

@@ -18,7 +18,7 @@ from preflight.values import Unknown, Value
 if TYPE_CHECKING:
     from preflight.job import Job
     from preflight.memory.device.laws import Laws
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.workload import Resolved
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -130,7 +130,6 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
     task = {"task": model.task} if model is not None else {}
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
-    laws.TRACING.allowed = True
     resolved = resolve.resolve(job)
     found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
@@ -146,7 +145,7 @@ def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
     moments = law.rows(found.accumulating if (job.train.grad_accum or 1) > 1 else found.plain)
     return {
         "name": resolved.name,
-        "setup": dict(resolved.setup),
+        "setup": resolved.setup.wire(),
         "shipped": found.shipped,
         **store.law_file(store.key_of(resolved, "train"), found.made, dict(found.made_by)),
         "rows": [

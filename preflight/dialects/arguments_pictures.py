@@ -50,7 +50,7 @@ def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixe
 def _sees(name: object) -> str | None:
     """The architecture of a model of images and text by its name; None for any other."""
     from preflight.memory.device import catalogue
-    from preflight.memory.device.pictures import knows
+    from preflight.memory.device.workloads.vision_language import knows
 
     known = catalogue.find(name) if isinstance(name, str) else None
     return known.architecture if known is not None and knows(known.architecture) else None

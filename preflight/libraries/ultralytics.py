@@ -87,7 +87,7 @@ def _model(record: Said) -> list[Binding]:
 
 def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
     """What its trainer does in a Job that somebody wrote by hand, where the Job does not say it."""
-    from preflight.memory.device.yolo import spelled
+    from preflight.memory.device.workloads.yolo import spelled
 
     batch = values.get("train.batch_size")
     if spelled(target) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from preflight.frontier import possible
+from preflight.job import Job
 from preflight.machines.sizes import format_gib
 from preflight.memory.estimate import DeviceEstimate, HostEstimate, Interval
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
@@ -223,11 +224,15 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
     from preflight.memory.host.estimate import solve_sample_bytes
 
     job = candidate.job
-    largest = solve_sample_bytes(job, job.model.parameters)
+
+    def solved(asked: Job) -> int | None:
+        return solve_sample_bytes(asked, job.model.parameters, tracing=candidate.tracing)
+
+    largest = solved(job)
     if largest is None:
         return
     silent = possible(job, {"data.validation_workers": None})
-    trained = solve_sample_bytes(silent, job.model.parameters) if silent and cause.when.phase == "validation" else None
+    trained = solved(silent) if silent and cause.when.phase == "validation" else None
     between = f" (and at most {format_gib(trained)}, as training went well)" if trained and trained > largest else ""
     yield (
         f"it did not fit: so one decoded sample is larger than {format_gib(largest)}{between}, or memory went into "

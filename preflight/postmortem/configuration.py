@@ -11,6 +11,7 @@ from preflight.errors import UsageError
 from preflight.files import batches
 from preflight.job import Job
 from preflight.memory.estimate import Estimates
+from preflight.memory.tracing import Tracing
 from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
@@ -36,6 +37,8 @@ class Candidate:
     """The logs name the combination, or there is only one."""
     estimate: Callable[[Job], Estimates]
     """Judges any other Job on the same GPU."""
+    tracing: Tracing
+    """Whether models that no shipped law knows may be traced."""
 
 
 def named(found: Found, cwd: Path) -> list[str]:
@@ -144,13 +147,13 @@ def _candidates(report: Report, asked: Setup, causes: Sequence[Cause]) -> Iterat
         if at is not None:
             job, values = at
             estimate = asked.estimators[result.gpu].full
-            found.append(Candidate(report, result, job, estimate(job), values, True, estimate))
+            found.append(Candidate(report, result, job, estimate(job), values, True, estimate, asked.tracing))
     if found:
         return iter(found)
     return (
         Candidate(
             report, result, result.space.worst.job, result.space.worst.estimates, result.space.worst.assignment,
-            not result.study.is_search, asked.estimators[result.gpu].full,
+            not result.study.is_search, asked.estimators[result.gpu].full, asked.tracing,
         )
         for result in report.studies
     )  # fmt: skip

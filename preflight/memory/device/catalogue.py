@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -146,3 +147,19 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
     index = _index()
     close = get_close_matches(name.lower(), list(index), n=2 * count, cutoff=0.6)
     return tuple(dict.fromkeys(index[c] for c in close))[:count]
+
+
+def read_config(path: str) -> dict[str, Any] | None:
+    """config.json of a local model directory or file, or of a model in the Hugging Face cache; None: there is none."""
+    candidates = [Path(path), Path(path) / "config.json"]
+    cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
+    snapshots = cache / f"models--{path.replace('/', '--')}" / "snapshots"
+    try:
+        candidates += sorted(snapshots.glob("*/config.json")) if snapshots.is_dir() else []
+        for candidate in candidates:
+            if candidate.name.endswith(".json") and candidate.is_file() and candidate.stat().st_size < 2**20:
+                data = json.loads(candidate.read_text(encoding="utf-8"))
+                return data if isinstance(data, dict) else None
+    except (OSError, ValueError):
+        return None
+    return None

@@ -15,14 +15,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.images import is_image_model, is_timm
 from preflight.memory.estimate import Interval
 
 if TYPE_CHECKING:
     from preflight.job import Job
     from preflight.machines.model import Gpu
-    from preflight.memory.device.resolve import Resolved
     from preflight.memory.device.tape import Tape, Token
+    from preflight.memory.device.workload import Resolved
 
 MIB = 2**20
 WORKSPACE = "c"
@@ -46,15 +45,15 @@ must know it as well)."""
 def benchmarks(job: Job, resolved: Resolved) -> bool:
     """Whether cuDNN tries its algorithms in the first iteration: what the job states, else what its framework does.
     timm's train.py has it do so; PyTorch's default is not to."""
-    if not is_image_model(resolved):
+    if not resolved.workload.image_loop:
         return False
     stated = job.train.cudnn_benchmark if "cudnn_benchmark" in job.train.model_fields_set else None
-    return is_timm(resolved) if stated is None else stated
+    return resolved.workload.prefetches if stated is None else stated
 
 
 def other_way(job: Job, resolved: Resolved) -> Job | None:
     """Where it is unknown whether cuDNN tries its algorithms (null), the job with the answer that is not expected."""
-    if job.train.cudnn_benchmark is not None or not is_image_model(resolved):
+    if job.train.cudnn_benchmark is not None or not resolved.workload.image_loop:
         return None
     changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, resolved)})
     return job.model_copy(update={"train": changed})
@@ -92,7 +91,7 @@ def loaded_at_once(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
 
 def notes(job: Job, gpu: Gpu | None, resolved: Resolved) -> tuple[str, ...]:
     """What the expected context rests on, where nothing that the job states decides it."""
-    if not is_image_model(resolved) or job.machine.context is not None or not _is_eager(job, gpu):
+    if not resolved.workload.image_loop or job.machine.context is not None or not _is_eager(job, gpu):
         return ()
     return (
         "the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent driver need a "

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import convolution, generated, intervals, own, saving, softmax, varying
+from preflight.memory.device import convolution, intervals, saving, softmax, varying
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.envelope import over_candidates
-from preflight.memory.device.images import is_image_model, waiting
 from preflight.memory.device.largest import largest_allocation
 from preflight.memory.device.loading import load
 from preflight.memory.device.lower import lower_bound
-from preflight.memory.device.others import is_convolutional, wider
 from preflight.memory.device.parallel import fullest
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.ready import Ready, prepare
@@ -22,7 +20,10 @@ from preflight.memory.device.replay import Replay, Replayed, Segment
 from preflight.memory.device.tape import NotRegular
 from preflight.memory.device.timeline import Moment, Recorder, thinned
 from preflight.memory.device.validation import Phase, phases_beside
+from preflight.memory.device.workloads import remote_code_extras as own
+from preflight.memory.device.workloads.image_models import waiting
 from preflight.memory.estimate import DeviceEstimate, Interval
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.values import Unknown
 
 MIB = 2**20
@@ -38,14 +39,15 @@ UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30)
 out-of-memory messages (docs/accuracy.md, "context")."""
 
 
-def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
+def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstimate | Unknown:
     """One GPU's memory over the phases of a job, or why it cannot be known.
 
     `gpu` None: the capacity is the job's `machine.gpu_memory` where stated, else the verdict is "unknown".
+    `tracing`: whether models that no shipped law knows are traced.
     """
-    ready = prepare(job, gpu, compiled=True)
+    ready = prepare(job, gpu, True, tracing)
     if isinstance(ready, Unknown):
-        found = over_candidates(job, ready, lambda one: estimate(one, gpu))
+        found = over_candidates(job, ready, lambda one: estimate(one, gpu, tracing))
         return lower_bound(job, room(job, gpu), found) if isinstance(found, Unknown) else found
     try:
         ranks = [_full(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
@@ -94,11 +96,11 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
         notes=(
             *_left_out(ready, beside),
             *ready.notes,
+            *ready.resolved.workload.notes(ready),
             *((ready.laws.instead,) if ready.laws.instead else ()),
             *convolution.notes(job, gpu, ready.resolved),
             *own.notes(ready.resolved),
             *saving.notes(job),
-            *generated.notes(ready),
         ),
     )
     return found if capacity is None else replace(found, largest_batch_size=_most(ready, beside, gpu, found))
@@ -110,7 +112,7 @@ def _most(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, found: Devic
     capacity = found.capacity or 0
     if not ready.fused:
         return _replayed(ready, beside, gpu, _largest_batch(ready, beside, gpu, capacity))
-    plain = prepare(ready.job, gpu)
+    plain = prepare(ready.job, gpu, tracing=ready.tracing)
     if isinstance(plain, Unknown):
         return None
     own = ready.dims["b"] if found.verdict == "fits" else 0
@@ -120,7 +122,7 @@ def _most(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, found: Devic
 def _extra(ready: Ready) -> tuple[float, float]:
     """What widens every tier's interval, below and above."""
     below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded, ready.fused)
-    less, more = wider(ready.resolved)
+    less, more = ready.resolved.workload.wider
     below, above = below + less, above + more
     unsure = ready.laws.unsure(ready.dims)
     above += unsure / requested_peak(ready) if unsure else 0.0
@@ -130,7 +132,7 @@ def _extra(ready: Ready) -> tuple[float, float]:
 
 def _left_out(ready: Ready, beside: tuple[Phase, ...]) -> tuple[str, ...]:
     """Phases that the job has and no law covers."""
-    job, generation = ready.job, generated.phase_of(ready)
+    job, generation = ready.job, ready.resolved.workload.generation_phase
     names = {phase.name for phase in beside}
     runs = {"validation": job.validation.batch_size is not None, generation: bool(job.validation.generates)}
     return tuple(
@@ -181,21 +183,21 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
 
 
 def _convolutional(ready: Ready) -> bool:
-    return is_image_model(ready.resolved)
+    return ready.resolved.workload.image_loop
 
 
 def _varies(ready: Ready) -> bool:
     """Whether workspaces of convolutions are much of the job."""
-    return _convolutional(ready) or is_convolutional(ready.resolved)
+    return ready.resolved.workload.convolutional
 
 
 def _workspace(gpu: Gpu | None) -> int:
     return CUBLAS_WORKSPACE_HOPPER if gpu is not None and gpu.compute_capability >= (9, 0) else CUBLAS_WORKSPACE
 
 
-def timeline(job: Job, gpu: Gpu | None) -> tuple[Moment, ...]:
+def timeline(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[Moment, ...]:
     """The second training step and what follows it, moment by moment; empty where there is no law."""
-    ready = prepare(job, gpu, compiled=True)
+    ready = prepare(job, gpu, True, tracing)
     if isinstance(ready, Unknown):
         return ()
     capacity, context = room(job, gpu, _convolutional(ready))
@@ -221,7 +223,7 @@ def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int
                                  round(threshold * limit) if threshold and limit else None)  # fmt: skip
     replay = Replay(allocator, recorder)
     copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
-    load(replay, ready.rank.rows, ready.resolved.setup.get("quantization"), 1.0, copies)
+    load(replay, ready.rank.rows, ready.resolved.setup.quantization, 1.0, copies)
     if ready.buffers:
         replay.hold([ready.buffers], "weights", "load")
     if ready.gathered:
@@ -319,9 +321,9 @@ def _where(ready: Ready, phase: str) -> str:
     return ready.laws.reading(ready.accumulating, ready.outputs_kept).peak(ready.dims, frozenset({phase})).where
 
 
-def bound(job: Job, gpu: Gpu | None) -> tuple[int, int] | None:
+def bound(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[int, int] | None:
     """(expected, high) bytes of the process without a replay; grows with every numeric field. None: unknown."""
-    ready = prepare(job, gpu)
+    ready = prepare(job, gpu, tracing=tracing)
     if isinstance(ready, Unknown):
         return None
     try:

@@ -15,7 +15,9 @@ from preflight.machines.model import Gpu
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.make import Made, ParameterRow, Parameters
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.tracing import Tracing
 from preflight.records import replace
 from preflight.values import Unknown
 
@@ -28,7 +30,7 @@ REMEMBERED = 64
 _STORED: OrderedDict[int, tuple[Laws, Laws]] = OrderedDict()
 
 
-def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None) -> Laws | None:
+def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:
     """The law of the training step under such a layout; None: the job's own holds."""
     if not layout.scheme.startswith("fsdp") or layout.param_bytes != HALF or not _whole_fp32(job, resolved):
         return None
@@ -37,16 +39,16 @@ def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None) -> La
     if mixed and (resolved.family is None or resolved.family.name not in SAME_UNDER_AUTOCAST):
         return None
     cast = {"precision": precision.removesuffix("-mixed") if mixed else "bf16", "weights_dtype": None}
-    as_stored = resolve(job.model_copy(update={"train": job.train.model_copy(update=cast)}), gpu)
+    as_stored = resolve(job.model_copy(update={"train": job.train.model_copy(update=cast)}), gpu, tracing)
     if isinstance(as_stored, Unknown):
         return None
-    laws = laws_for(as_stored, "train")
+    laws = laws_for(as_stored, "train", tracing)
     return None if isinstance(laws, Unknown) else _in_fp32(laws)
 
 
 def _whole_fp32(job: Job, resolved: Resolved) -> bool:
     setup = resolved.setup
-    plain = setup.get("weights") == "fp32" and not setup.get("peft") and not setup.get("quantization")
+    plain = setup.weights == "fp32" and setup.peft is None and setup.quantization is None
     return plain and resolved.family is not None and resolved.like is None and not job.train.frozen
 
 

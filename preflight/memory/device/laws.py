@@ -8,32 +8,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device import perception_make, speech, store
-from preflight.memory.device.batch_one import make_law
+from preflight.memory.device import store, traced
 from preflight.memory.device.convolution import without_workspaces
 from preflight.memory.device.law import Law
 from preflight.memory.device.make import CannotMake, Made
-from preflight.memory.device.resolve import Resolved
-from preflight.memory.device.single import FREE, make_at
-from preflight.memory.device.sparse import make_sparse
 from preflight.memory.device.tape import NotRegular, expand
-from preflight.memory.device.tracing import TraceError, has_torch, request_traces
+from preflight.memory.device.tracing import TraceError, can_trace, request_traces
+from preflight.memory.device.workload import Resolved
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.values import Unknown
-
-
-@dataclass
-class Tracing:
-    """Whether and with what unknown models are traced; set once by the command line from the settings."""
-
-    allowed: bool = True
-    interpreter: str | None = None
-    trusted: bool = False
-    """Whether import targets of the user's own may be imported (`--trust`)."""
-
-
-TRACING = Tracing()
-_LIBRARIES = ("timm:", "torchvision:")
-"""Targets that are built without importing code of the user's."""
 
 
 def none_unsure(dims: Mapping[str, int]) -> int:
@@ -120,60 +103,58 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
 
 
-_TRACED: dict[str, Laws | Unknown] = {}
+_TRACED: dict[tuple[str | None, str], Laws | Unknown] = {}
+"""Laws that were traced in this process, by interpreter and what was asked for."""
 
 
-def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
+def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | Unknown:
     """The law of a job's step ("train", "eval", "generate"), or why there is none and how to get it."""
     key = store.key_of(resolved, kind)
-    channels_last = bool(resolved.setup.get("channels_last"))
+    channels_last = bool(resolved.setup.channels_last)
     found = _prepared(key, channels_last) if resolved.law is None else _own(Path(resolved.law), key)
-    nearly = speech.nearly(key.family)
-    if found is None and nearly is not None:
-        found = _prepared(replace(key, family=nearly), channels_last)
+    if found is None and resolved.workload.nearly is not None:
+        found = _prepared(replace(key, family=resolved.workload.nearly), channels_last)
     if found is not None:
         return found
-    setup = "/".join(str(resolved.setup[k]) for k in ("weights", "autocast", "attention"))
+    setup = f"{resolved.setup.weights}/{resolved.setup.autocast}/{resolved.setup.attention}"
     what = f"no law is shipped for {resolved.name} ({kind}, {setup})"
-    target = resolved.model.get("target")
-    if target is not None and not str(target).startswith(_LIBRARIES) and not TRACING.trusted:
-        return Unknown(f"{what}; {target} is not a model of {' or '.join(x[:-1] for x in _LIBRARIES)}")
-    if not TRACING.allowed or not has_torch(TRACING.interpreter):
+    foreign = resolved.workload.foreign
+    if foreign is not None and not tracing.trusted:
+        return Unknown(f"{what}; {foreign} is not a model of timm or torchvision")
+    if not can_trace(tracing):
         other = _stand_in(resolved, kind)
         if other is not None:
             return other
-    if not TRACING.allowed:
-        return Unknown(f"{what}; tracing is off")
-    if not has_torch(TRACING.interpreter):
+        if not tracing.allowed:
+            return Unknown(f"{what}; tracing is off")
         return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
-    free = _free(resolved)
-    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    name = repr((resolved.model, resolved.setup, kind, fixed))
     if resolved.family is not None:  # one law for all models of a family
         name = f"{key.family} {key.text}"
-    if name not in _TRACED:
+    else:
+        name = repr((resolved.workload.wire(), resolved.setup.wire(), kind, resolved.fixed))
+    asked = (tracing.interpreter, name)
+    if asked not in _TRACED:
         try:
-            made, versions = _kept_or_traced(name, key, resolved, kind)
-            _TRACED[name] = Laws.of(_ordered(made, channels_last), False, versions)
+            made, versions = _kept_or_traced(name, key, resolved, kind, tracing)
+            _TRACED[asked] = Laws.of(_ordered(made, channels_last), False, versions)
         except (TraceError, CannotMake, NotRegular) as error:
-            _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}")
-    return _TRACED[name]
+            _TRACED[asked] = Unknown(f"{what}, and tracing failed: {error}")
+    return _TRACED[asked]
 
 
 def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
     """A shipped law that differs from what was asked for by a bounded number of bytes, where nothing can be traced."""
     if resolved.law is not None:
         return None
-    setup, notes, unsure = dict(resolved.setup), [], []
-    loss = setup.get("loss")
-    if loss in ("shifted", "shifted-out"):
-        del setup["loss"]
-        release = "4.46 to 4.48" if loss == "shifted" else "before 4.46"
+    setup, notes, unsure = resolved.setup, [], []
+    if setup.loss in ("shifted", "shifted-out"):
+        release = "4.46 to 4.48" if setup.loss == "shifted" else "before 4.46"
         notes.append(f"the loss is that of today's transformers: no law is shipped of how it was {release}")
-        unsure += [_shifted_more] if loss == "shifted" else []
-    quantized = setup.get("quantization")
-    if quantized and quantized.get("compute") == "fp32" and setup["weights"] != "fp32":
-        setup["quantization"] = {**quantized, "compute": setup["weights"]}
+        unsure += [_shifted_more] if setup.loss == "shifted" else []
+        setup = replace(setup, loss=None)
+    quantized = setup.quantization
+    if quantized is not None and quantized.compute == "fp32" and setup.weights != "fp32":
+        setup = replace(setup, quantization=replace(quantized, compute=setup.weights))
         notes.append("quantised layers compute in 16 bits here: no law is shipped of fp32")
         unsure.append(_wide_products)
     found = _prepared(store.key_of(replace(resolved, setup=setup), kind), False) if notes else None
@@ -182,44 +163,25 @@ def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
     return replace(found, instead="; ".join(notes), unsure=lambda dims: sum(each(dims) for each in unsure))
 
 
-def _kept_or_traced(asked: str, key: store.LawKey, resolved: Resolved, kind: str) -> tuple[Made, Mapping[str, str]]:
+def _kept_or_traced(asked: str, key: store.LawKey, resolved: Resolved, kind: str,
+                    tracing: Tracing) -> tuple[Made, Mapping[str, str]]:  # fmt: skip
     """The law, from an earlier trace of the same where there is one, and the versions of what made it."""
-    from preflight.memory.device import traced
-
-    if not str(resolved.model.get("target", _LIBRARIES[0])).startswith(_LIBRARIES):
-        return _trace(resolved, kind)  # code of the user's changes without a version
-    found = traced.read(asked, key, TRACING.interpreter)
+    if resolved.workload.foreign is not None:
+        return _trace(resolved, kind, tracing)  # code of the user's changes without a version
+    found = traced.read(asked, key, tracing.interpreter)
     if found is None:
-        found = _trace(resolved, kind)
-        traced.write(asked, key, TRACING.interpreter, *found)
+        found = _trace(resolved, kind, tracing)
+        traced.write(asked, key, tracing.interpreter, *found)
     return found
 
 
-def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
+def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[Made, dict[str, str]]:
     """The law, and the versions of what made it."""
     versions: dict[str, str] = {}
 
     def run(traces: Any) -> list[dict[str, Any]]:
-        replies, found = request_traces(traces, TRACING.interpreter)
+        replies, found = request_traces(traces, tracing.interpreter)
         versions.update(found)
         return replies
 
-    if resolved.family is not None:
-        return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run), versions
-    if resolved.model.get("kind") == "pictures":
-        from preflight.memory.device import pictures  # which needs what is here
-
-        return pictures.make(resolved, kind, run), versions
-    if perception_make.applies(resolved):
-        return perception_make.make(resolved, kind, run), versions
-    if "filed" in resolved.model:  # its traces take long: as few as can be
-        from preflight.memory.device import others  # which need what is here
-
-        fixed = {name: value for name, value in resolved.all_dims.items() if name not in ("b", "L", "M")}
-        return make_sparse(others.request(resolved, kind), ("b",), run, fixed, others.depths(resolved)), versions
-    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run, _free(resolved)), versions
-
-
-def _free(resolved: Resolved) -> list[str]:
-    """Lengths that a traced law is a function of: not those in which the model's own step moves by steps."""
-    return [name for name in FREE if name not in resolved.model.get("steps_with", ())]
+    return resolved.workload.make(resolved, kind, run), versions

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.resolve import NEWEST, release
+from preflight.memory.device.setup import NEWEST, release
 from preflight.records import dataclass
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from preflight.memory.device.replay import ALL_PARTS, Segment
 
 if TYPE_CHECKING:
     from preflight.job import Job
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.workload import Resolved
 
 FREES_INPUT = (1, 11)
 """The first release whose softmax does not keep its input."""
@@ -27,7 +27,7 @@ def keeps_input(job: Job, resolved: Resolved) -> bool:
     numbers = job.software.get("torch", "").partition("+")[0].split(".")[:2]
     if len(numbers) < 2 or not all(part.isdigit() for part in numbers):
         return False
-    return tuple(map(int, numbers)) < FREES_INPUT and resolved.setup.get("attention") in ("eager", "math")
+    return tuple(map(int, numbers)) < FREES_INPUT and resolved.setup.attention in ("eager", "math")
 
 
 def inputs(segment: Segment, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -35,7 +35,10 @@ def version(name):
 print(json.dumps([sys.version, {name: version(name) for name in sys.argv[1:]}]))
 """
 TIME_LIMIT_S = 30
-_MAKERS = "batch_one blocks layers make perception_make polynomial primes single sizes sparse store tape"
+_MAKERS = """
+    adapters batch_one blocks layers make perception_make polynomial primes quantization setup single sizes sparse store
+    tape
+"""
 """Modules of this package that make a law of traces, or file it."""
 
 
@@ -100,6 +103,10 @@ def _versions(interpreter: str | None) -> str | None:
 def _code() -> str:
     """A hash of the code that traces and makes laws."""
     here = Path(__file__).parent
-    files = [*(here.parents[1] / "tracer").glob("*.py"), *(here / "families").glob("*.py")]
+    files = [
+        *(here.parents[1] / "tracer").glob("*.py"),
+        *(here / "families").glob("*.py"),
+        *(here / "workloads").glob("*.py"),
+    ]
     files += [here / f"{name}.py" for name in _MAKERS.split()]
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files) if file.is_file())).hexdigest()

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from preflight.memory.tracing import Tracing
+
 TIME_LIMIT_S = 120.0
 _HOME = Path(__file__).resolve().parents[2] / "tracer"
 # The tracer is loaded by path under a name of its own, so that nothing of preflight is importable there and no module
@@ -106,6 +108,11 @@ def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None 
         if "error" in trace:
             raise TraceError(trace["error"])
     return reply["traces"], reply["versions"]
+
+
+def can_trace(tracing: Tracing) -> bool:
+    """Whether unknown models are traced here."""
+    return tracing.allowed and has_torch(tracing.interpreter)
 
 
 def has_torch(interpreter: str | None = None) -> bool:

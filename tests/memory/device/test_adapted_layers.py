@@ -6,7 +6,8 @@ import pytest
 
 from preflight.job import build
 from preflight.memory.device import store
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 
 GATED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
+import shipped as device
+from shipped import laws_for, resolve
 
 from preflight.job import Job, build
 from preflight.machines.gpus import find_gpu
-from preflight.memory import device
-from preflight.memory.device import convolution, images, store
+from preflight.memory.device import convolution, store
 from preflight.memory.device.allocator import CachingAllocator
-from preflight.memory.device.laws import TRACING, laws_for
 from preflight.memory.device.optimizers import Step
 from preflight.memory.device.replay import Replay, Segment
-from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.tape import expand
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import image_models as images
 from preflight.memory.estimate import DeviceEstimate, Interval
+from preflight.memory.tracing import TRACE
 
 MIB = 2**20
 RESNET = {
@@ -24,13 +26,6 @@ RESNET = {
     "train.optimizer": "sgd-momentum",
 }
 A100 = "A100 40GB"
-
-
-@pytest.fixture(autouse=True)
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def job(**changes: object) -> Job:
@@ -211,9 +206,11 @@ def test_shipped_laws_against_traces(family: str, batch: int) -> None:
         verify(law, trace({"model": model, "setup": setup, "point": point, "kind": kind}), point)
 
 
-def test_attention_that_is_written_out_is_traced_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_that_is_written_out_is_traced_so() -> None:
+    pytest.importorskip("torch")
     asked = {"model__target": "timm:vit_base_patch16_224", "train__attention": "eager"}
-    assert resolved(**asked).setup["attention"] == "sdpa"  # shipped laws have no other
-    monkeypatch.setattr("preflight.memory.device.resolve._can_trace", lambda: True)
-    assert resolved(**asked).setup["attention"] == "math"
-    assert resolved(model__target="timm:vit_base_patch16_224").setup["attention"] == "sdpa"
+    assert resolved(**asked).setup.attention == "sdpa"  # shipped laws have no other
+    found = resolve(job(**asked), tracing=TRACE)
+    assert isinstance(found, Resolved)
+    assert found.setup.attention == "math"
+    assert resolved(model__target="timm:vit_base_patch16_224").setup.attention == "sdpa"

@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from shipped import estimate as estimated
+from shipped import laws_for, resolve
 
 from preflight.job import build
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device import detectors, laws
-from preflight.memory.device.estimate import estimate as estimated
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import detectors
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
 
 JOB: dict[str, object] = {"model.target": "detectron2:faster_rcnn_R50-FPN", "train.batch_size": 2, "task": "other",
                           "train.optimizer": "sgd-momentum"}  # fmt: skip
 OLD = "V100-16GB"
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laws.TRACING, "allowed", False)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +58,7 @@ def test_names_say_what_is_built(target: str, wanted: dict[str, object]) -> None
     ],
 )
 def test_spellings_of_the_zoos_mean_one_model(spelled: str, same: str) -> None:
-    assert detectors.knows(spelled)
+    assert detectors.Detector.target_of(spelled)
     assert detectors.config_of(spelled) == detectors.config_of(same) is not None
 
 
@@ -107,10 +103,10 @@ def test_a_law_is_the_trace(target: str) -> None:
 
     asked = resolve(build({**JOB, "model.target": target, "train.batch_size": 4}), find_gpu(OLD))
     assert isinstance(asked, Resolved)
-    law = laws.laws_for(asked, "train")
+    law = laws_for(asked, "train")
     assert not isinstance(law, Unknown), law
     dims = asked.all_dims
-    reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "train", "warm_up": True})
+    reply = steps.trace({**asked.request("train").at(dims), "warm_up": True})
     assert law.plain.peak(dims).bytes == _peak(reply)
 
 
@@ -118,7 +114,7 @@ def test_true_masks_on_the_device_are_of_the_images_size() -> None:
     # mmdetection gathers one for each positive box in 8 and in 32 bits, one image after the other
     found = {}
     for target in ("mmdet:mask_rcnn_r50_fpn_1x", "mmdet:faster_rcnn_r50_fpn_1x"):
-        law = laws.laws_for(_asked(target), "train")
+        law = laws_for(_asked(target), "train")
         assert not isinstance(law, Unknown), law
         found[target] = law.plain.peak(_asked(target).all_dims).bytes
     masks, boxes = found.values()
@@ -135,7 +131,7 @@ def test_parameters_are_those_of_the_papers_model() -> None:
     # 41.7 M: mmdetection's and detectron2's Faster R-CNN with a ResNet-50 pyramid on COCO's 80 classes.
     asked = resolve(build(JOB), find_gpu(OLD))
     assert isinstance(asked, Resolved)
-    law = laws.laws_for(asked, "train")
+    law = laws_for(asked, "train")
     assert not isinstance(law, Unknown), law
     count = sum(n for n, _, _ in law.made.parameters.sizes({}, asked.all_dims))
     assert round(count / 1e6, 1) == 41.7

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import shipped as device
+from shipped import resolve
 
 from preflight.job import Job, build
 from preflight.machines.gpus import find_gpu
-from preflight.memory import device
-from preflight.memory.device import images, store
-from preflight.memory.device.laws import TRACING
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device import store
+from preflight.memory.device.resolve import target_of
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import image_models as images
 from preflight.memory.estimate import DeviceEstimate
 
 MIB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def job(**changes: object) -> Job:
@@ -58,7 +53,7 @@ def estimate(**changes: object) -> DeviceEstimate:
     ],
 )
 def test_a_model_of_a_library_by_any_of_its_spellings(name: str, target: str | None) -> None:
-    assert images.target_of(name) == target
+    assert target_of(name) == target
 
 
 @pytest.mark.parametrize("field", ["model__name", "model__target"])

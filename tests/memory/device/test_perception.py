@@ -3,17 +3,19 @@ direct traces at another batch."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from preflight.job import build
-from preflight.memory.device import laws, others, perception, perception_kinds
+from preflight.memory.device import laws
 from preflight.memory.device.estimate import estimate as estimated
 from preflight.memory.device.make import verify
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
 from preflight.memory.device.tracing import has_torch, request_traces
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import perception
+from preflight.memory.device.workloads import perception_table as perception_kinds
 from preflight.memory.estimate import DeviceEstimate
+from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.values import Unknown
 
 NARROW = {"hidden_sizes": [8, 16, 16, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4],
@@ -81,7 +83,7 @@ def test_every_class_has_a_recipe_that_says_what_it_needs() -> None:
     ],
 )  # fmt: skip
 def test_the_class_is_the_configs_or_the_tasks_or_the_usual_one(fields: dict[str, object], trained: str) -> None:
-    assert resolved({"model.config": {}, **fields}).model["class"] == trained
+    assert resolved({"model.config": {}, **fields}).workload.wire()["class"] == trained
 
 
 @pytest.mark.parametrize(
@@ -102,19 +104,18 @@ def test_what_is_missing_or_refused_is_named(fields: dict[str, object], said: st
     assert said in reason(fields)
 
 
-def test_without_torch_what_has_no_law_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laws.TRACING, "allowed", False)
-    found = estimated(build({**SEGFORMER, "train.image_size": 100}), None)
+def test_without_torch_what_has_no_law_is_unknown() -> None:
+    found = estimated(build({**SEGFORMER, "train.image_size": 100}), None, SHIPPED_ONLY)
     assert isinstance(found, Unknown)
     assert "no law is shipped for segformer" in found.reason
 
 
 def test_sides_of_detectors_are_those_of_their_processors() -> None:
-    assert resolved({"model.architecture": "detr", "model.config": {}}).model["counts"] == {"wide": 1333}
+    assert resolved({"model.architecture": "detr", "model.config": {}}).workload.counts == {"wide": 1333}
     square = resolved({"model.architecture": "rt_detr", "model.config": {}})
     assert square.lengths["i"] == 640
     own = resolved({"model.architecture": "yolos", "model.config": {"image_size": [512, 864]}})
-    assert (own.lengths["i"], own.model["counts"]["wide"]) == (512, 864)
+    assert (own.lengths["i"], own.workload.counts["wide"]) == (512, 864)
 
 
 def test_laws_of_every_side_are_functions_of_64_pixels_and_classes() -> None:
@@ -122,14 +123,14 @@ def test_laws_of_every_side_are_functions_of_64_pixels_and_classes() -> None:
     assert (found.lengths["u"], found.dims["V"]) == (2, perception_kinds.ADE20K)
     assert "i" not in found.lengths
     other = resolved(SEGFORMER, **{"train.image_size": 512})
-    assert other.model["filed"] == found.model["filed"]
+    assert other.workload.filed == found.workload.filed
     assert resolved(SEGFORMER, **{"train.image_size": 100}).lengths["i"] == 100
 
 
 def test_sam_trains_its_decoder_where_nothing_is_said() -> None:
     plain: dict[str, object] = {"model.architecture": "sam", "model.config": {}}
-    assert resolved(plain).setup["frozen"] == perception.SAM_FROZEN
-    assert "frozen" not in resolved(plain, **{"train.frozen": []}).setup
+    assert resolved(plain).setup.frozen == perception.SAM_FROZEN
+    assert resolved(plain, **{"train.frozen": []}).setup.frozen == ()
 
 
 @pytest.mark.slow
@@ -141,9 +142,7 @@ def test_the_law_is_a_direct_trace_at_another_batch(kind: str, precision: str) -
     known = laws.laws_for(found, "train")
     assert not isinstance(known, Unknown), known
     dims = {**found.all_dims, "b": 6}
-    request: dict[str, Any] = {**others.request(found, "train"), "point": dims}
-    request["warm_up"] = True
-    (trace,), _ = request_traces([request])
+    (trace,), _ = request_traces([found.request("train").at(dims)])
     verify(known.made, trace, dims)
 
 

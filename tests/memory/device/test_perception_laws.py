@@ -4,18 +4,12 @@ of."""
 from __future__ import annotations
 
 import pytest
+from shipped import estimate as estimated
 
 from preflight.job import build
-from preflight.memory.device import laws
-from preflight.memory.device.estimate import estimate as estimated
 from preflight.memory.estimate import DeviceEstimate
 
 TEXTS: dict[str, object] = {"task": "contrastive", "train.seq_len": 128, "model.kwargs": {"texts": 2}}
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laws.TRACING, "allowed", False)
 
 
 def device(**fields: object) -> DeviceEstimate:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from preflight.job import Job, build
-from preflight.memory.device import catalogue, estimate, own, remote, store
+from preflight.memory.device import catalogue, estimate, store
 from preflight.memory.device.allocator import CachingAllocator
 from preflight.memory.device.estimate import requested_peak
 from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.device.replay import ALL_PARTS, Replay, Segment
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import remote
+from preflight.memory.device.workloads import remote_code_extras as own
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
 
@@ -107,14 +110,14 @@ def test_adapters_stand_beside_the_same_layers(
 ) -> None:
     peft = {"train.peft.method": "lora", "train.peft.targets": targets}
     found = resolved(job(architecture, config, **peft))
-    assert found.setup["peft"]["targets"] == named
+    assert found.setup.peft.targets == (tuple(named) if isinstance(named, list) else named)
 
 
 def test_the_installed_transformers_does_not_decide_for_remote_code() -> None:
     old = {"software": {"transformers": "4.30"}}
-    assert "loss" not in resolved(job("baichuan", LLAMA, **old)).setup
-    assert resolved(job("baichuan", LLAMA, **old)).setup["attention"] == "sdpa"
-    assert resolved(job("llama", LLAMA, **old)).setup["attention"] == "eager"
+    assert resolved(job("baichuan", LLAMA, **old)).setup.loss is None
+    assert resolved(job("baichuan", LLAMA, **old)).setup.attention == "sdpa"
+    assert resolved(job("llama", LLAMA, **old)).setup.attention == "eager"
 
 
 def test_a_head_that_is_normalised_is_held_twice() -> None:

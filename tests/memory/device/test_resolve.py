@@ -11,7 +11,9 @@ import pytest
 from preflight.job import build
 from preflight.memory import device
 from preflight.memory.device import store
-from preflight.memory.device.resolve import SAME_CODE, Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads.remote import SAME_CODE
 from preflight.memory.estimate import DeviceEstimate
 from preflight.values import Unknown
 

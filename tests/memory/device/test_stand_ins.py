@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from shipped import estimate
 
 from preflight.job import build
-from preflight.memory.device.estimate import estimate
-from preflight.memory.device.laws import TRACING
 from preflight.memory.estimate import DeviceEstimate
 
 B, S, V = 2, 512, 50257
-
-
-@pytest.fixture(autouse=True)
-def shipped_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def found(transformers: str | None) -> DeviceEstimate:

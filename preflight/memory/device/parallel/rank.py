@@ -14,9 +14,9 @@ from preflight.memory.device.optimizers import Step, step
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Units, units
-from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.sizes import Size
 from preflight.memory.device.tape import NotRegular, Tape
+from preflight.memory.device.workload import Resolved
 from preflight.records import replace
 from preflight.values import Unknown
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.remote import elements
 from preflight.memory.device.replay import ALL_PARTS, Segment
+from preflight.memory.device.workloads.remote import elements
 
 if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.workload import Resolved
 
 _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
 
@@ -18,13 +18,13 @@ def held(resolved: Resolved, dims: Mapping[str, int]) -> tuple[int, ...]:
     """Bytes of each storage that lives through the step."""
     if resolved.like is None:
         return ()
-    width = 2 if resolved.setup["autocast"] or resolved.setup["weights"] != "fp32" else 4
+    width = 2 if resolved.setup.autocast or resolved.setup.weights != "fp32" else 4
     return tuple(width * count for count in elements(resolved.like.held, dims))
 
 
 def pulse(resolved: Resolved, dims: Mapping[str, int]) -> int:
     """Bytes that live for a moment of forward, before there are logits: in 16 bits of autocast."""
-    if resolved.like is None or not resolved.setup["autocast"]:
+    if resolved.like is None or not resolved.setup.autocast:
         return 0
     return sum(2 * count for count in elements(resolved.like.pulse, dims))
 

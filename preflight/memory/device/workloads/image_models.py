@@ -1,0 +1,163 @@
+"""Image models by import target: timm's, torchvision's, the user's own; and what scripts that train them do beside
+the model's own step, where a Job does not say it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from preflight.memory.device.make import Made, Runner
+from preflight.memory.device.single import make_at
+from preflight.memory.device.store import image_path
+from preflight.memory.device.tracing import can_trace
+from preflight.memory.device.workload import Asked, Resolved, Workload, begin, without_mask
+from preflight.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.job import Job
+    from preflight.memory.device.optimizers import Step
+
+SIZES = Path(__file__).with_name("image_sizes.json")
+_HUB = r"(?:https://)?(?:huggingface\.co/|hf\.co/)?(?:hf[-_]hub:)?timm/"
+_SPELLINGS = {
+    "timm": (rf"(?:timm:)?{_HUB}(\w[\w.]*)", r"timm:(\w[\w.]*)", r"timm\.models\.(?:\w+\.)?(\w+)"),
+    "torchvision": (
+        r"torchvision:(\w+)",
+        r"torchvision\.models\.(?:(?!detection|segmentation|video|optical_flow|quantization)\w+\.)?(\w+)",
+    ),
+}
+"""How configs and programs spell a model of a library: hub ids, import paths, and our own."""
+_MAKERS = ("create_model", "get_model")
+"""Functions of those modules that make a model of another name."""
+USUAL_SIZE = 224
+VALUES_ONLY = ("pretrained", "weights", "checkpoint_path", "progress")
+"""Keyword arguments of timm's and torchvision's constructors that change nothing but weights' values."""
+ALIKE = (*VALUES_ONLY, "num_classes")
+"""Keyword arguments that one law serves for: those of values, and of the last layer (which it has at 1,000 classes)."""
+LIBRARIES = ("timm:", "torchvision:")
+"""Targets that are built without importing code of the user's."""
+PREFETCHED = 2.25
+"""Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
+fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
+NAMED_STILL = 1
+"""Batches beside the one in use in a plain loop: the one before, until the loop's variable is assigned anew."""
+
+
+@dataclass(frozen=True)
+class ImageModel(Workload):
+    """A classifier of images, whose law is a function of the batch at one size of images."""
+
+    kind: ClassVar[str] = "images"
+    image_loop: ClassVar[bool] = True
+    target: str
+    kwargs: Mapping[str, object]
+    image_size: int
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return asked.target is not None
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        train, target = asked.job.train, asked.known_as
+        setup = begin(asked)
+        if isinstance(setup, Unknown):
+            return setup
+        image = train.image_size or int(asked.config.get("image_size", usual_size(target)))
+        kwargs = {k: v for k, v in (asked.job.model.kwargs or {}).items() if k not in VALUES_ONLY}
+        # What the user says is believed where it can be traced; shipped laws are of scaled_dot_product_attention.
+        written_out = train.attention in ("eager", "math") and can_trace(asked.tracing)
+        attention = "math" if written_out else "sdpa"
+        setup = replace(without_mask(setup), attention=attention, channels_last=bool(train.channels_last))
+        lengths = {"b": train.batch_size or 1, "i": image}
+        return Resolved(cls(target, kwargs, image), asked.name, "image-classification", {}, lengths, setup)
+
+    def wire(self) -> dict[str, Any]:
+        return {"target": self.target, "kwargs": dict(self.kwargs), "task": "image-classification",
+                "image_size": self.image_size}  # fmt: skip
+
+    @property
+    def filed(self) -> str:
+        return law_name(self.target)
+
+    @property
+    def extra(self) -> str:
+        kwargs = {k: v for k, v in self.kwargs.items() if k not in ALIKE}
+        return f"image={self.image_size}" + (f" {json.dumps(kwargs, sort_keys=True, default=str)}" if kwargs else "")
+
+    @property
+    def foreign(self) -> str | None:
+        return None if self.target.startswith(LIBRARIES) else self.target
+
+    @property
+    def prefetches(self) -> bool:
+        return self.target.startswith("timm:")
+
+    @property
+    def convolutional(self) -> bool:
+        return True
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
+
+
+def law_name(target: str) -> str:
+    """What a target's laws are filed under: timm's names without the tag of their weights."""
+    home, _, name = target.partition(":")
+    return f"{home}-{name.partition('.')[0]}" if home == "timm" else target.replace(":", "-")
+
+
+def spelled(name: str) -> str | None:
+    """A model of timm or torchvision by a spelling that names the library, as a target: "timm:resnet50.a1_in1k"; None
+    for any other name."""
+    for home, patterns in _SPELLINGS.items():
+        for pattern in patterns:
+            match = re.fullmatch(pattern, name)
+            if match is not None and match[1] not in _MAKERS:
+                return f"{home}:{match[1]}"
+    return None
+
+
+def shipped(name: str) -> str | None:
+    """The target of a name alone: timm's, where a law of it ships."""
+    plain = re.fullmatch(r"\w[\w.]*", name) is not None
+    return f"timm:{name}" if plain and image_path(f"timm-{name.partition('.')[0]}").is_file() else None
+
+
+def usual_size(target: str) -> int:
+    """Pixels of a side that a model of timm or torchvision was made for: input_size of its default_cfg, or that of its
+    weights where their tag names another side ("..._384"); the crop of its default weights."""
+    home, _, name = target.partition(":")
+    sizes = _sizes().get(home, {})
+    return sizes.get(name) or sizes.get(name.partition(".")[0], USUAL_SIZE)
+
+
+@lru_cache(maxsize=1)
+def _sizes() -> dict[str, dict[str, int]]:
+    data = json.loads(SIZES.read_text(encoding="utf-8"))
+    return {
+        home: {name: int(size) for size, names in by_size.items() for name in names.split()}
+        for home, by_size in data.items()
+    }
+
+
+def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
+    """Bytes of the batches of images that wait on the GPU or are no longer used."""
+    if not resolved.workload.image_loop or "i" not in dims:
+        return []
+    batch = 3 * dims["i"] ** 2 * 4 * dims["b"]
+    return [round(PREFETCHED * batch)] if resolved.workload.prefetches else [NAMED_STILL * batch]
+
+
+def decayed(step: Step, job: Job, resolved: Resolved, trainable: Sequence[tuple[int, int]]) -> Step:
+    """The optimizer's step with weight decay, which recipes for images have (timm's train.py by default, torchvision's
+    references): SGD over lists adds it to copies of all gradients at once (torch/optim/sgd.py, _multi_tensor_sgd)."""
+    plain = job.train.optimizer in ("sgd", "sgd-momentum") and job.train.optimizer_impl == "foreach"
+    if not plain or not resolved.workload.image_loop:
+        return step
+    return replace(step, waves=(tuple(n * size for n, size in trainable), *step.waves))

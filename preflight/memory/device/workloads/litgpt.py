@@ -1,0 +1,154 @@
+"""Models that a framework computes with its own code, in the framework's terms: litgpt's one decoder class.
+
+A checkpoint has the same weights everywhere, but what its step keeps hangs on the code that runs it
+(`preflight/tracer/litgpt.py`). These are traced; no law of theirs is shipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from preflight.memory.device.frameworks import litgpt_release
+from preflight.memory.device.make import Made, Runner
+from preflight.memory.device.single import make_at
+from preflight.memory.device.tracing import can_trace
+from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
+from preflight.memory.device.workloads.remote import Likeness, likened
+from preflight.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.job import Job
+
+_MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
+        "falcon": "gelu", "gpt-neox": "gelu", "phi": "gelu"}  # fmt: skip
+"""Architectures whose litgpt form is known, with its MLP (litgpt/config.py)."""
+_PARALLEL = frozenset({"falcon", "gpt-neox", "phi"})
+_SHARED_NORM = frozenset({"falcon", "phi"})
+_SWITCHES: Mapping[str, frozenset[str]] = {
+    "query": frozenset({"q_proj", "query_key_value", "qkv_proj"}),
+    "key": frozenset({"k_proj"}),
+    "value": frozenset({"v_proj", "query_key_value", "qkv_proj"}),
+    "projection": frozenset({"o_proj", "dense"}),
+    "mlp": frozenset({"gate_proj", "up_proj", "down_proj", "gate_up_proj", "fc1", "fc2", "dense_h_to_4h"}),
+    "head": frozenset({"lm_head", "embed_out"}),
+}
+"""litgpt's lora_query, lora_key ... by transformers' module names."""
+WIDENED = (0, 2)
+"""RMSNorm computes in fp32 (Lightning-AI/litgpt 6178c7cc, October 2023); earlier code states a release before this."""
+
+WIDER, WIDER_QUANTISED = (0.05, 0.12), (0.05, 0.30)
+"""How far transformers' law is from litgpt's runs (benchmarks/accuracy/sources/litgpt.py): LoRA -10 to +7 %, beside
+quantised weights -23 to -9 %."""
+
+
+@dataclass(frozen=True)
+class LitGpt(Workload):
+    """A checkpoint that litgpt runs with its own code, which passes no mask and takes its head in pieces of the length:
+    a law of one length."""
+
+    kind: ClassVar[str] = "litgpt"
+    config: Config
+    adapted: bool
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return _described(asked) is not None and can_trace(asked.tracing)
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        config, train = _described(asked), asked.job.train
+        assert config is not None
+        setup = begin(asked, "seq_len")
+        if isinstance(setup, Unknown):
+            return setup
+        peft = setup.peft
+        if peft is not None:
+            peft = replace(peft, targets=tuple(switches(train.peft.targets)))
+        lengths = {"b": train.batch_size or 1, "s": train.seq_len or 1}
+        setup = replace(setup, mask=False, peft=peft)
+        model = cls(config, peft is not None)
+        return Resolved(model, asked.name, "causal-lm", {"L": config["n_layer"]}, lengths, setup)
+
+    def wire(self) -> dict[str, Any]:
+        steps = [name for name in ("b", "s") if name not in self.free]
+        return {"kind": self.kind, "task": "causal-lm", "config": dict(self.config), "steps_with": steps}
+
+    @property
+    def filed(self) -> str:
+        return self.kind
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The loss takes 128 positions at a time beside adapters, and else 128 rows of the batch (tracer/litgpt.py)."""
+        return ("b",) if self.adapted else ()
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
+
+
+def _described(asked: Asked) -> dict[str, Any] | None:
+    """litgpt's model of what a job asks for; None where the job does not run litgpt."""
+    if "litgpt" not in asked.job.software:
+        return None
+    found = likened(asked)
+    return None if isinstance(found, Unknown) else litgpt(asked.job, found.architecture, found.config)
+
+
+def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None:
+    """The description of litgpt's model for a checkpoint; None: the job does not run litgpt, or its form is not known
+    (models, adapters but LoRA and LLaMA-Adapter), or it is sharded or checkpointed, where transformers' layers stand
+    for litgpt's.
+
+    `config`: transformers' keys. A grouped projection of both queries and values under one name of transformers
+    (query_key_value, qkv_proj) stands for litgpt's default of those two.
+    """
+    architecture = architecture.replace("_", "-")
+    alone = job.parallel.strategy in ("none", "ddp") and not job.train.gradient_checkpointing
+    known = architecture in _MLP and job.train.peft.method in (None, "none", "lora", "llama-adapter")
+    if "litgpt" not in job.software or not known or not alone:
+        return None
+    width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    if not isinstance(width, int) or not isinstance(heads, int):
+        return None
+    size = config.get("head_dim") or width // heads
+    groups = config.get("num_key_value_heads") or heads
+    if architecture == "falcon":
+        groups = 1 if config.get("multi_query", True) else heads
+    rotated = config.get("rotary_pct", config.get("partial_rotary_factor", 0.5 if architecture == "phi" else 1.0))
+    if architecture == "gpt-neox":
+        rotated = config.get("rotary_pct", 0.25)
+    layer = architecture in _PARALLEL
+    return {
+        "n_layer": config.get("num_hidden_layers"),
+        "n_embd": width,
+        "n_head": heads,
+        "n_query_groups": groups,
+        "head_size": size,
+        "rope_n_elem": int(size * rotated),
+        "intermediate_size": config.get("intermediate_size") or config.get("ffn_hidden_size") or 4 * width,
+        "vocab": job.train.vocab_size or config.get("vocab_size"),
+        "bias": architecture in ("gpt-neox", "phi"),
+        "head_bias": architecture == "phi",
+        "norm": "layer" if layer else "rms+1" if architecture == "gemma" else "rms",
+        "widens": litgpt_release(job) >= WIDENED,
+        "mlp": _MLP[architecture],
+        "parallel_residual": layer,
+        "shared_attention_norm": architecture in _SHARED_NORM,
+        "scale_embeddings": architecture == "gemma",
+    }
+
+
+def stand_in(job: Job, architecture: str) -> Likeness:
+    """transformers' law in the place of litgpt's own, where that cannot be traced."""
+    quantised = job.train.quantization.type not in (None, "none")
+    note = "run by litgpt's own code, and reckoned as by transformers: with torch its own step is traced"
+    return Likeness(architecture, dict, note, wider=WIDER_QUANTISED if quantised else WIDER)
+
+
+def switches(targets: Sequence[str] | None) -> list[str]:
+    """litgpt's LoRA switches for target modules in transformers' names; its defaults where none are stated."""
+    if targets is None:
+        return ["query", "value"]
+    return [name for name, modules in _SWITCHES.items() if modules & set(targets) or name in targets]

@@ -1,0 +1,164 @@
+"""Models of transformers that see or hear, by their class: what their law is filed under.
+
+Which class is trained: the one that `model.config.architectures` names, else that of the task, else the usual one of
+the architecture. Lengths that a batch has beside its size are Job's: `image_size` (the shorter side of detectors),
+`seq_len` (tokens; samples of sound), `target_len` (labels; objects of one image), `text_len` (text beside an image).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from preflight.memory.device import perception_make
+from preflight.memory.device.make import Made, Runner
+from preflight.memory.device.setup import with_kernel
+from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
+from preflight.memory.device.workloads import perception_table as table
+from preflight.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.job import Job
+    from preflight.memory.device.ready import Ready
+
+UNIT = 64
+"""Pixels of an image's side that `u` counts, in laws of every side."""
+OBJECTS = 93
+"""The most that an image of COCO's train2017 holds: what a batch is taken to have where train.target_len is absent."""
+FIRST_STEP = "denoised-boxes"
+"""The recipe of models that keep anchors and positions of their first step (RT-DETR, D-FINE: lru_cache)."""
+SAM_FROZEN = ("vision_encoder", "prompt_encoder")
+"""What is not trained of SAM where nothing is said: its decoder alone is, as fine-tuning notebooks have it."""
+
+
+@dataclass(frozen=True)
+class Perception(OwnStep):
+    """A model of transformers that sees or hears, by the class that is trained."""
+
+    kind: ClassVar[str] = "perception"
+    warm_up: ClassVar[bool] = True
+    trained: str
+    """The class."""
+    recipe: str
+    """Which batches it is trained on (tracer/perception_batches.py)."""
+    counts: Mapping[str, int]
+    """Lengths that the tracer is told with the model: the longer side of images, frames of a clip."""
+    sizes: Mapping[str, int]
+    """Every length that a law is of, and not a function of."""
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return table.chosen(asked.known_as.replace("_", "-"), asked.task, ()) is not None
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        job, config = asked.job, asked.config
+        architecture = asked.known_as.replace("_", "-")
+        stated = config.get("architectures") or ()
+        found = table.chosen(architecture, asked.task, (stated,) if isinstance(stated, str) else stated)
+        if found is None:
+            return Unknown(f"what of {asked.name} is trained is not known: state model.config.architectures")
+        if found.refused:
+            return Unknown(f"no law holds for {asked.name}: {found.refused}")
+        setup = begin(asked)
+        if isinstance(setup, Unknown):
+            return setup
+        lengths = _lengths(job, architecture, config, found.recipe)
+        if isinstance(lengths, Unknown):
+            return lengths
+        mask = found.recipe in table.PADDED and job.train.sequences not in ("exact", "packed")
+        setup = with_kernel(setup, job, asked.gpu, mask)
+        if _is_prompted(job, architecture):
+            setup = replace(setup, frozen=SAM_FROZEN)
+        counts: dict[str, int] = {k: lengths.pop(k) for k in ("wide", "frames") if k in lengths}
+        whole = table.usual(architecture, config) | dict(config)
+        whole.pop("architectures", None)
+        dims: dict[str, int] = {}
+        if found.recipe == "segmentation":
+            dims["V"] = whole["vocab_size"] = table.classes(whole)
+        if architecture in table.SIDED and lengths["i"] % UNIT == 0:
+            lengths["u"] = lengths.pop("i") // UNIT
+        sizes = {k: v for k, v in {**counts, **lengths}.items() if k not in ("b", "u")}
+        model = cls(architecture, whole, found.recipe, found.name, found.recipe, counts, sizes)
+        return Resolved(model, asked.name, found.recipe, dims, lengths, setup)
+
+    def told(self) -> dict[str, Any]:
+        return {"class": self.trained, "recipe": self.recipe, "counts": dict(self.counts)}
+
+    @property
+    def filed(self) -> str:
+        said = {k: v for k, v in self.config.items() if k not in table.NO_SIZES and not k.startswith("_")}
+        return f"{self.architecture}-{digest([self.trained, said])}"
+
+    @property
+    def extra(self) -> str:
+        return " ".join(f"{name}={size}" for name, size in sorted(self.sizes.items())) or "-"
+
+    @property
+    def convolutional(self) -> bool:
+        return self.architecture not in table.WITHOUT_CONVOLUTIONS
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        if self.recipe in table.WITH_OBJECTS:
+            return perception_make.make(resolved, kind, run, self.recipe == FIRST_STEP)
+        return super().make(resolved, kind, run)
+
+    def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
+        """A single object in each image, where it is not stated how many there are."""
+        if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
+            yield job.model_copy(update={"train": job.train.model_copy(update={"target_len": 1})})
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        if self.recipe in table.WITH_OBJECTS and ready.job.train.target_len is None:
+            yield f"at most {OBJECTS} objects in an image, as COCO has; state train.target_len"
+        if _is_prompted(ready.job, self.architecture):
+            yield "the mask decoder alone is trained, as fine-tuning notebooks have it: state train.frozen"
+
+
+def _is_prompted(job: Job, architecture: str) -> bool:
+    """Whether a model that is prompted is trained without a word of what is frozen."""
+    return architecture in table.PROMPTED and "frozen" not in job.train.model_fields_set
+
+
+def _lengths(job: Job, architecture: str, config: Config, recipe: str) -> dict[str, int] | Unknown:
+    train = job.train
+    found = {"b": train.batch_size or 1}
+    needs = table.NEEDS[recipe]
+    if "i" in needs:
+        sides = _sides(job, architecture, config)
+        found["i"] = sides[0]
+        if len(sides) > 1:
+            found["wide"] = sides[1]
+    if "frames" in needs:
+        found["frames"] = int(config.get("num_frames") or table.FRAMES.get(architecture, 16))
+    if "s" in needs:
+        if train.seq_len is None:
+            what = "samples of sound" if recipe in table.HEARD else "tokens"
+            return Unknown(f"train.seq_len ({what}) is not known")
+        found["s"] = train.seq_len
+    if "objects" in needs:
+        found["t"] = train.target_len or OBJECTS
+    if "words" in needs:
+        words = train.text_len or train.target_len or table.TEXTS.get(architecture)
+        if words is None:
+            return Unknown("train.text_len is not known")
+        found["t"] = words
+    if "labels" in needs:
+        if train.target_len is None:
+            return Unknown("train.target_len is not known")
+        found["t"] = train.target_len
+    return found
+
+
+def _sides(job: Job, architecture: str, config: Config) -> tuple[int, ...]:
+    """Sides of an image, the shorter one first where they differ."""
+    own = config.get("image_size") or (config.get("vision_config") or config.get("encoder") or {}).get("image_size")
+    said = job.train.image_size or own or table.IMAGES.get(architecture, table.USUAL_IMAGE)
+    if isinstance(said, (list, tuple)):
+        return (int(said[0]), int(said[1])) if said[0] != said[1] else (int(said[0]),)
+    if isinstance(own, (list, tuple)) and own[0] != own[1]:
+        return int(said), round(int(said) * own[1] / own[0])
+    if architecture in table.OBLONG:
+        return int(said), round(int(said) * table.LONGEST / table.SHORTEST)
+    return (int(said),)
