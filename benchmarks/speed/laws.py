@@ -143,8 +143,9 @@ def estimates(runs: int) -> list[Row]:
     from preflight.job import build
     from preflight.machines.gpus import find_gpu
     from preflight.memory.device.bulk import peaks
-    from preflight.memory.device.estimate import _replay, estimate
+    from preflight.memory.device.estimate import estimate
     from preflight.memory.device.ready import Ready, prepare
+    from preflight.memory.device.step.run import replayed
 
     gpu = find_gpu("H100-80GB") or find_gpu("A100-80GB")
     job = build({**KNOWN, "train.batch_size": 4})
@@ -160,7 +161,7 @@ def estimates(runs: int) -> list[Row]:
     estimate(job, gpu)
     return [
         timed(f"requested tier of {JOBS:,} jobs, us a job", 10, lambda: peaks(law, columns), runs, JOBS),
-        timed("replay of a step, ms", 50, lambda: _replay(ready, (), gpu, None), 5 * runs),
+        timed("replay of a step, ms", 50, lambda: replayed(ready, (), None), 5 * runs),
         timed("estimate of a named job, ms", 50, lambda: estimate(job, gpu), 5 * runs),
     ]
 

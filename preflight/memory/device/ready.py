@@ -16,7 +16,6 @@ from preflight.memory.device.resolve import resolve
 from preflight.memory.device.setup import release
 from preflight.memory.device.sizes import evaluate
 from preflight.memory.device.workload import Resolved
-from preflight.memory.device.workloads import remote_code_extras as extras
 from preflight.memory.device.workloads.image_models import decayed
 from preflight.memory.device.workloads.pipelines import CONTROLNET
 from preflight.memory.tracing import TRACE, Tracing
@@ -44,6 +43,7 @@ class Ready:
     notes: tuple[str, ...] = ()
     fused: bool = False
     """The law is that of a compiled step."""
+    gpu: Gpu | None = None
     tracing: Tracing = TRACE
     """Whether laws of other steps may be traced."""
 
@@ -64,8 +64,8 @@ class Ready:
 
     @property
     def held(self) -> int:
-        """Bytes of what communication, sharded optimizers and the model's own code keep throughout."""
-        return sum(each.nbytes for each in self.rank.held) + sum(extras.held(self.resolved, self.dims))
+        """Bytes of what communication, sharded optimizers and other models keep throughout."""
+        return sum(each.nbytes for each in self.rank.held)
 
     @property
     def gathered(self) -> int:
@@ -163,4 +163,4 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
         return beside
     rank = replace(rank, held=(*rank.held, *beside))
     return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), buffers, optimizer, rank,
-                 fused=graphs is not None, tracing=tracing)  # fmt: skip
+                 fused=graphs is not None, gpu=gpu, tracing=tracing)  # fmt: skip

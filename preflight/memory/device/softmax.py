@@ -12,14 +12,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.memory.device.replay import ALL_PARTS, Segment
+from preflight.memory.device.step.effect import Effect
 
 if TYPE_CHECKING:
     from preflight.job import Job
+    from preflight.memory.device.ready import Ready
     from preflight.memory.device.workload import Resolved
 
 FREES_INPUT = (1, 11)
 """The first release whose softmax does not keep its input."""
 _ACTIVATIONS = ALL_PARTS.index("activations")
+
+
+class KeptScores(Effect):
+    """Scores of attention that live beside what softmax made of them."""
+
+    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return doubled(segment, dims) if keeps_input(ready.job, ready.resolved) else segment
+
+    def raised(self, ready: Ready, peak: int) -> int:
+        if not keeps_input(ready.job, ready.resolved):
+            return peak
+        segment = Segment.of(ready.laws.made.tape, ready.dims)
+        return peak + sum(segment.sizes[birth] for birth in inputs(segment, ready.dims))
 
 
 def keeps_input(job: Job, resolved: Resolved) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from preflight.job import build
-from preflight.memory.device.estimate import requested_peak
 from preflight.memory.device.ready import Ready, prepare
+from preflight.memory.device.step.run import requested_peak
 
 torch = pytest.importorskip("torch")
 

@@ -7,10 +7,10 @@ import pytest
 from preflight.job import Job, build
 from preflight.memory.device import catalogue, estimate, store
 from preflight.memory.device.allocator import CachingAllocator
-from preflight.memory.device.estimate import requested_peak
 from preflight.memory.device.ready import Ready, prepare
 from preflight.memory.device.replay import ALL_PARTS, Replay, Segment
 from preflight.memory.device.resolve import resolve
+from preflight.memory.device.step.run import requested_peak
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import remote
 from preflight.memory.device.workloads import remote_code_extras as own

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from preflight.memory.device.make import Made, Runner
 from preflight.memory.device.single import make_at
+from preflight.memory.device.step.effect import Effect, Passage
 from preflight.memory.device.store import image_path
 from preflight.memory.device.tracing import can_trace
 from preflight.memory.device.workload import Asked, Resolved, Workload, begin, without_mask
@@ -21,6 +22,7 @@ from preflight.values import Unknown
 if TYPE_CHECKING:
     from preflight.job import Job
     from preflight.memory.device.optimizers import Step
+    from preflight.memory.device.ready import Ready
 
 SIZES = Path(__file__).with_name("image_sizes.json")
 _HUB = r"(?:https://)?(?:huggingface\.co/|hf\.co/)?(?:hf[-_]hub:)?timm/"
@@ -144,6 +146,15 @@ def _sizes() -> dict[str, dict[str, int]]:
         home: {name: int(size) for size, names in by_size.items() for name in names.split()}
         for home, by_size in data.items()
     }
+
+
+class WaitingBatches(Effect):
+    """Batches of images that wait on the GPU, or are no longer used."""
+
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        found = waiting(ready.resolved, ready.dims)
+        if found:
+            yield Passage("forward", "temporary", tuple(found))
 
 
 def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:

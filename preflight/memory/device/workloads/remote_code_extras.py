@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from preflight.memory.device.replay import ALL_PARTS, Segment
+from preflight.memory.device.step.effect import Effect, Passage
 from preflight.memory.device.workloads.remote import elements
 
 if TYPE_CHECKING:
+    from preflight.memory.device.ready import Ready
     from preflight.memory.device.workload import Resolved
 
 _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
+
+
+class RemoteCode(Effect):
+    """What a model's own code holds beside the tape of the family whose law stands for it."""
+
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        found = held(ready.resolved, ready.dims)
+        if found:
+            yield Passage("forward", "temporary", found)
+
+    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return pulsed(segment, pulse(ready.resolved, dims))
+
+    def raised(self, ready: Ready, peak: int) -> int:
+        more = pulse(ready.resolved, ready.dims)
+        return max(peak, more + at_head(Segment.of(ready.laws.made.tape, ready.dims))) if more else peak
+
+    def wider(self, ready: Ready) -> tuple[float, float]:
+        return ready.resolved.like.wider if ready.resolved.like is not None else (0.0, 0.0)
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        if ready.resolved.like is not None:
+            yield f"{ready.resolved.name} is {ready.resolved.like.note}"
 
 
 def held(resolved: Resolved, dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -44,11 +69,6 @@ def at_head(segment: Segment) -> int:
     """Live bytes of a step before its first logits."""
     sign = {"b": 1, "d": -1}
     return sum(sign.get(kind, 0) * nbytes for kind, _, nbytes, *_ in segment.events[: _head(segment)])
-
-
-def notes(resolved: Resolved) -> tuple[str, ...]:
-    """How the model is reckoned, for the user."""
-    return () if resolved.like is None else (f"{resolved.name} is {resolved.like.note}",)
 
 
 def _head(segment: Segment) -> int:
