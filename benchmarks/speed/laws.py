@@ -110,7 +110,7 @@ def own_models() -> list[Row]:
     cases = [("", small, 1, 64), *((f"{name}, batch {batch}, length {length}", config, batch, length)
              for name, config in SIZES.items() for batch, length in ((1, 512), (64, 32768)))]  # fmt: skip
     for name, config, batch, length in cases:
-        laws._TRACED.clear()
+        laws.TRACED.clear()
         job = build({**OWN, "model.config": config, "train.batch_size": batch, "train.seq_len": length})
         asked = resolve(job)
         assert isinstance(asked, Resolved), asked

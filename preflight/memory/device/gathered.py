@@ -7,7 +7,6 @@ param_dtype, cast_forward_inputs; FSDP1's MixedPrecision likewise). So the resid
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from preflight.job import Job
@@ -17,6 +16,7 @@ from preflight.memory.device.make import Made, ParameterRow, Parameters
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
+from preflight.memory.remembered import Remembered
 from preflight.memory.tracing import Tracing
 from preflight.records import replace
 from preflight.values import Unknown
@@ -26,8 +26,7 @@ SAME_UNDER_AUTOCAST = frozenset(["gemma", "gemma2", "llama", "olmo2", "phi3", "q
 norms are written out (traced both ways: tests/memory/device/test_gathered.py). Autocast computes other families' norms
 in fp32; these keep the law of weights in fp32, which has more."""
 HALF, SINGLE = 2, 4
-REMEMBERED = 64
-_STORED: OrderedDict[int, tuple[Laws, Laws]] = OrderedDict()
+_STORED: Remembered[Laws] = Remembered(64)
 
 
 def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:
@@ -54,17 +53,13 @@ def _whole_fp32(job: Job, resolved: Resolved) -> bool:
 
 def _in_fp32(laws: Laws) -> Laws:
     """The same law of weights that are stored in fp32: one object for each, which others remember it by."""
-    found = _STORED.get(id(laws))
-    if found is not None and found[0] is laws:
-        _STORED.move_to_end(id(laws))
-        return found[1]
     p = laws.made.parameters
-    stored = Parameters(_rows(p.outside), _stacks(p.layer), _stacks(p.first), p.buffers)
-    made = replace(laws, made=Made(laws.made.tape, stored))
-    _STORED[id(laws)] = (laws, made)
-    while len(_STORED) > REMEMBERED:
-        _STORED.popitem(last=False)
-    return made
+
+    def stored() -> Laws:
+        rows = Parameters(_rows(p.outside), _stacks(p.layer), _stacks(p.first), p.buffers)
+        return replace(laws, made=Made(laws.made.tape, rows))
+
+    return _STORED.get(laws, None, stored)
 
 
 def _rows(rows: Iterable[ParameterRow]) -> tuple[ParameterRow, ...]:

@@ -15,6 +15,7 @@ from preflight.memory.device.make import CannotMake, Made
 from preflight.memory.device.tape import NotRegular, expand
 from preflight.memory.device.tracing import TraceError, can_trace, request_traces
 from preflight.memory.device.workload import Resolved
+from preflight.memory.remembered import Remembered
 from preflight.memory.tracing import TRACE, Tracing
 from preflight.values import Unknown
 
@@ -103,7 +104,7 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
 
 
-_TRACED: dict[tuple[str | None, str], Laws | Unknown] = {}
+TRACED: Remembered[Laws | Unknown] = Remembered(256)
 """Laws that were traced in this process, by interpreter and what was asked for."""
 
 
@@ -132,14 +133,15 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
         name = f"{key.family} {key.text}"
     else:
         name = repr((resolved.workload.wire(), resolved.setup.wire(), kind, resolved.fixed))
-    asked = (tracing.interpreter, name)
-    if asked not in _TRACED:
+
+    def traced_law() -> Laws | Unknown:
         try:
             made, versions = _kept_or_traced(name, key, resolved, kind, tracing)
-            _TRACED[asked] = Laws.of(_ordered(made, channels_last), False, versions)
         except (TraceError, CannotMake, NotRegular) as error:
-            _TRACED[asked] = Unknown(f"{what}, and tracing failed: {error}")
-    return _TRACED[asked]
+            return Unknown(f"{what}, and tracing failed: {error}")
+        return Laws.of(_ordered(made, channels_last), False, versions)
+
+    return TRACED.get(None, (tracing.interpreter, name), traced_law)
 
 
 def _stand_in(resolved: Resolved, kind: str) -> Laws | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from preflight.job import Job, identity
 from preflight.memory.host.constants import WEIGHT_BYTES
+from preflight.memory.remembered import Remembered
 from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.records import dataclass
 from preflight.values import Unknown
@@ -58,7 +59,7 @@ def copies(job: Job) -> tuple[float, float]:
     return (0.0 if load == "from-pretrained-cast" else least), expected
 
 
-_known: dict[tuple[str, Tracing], Weights | None] = {}
+_KNOWN: Remembered[Weights | None] = Remembered(1024)
 
 
 def weights_of(job: Job, parameters: int | None = None, tracing: Tracing = SHIPPED_ONLY) -> Weights | None:
@@ -73,9 +74,7 @@ def weights_of(job: Job, parameters: int | None = None, tracing: Tracing = SHIPP
     # lengths and batch change nothing here: one look-up serves a whole search over them
     train = job.train.model_copy(update={"batch_size": None, "grad_accum": None, "seq_len": None})
     text = f"{identity(job.model)} {job.task} {identity(train)} {job.software}"
-    if (text, tracing) not in _known:
-        _known[text, tracing] = _from_law(job, tracing)
-    return _known[text, tracing]
+    return _KNOWN.get(None, (text, tracing), lambda: _from_law(job, tracing))
 
 
 def _from_law(job: Job, tracing: Tracing) -> Weights | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,12 +17,12 @@ from preflight.memory.device.parallel.units import Units, units
 from preflight.memory.device.sizes import Size
 from preflight.memory.device.tape import NotRegular, Tape
 from preflight.memory.device.workload import Resolved
+from preflight.memory.remembered import Remembered
 from preflight.records import replace
 from preflight.values import Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
 """Dimensions that a rank's tape is still a function of; the others are set when it is made."""
-REMEMBERED = 64
 
 
 @dataclass(frozen=True)
@@ -171,23 +171,18 @@ def _hidden(dims: Mapping[str, int]) -> int | None:
 
 # --- derived tapes ----------------------------------------------------------------------------------------------------
 
-_LAWS: OrderedDict[tuple[object, ...], tuple[Laws, Laws]] = OrderedDict()
+_LAWS: Remembered[Laws] = Remembered(64)
 
 
 def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int]) -> Laws:
     """The derived laws, kept while the same job is looked at with other batches and lengths."""
     fixed = tuple(sorted((name, value) for name, value in dims.items() if name not in LENGTHS))
-    key = (id(laws.made), repr(layout), fixed)
-    found = _LAWS.get(key)
-    if found is not None and found[0] is laws:
-        _LAWS.move_to_end(key)
-        return found[1]
-    tape = _both(laws.made, layout, dims)
-    made = laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
-    _LAWS[key] = (laws, made)
-    while len(_LAWS) > REMEMBERED:
-        _LAWS.popitem(last=False)
-    return made
+
+    def derived() -> Laws:
+        tape = _both(laws.made, layout, dims)
+        return laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
+
+    return _LAWS.get(laws, (repr(layout), fixed), derived)
 
 
 def _both(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
