@@ -158,7 +158,7 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
     refused = resolved.workload.refuses(resolved, rank.laws, layout.scheme)
     if refused is not None:
         return refused
-    beside = resolved.workload.beside(job, resolved, sum(round(n * each) for n, each, _ in rows) + buffers)
+    beside = resolved.workload.beside(job, resolved, rows, buffers)
     if isinstance(beside, Unknown):
         return beside
     rank = replace(rank, held=(*rank.held, *beside))

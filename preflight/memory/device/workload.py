@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from preflight.machines.model import Gpu
     from preflight.memory.device.families import Family
     from preflight.memory.device.laws import Laws
+    from preflight.memory.device.loading import Row
     from preflight.memory.device.make import Made, Runner
     from preflight.memory.device.parallel.rank import Held
     from preflight.memory.device.ready import Ready
@@ -186,8 +187,8 @@ class Workload(Protocol):
 
     # --- one job ---
 
-    def beside(self, job: Job, resolved: Resolved, weights: int) -> tuple[Held, ...] | Unknown:
-        """What lies on the GPU beside the step. `weights`: bytes of weights and buffers."""
+    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row], buffers: int) -> tuple[Held, ...] | Unknown:
+        """What lies on the GPU beside the step of a model with these parameters, and buffers of so many bytes."""
         return ()
 
     def refuses(self, resolved: Resolved, laws: Laws, scheme: str) -> Unknown | None:

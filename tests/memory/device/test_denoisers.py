@@ -226,3 +226,12 @@ def test_without_a_law_the_bound_is_of_weights_in_16_bits() -> None:
     assert found.verdict == "unknown"
     wide = device(model__name="PixArt-alpha/PixArt-XL-2-512x512", train__image_size=512, train__weights_dtype="fp32")
     assert 2 * found.breakdown["weights"] == wide.breakdown["weights"]
+
+
+def test_companions_lie_beside_every_way_of_sharding() -> None:
+    one = ready(train__peft__method="none", parallel__strategy="fsdp", parallel__gpus_per_node=2,
+                parallel__ranks_per_node=2, train__companions=["vae"])  # fmt: skip
+    assert one.others
+    held = [sum(each.nbytes for each in some.rank.held if isinstance(each, pipelines.Companion))
+            for some in (one, *one.others)]  # fmt: skip
+    assert min(held) == max(held) > 0

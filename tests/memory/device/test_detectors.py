@@ -135,3 +135,12 @@ def test_parameters_are_those_of_the_papers_model() -> None:
     assert not isinstance(law, Unknown), law
     count = sum(n for n, _, _ in law.made.parameters.sizes({}, asked.all_dims))
     assert round(count / 1e6, 1) == 41.7
+
+
+def test_a_configurations_name_is_enough() -> None:
+    by_name, by_target = (
+        resolve(build({"train.batch_size": 2, "train.precision": "fp32", field: "COCO-Detection/rpn_R_50_C4_1x.yaml"}))
+        for field in ("model.name", "model.target")
+    )
+    assert isinstance(by_name, Resolved)
+    assert by_name == by_target

@@ -71,6 +71,13 @@ def test_a_task_of_sequences_is_classification() -> None:
     assert "t" not in found.lengths
 
 
+def test_a_traced_law_stands_for_one_length_of_labels() -> None:
+    few, many = (resolve(build({**BASE, "train.target_len": n})) for n in (20, 120))
+    assert isinstance(few, Resolved)
+    assert isinstance(many, Resolved)
+    assert (few.fixed["t"], many.fixed["t"]) == (20, 120)
+
+
 def test_dropout_counts_as_on_or_off_in_the_name_of_a_law() -> None:
     def model(architecture: str = "wav2vec2", **config: object) -> speech.Speech:
         return speech.Speech(architecture, {"vocab_size": 32, **config}, "speech-ctc", "ctc", False)

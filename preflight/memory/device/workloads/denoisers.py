@@ -6,7 +6,7 @@ of images, without a gradient, is a phase of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +23,7 @@ from preflight.values import Unknown
 
 if TYPE_CHECKING:
     from preflight.job import Job
+    from preflight.memory.device.loading import Row
     from preflight.memory.device.ready import Ready
 
 UNIT = 64
@@ -118,7 +119,8 @@ class Denoiser(OwnStep):
         stacks = DEPTHS.get(self.architecture, ())
         return tuple(one for one in stacks if one.key in self.config and self.config[one.key] > CHECK_LAYERS)
 
-    def beside(self, job: Job, resolved: Resolved, weights: int) -> tuple[Companion, ...] | Unknown:
+    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row],
+               buffers: int) -> tuple[Companion, ...] | Unknown:  # fmt: skip
         return companions(job, resolved.name)
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:

@@ -9,7 +9,7 @@ of a batch has (`train.target_len`). Where they are not stated, the interval hol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,7 @@ from preflight.values import Unknown
 
 if TYPE_CHECKING:
     from preflight.job import Job
+    from preflight.memory.device.loading import Row
     from preflight.memory.device.ready import Ready
 
 HOMES = ("ultralytics:", "yolov5:")
@@ -104,10 +105,12 @@ class Yolo(OwnStep):
     def convolutional(self) -> bool:
         return True
 
-    def beside(self, job: Job, resolved: Resolved, weights: int) -> tuple[Held, ...]:
+    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row], buffers: int) -> tuple[Held, ...]:
         """Two workspaces of cuBLAS, and the averaged copy that the trainer holds unless the job says otherwise."""
-        averaged = [] if "ema" in job.train.copies.model_fields_set else [Held(weights, "weights")]
-        return (*[Held(WORKSPACE, "temporary")] * 2, *averaged)
+        workspaces = (Held(WORKSPACE, "temporary"),) * 2
+        if "ema" in job.train.copies.model_fields_set:
+            return workspaces
+        return (*workspaces, Held(sum(round(n * each) for n, each, _ in rows) + buffers, "weights"))
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
         """What the data may make of the job."""
