@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from preflight.job import Job
 from preflight.machines.model import Gpu
-from preflight.memory.device import frameworks, fused, gathered, quantization
+from preflight.memory.device import fused, gathered, quantization, training_frameworks
 from preflight.memory.device.laws import Laws, laws_for
 from preflight.memory.device.loading import scales
 from preflight.memory.device.optimizers import Step, as_released, unknown
@@ -70,7 +70,7 @@ class Ready:
     @property
     def gathered(self) -> int:
         """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU."""
-        if not (self.rank.layout.sharded and frameworks.gathers(self.job)):
+        if not (self.rank.layout.sharded and training_frameworks.gathers(self.job)):
             return 0
         return sum(round(n * each) for n, each, _ in self.parameters)
 

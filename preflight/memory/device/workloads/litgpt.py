@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.frameworks import litgpt_release
 from preflight.memory.device.make import Made, Runner
 from preflight.memory.device.single import make_at
 from preflight.memory.device.tracing import can_trace
+from preflight.memory.device.training_frameworks import litgpt_release
 from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
 from preflight.memory.device.workloads.remote import Likeness, likened
 from preflight.values import Unknown
