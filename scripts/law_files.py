@@ -17,7 +17,7 @@ from preflight.memory.device.fit.make import CannotMake, Made
 from preflight.memory.device.fit.subprocess import TraceError
 from preflight.memory.device.law.store import FORMAT, LawKey, key_of, load, other_path, pack
 from preflight.memory.device.law.tape import NotRegular
-from preflight.memory.device.resolve import Resolved
+from preflight.memory.device.workload import Resolved
 from preflight.tracer import TRACER_VERSION
 
 

@@ -11,17 +11,21 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from law_files import write
 
+from preflight.memory.device.adapters import Adapters
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
 from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.fit.make import CannotMake, Made, Runner
 from preflight.memory.device.fit.subprocess import TraceError
 from preflight.memory.device.law.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
-from preflight.memory.device.resolve import SAME_CODE
+from preflight.memory.device.quantization import QuantizedWeights
+from preflight.memory.device.setup import Setup
+from preflight.memory.device.workloads.remote import SAME_CODE
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))
@@ -58,27 +62,26 @@ ADAPTED_VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
 GENERATE = ("causal-lm", "seq2seq-lm", "speech-seq2seq")
 
 
-def plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+def plans(family: Family) -> Iterator[tuple[str, str, Setup, dict[str, Any]]]:
     """(task, kind, setup, structure) of every law to make. Eager attention, variants, adapters for the first task."""
     for task in family.tasks:
         first = task == family.tasks[0]
         for turn, changed in enumerate(VARIANTS.get(family.name, ({},)) if first else ({},)):
             structure = {**family.usual, **changed}
             for attention, mask in _attentions(family, first and turn == 0):
-                base = {"attention": attention, "mask": mask, "checkpointing": False, "peft": None}
                 for weights, autocast in _precisions(PRECISIONS, attention):
-                    setup = {**base, "weights": weights, "autocast": autocast}
+                    setup = Setup(weights, autocast, attention, mask)
                     yield task, "train", setup, structure
-                    yield task, "train", {**setup, "checkpointing": True}, structure
+                    yield task, "train", replace(setup, checkpointing=True), structure
                     yield task, "eval", setup, structure
                     if task in GENERATE and (attention == "eager" or not mask):
-                        yield task, "generate", {**setup, "mask": False}, structure
+                        yield task, "generate", replace(setup, mask=False), structure
                 if first and task in ("causal-lm", "seq2seq-lm", "sequence-classification") and family.name != "gpt2":
-                    peft = {"method": "lora", "targets": list(family.lora_targets), "dropout": False}
+                    peft = Adapters("lora", family.lora_targets)
                     for weights, autocast in _precisions(LORA_PRECISIONS, attention):
-                        setup = {**base, "weights": weights, "autocast": autocast, "peft": peft}
+                        setup = Setup(weights, autocast, attention, mask, peft=peft)
                         yield task, "train", setup, structure
-                        yield task, "train", {**setup, "checkpointing": True}, structure
+                        yield task, "train", replace(setup, checkpointing=True), structure
 
 
 # Of these every attention, task and adapter; of the others what is used most, padded batches first.
@@ -86,14 +89,14 @@ FULL = ("llama", "mistral", "qwen2", "gemma2", "phi3", "gpt2", "bert", "roberta"
         "deberta-v2", "t5", "vit", "clip", "whisper")  # fmt: skip
 
 
-def lean_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+def lean_plans(family: Family) -> Iterator[tuple[str, str, Setup, dict[str, Any]]]:
     """What of a family is used, most used first: padded batches, its first attention, LoRA where adapters are put."""
     masks = (True, False) if family.padded and "sdpa" in family.attentions else (family.padded,)
     for mask, task in product(masks, family.tasks if family.padded else family.tasks[:1]):
-        base = {"attention": family.attentions[0], "mask": mask, "checkpointing": False, "peft": None}
+        base = Setup(attention=family.attentions[0], mask=mask)
         for kind, change in _lean_setups(family, task, everything=mask == masks[0] and task == family.tasks[0]):
             for changed in VARIANTS.get(family.name, ({},)):
-                yield task, kind, {**base, **change}, {**family.usual, **changed}
+                yield task, kind, replace(base, **change), {**family.usual, **changed}
 
 
 def _lean_setups(family: Family, task: str, everything: bool) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -106,7 +109,7 @@ def _lean_setups(family: Family, task: str, everything: bool) -> Iterator[tuple[
         return
     yield "train", plain
     if task in ("causal-lm", "seq2seq-lm", "sequence-classification"):
-        peft = {"peft": {"method": "lora", "targets": list(family.lora_targets), "dropout": False}}
+        peft = {"peft": Adapters("lora", family.lora_targets)}
         for precision, checkpointing in product(main, (stored, {"checkpointing": True})):
             yield "train", {**precision, **checkpointing, **peft}
     for precision in (*main, plain):
@@ -134,7 +137,7 @@ KERNELS = (("sdpa", False, ("bf16",)), ("sdpa", True, ("bf16",)), ("efficient", 
            ("eager", True, ("fp16", "bf16")))  # fmt: skip
 
 
-def adapted_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+def adapted_plans(family: Family) -> Iterator[tuple[str, str, Setup, dict[str, Any]]]:
     """Adapters beside layers in 4 bits, prepared for k-bit training or not, and beside whole layers."""
     every = family.name in ("llama", "qwen2")
     for changed in ADAPTED_VARIANTS.get(family.name, VARIANTS.get(family.name, ({},))[:1]):
@@ -147,13 +150,10 @@ def adapted_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], di
                     continue
                 dropouts = (False, True) if attention == family.attentions[0] else (False,)
                 for weights, mixed, checkpointing, dropout in product(dtypes, (False, True), (True, False), dropouts):
-                    setup: dict[str, Any] = {
-                        "attention": attention, "mask": mask, "checkpointing": checkpointing, "weights": weights,
-                        "peft": {"method": "lora", "targets": targets, "dropout": dropout},
-                        "autocast": weights if mixed else None,
-                    }  # fmt: skip
-                    if rest is not None:
-                        setup["quantization"] = {"type": "4bit", "compute": weights, "upcast_rest": rest}
+                    peft = Adapters("lora", tuple(targets), dropout)
+                    packed = QuantizedWeights("4bit", weights, rest) if rest is not None else None
+                    autocast = weights if mixed else None
+                    setup = Setup(weights, autocast, attention, mask, checkpointing, peft, packed)
                     yield "causal-lm", "train", setup, structure
 
 
@@ -164,34 +164,29 @@ TUNED: dict[str, tuple[dict[str, Any], ...]] = {
 """Families, and variants of them, that fine-tuning frameworks run with a fused loss and offloaded activations."""
 
 
-def tuned_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+def tuned_plans(family: Family) -> Iterator[tuple[str, str, Setup, dict[str, Any]]]:
     """What fine-tuning frameworks set (TRL, axolotl, Unsloth): adapters beside all linear layers, a fused loss,
     checkpoints, activations that wait in host memory; in 4 bits, whole, or trained in full; packed, or padded."""
-    adapters = [{"method": "lora", "targets": _EVERY, "dropout": dropout} for dropout in (False, True)]
+    adapters = [Adapters("lora", tuple(_EVERY), dropout) for dropout in (False, True)]
     variants = TUNED.get(family.name, ())
     for mask, changed, peft, offload in product((False, True), variants, (*adapters, None), (False, True)):
         for rest, mixed in product((None, True, False) if peft else (None,), (True, False)):
-            setup: dict[str, Any] = {
-                "attention": "sdpa", "mask": mask, "checkpointing": True, "peft": peft, "loss": "fused",
-                "weights": "bf16" if peft or not mixed else "fp32", "autocast": "bf16" if mixed else None,
-            }  # fmt: skip
-            if offload:
-                setup["offload"] = True
-            if rest is not None:
-                setup["quantization"] = {"type": "4bit", "compute": "bf16", "upcast_rest": rest}
+            setup = Setup(
+                "bf16" if peft or not mixed else "fp32", "bf16" if mixed else None, "sdpa", mask, True, peft,
+                QuantizedWeights("4bit", "bf16", rest) if rest is not None else None, loss="fused", offload=offload,
+            )  # fmt: skip
             yield "causal-lm", "train", setup, {**family.usual, **changed}
 
 
-def dropped_plans(family: Family) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+def dropped_plans(family: Family) -> Iterator[tuple[str, str, Setup, dict[str, Any]]]:
     """Adapters with dropout beside whole weights in fp32 under autocast: a model as it is loaded where nothing is said,
     and `bf16=True`."""
     if family.name not in DROPPED:
         return
     structure = {**family.usual, **VARIANTS.get(family.name, ({},))[0]}
-    peft = {"method": "lora", "targets": list(family.lora_targets), "dropout": True}
+    peft = Adapters("lora", family.lora_targets, True)
     for mask, checkpointing in product((True, False), (False, True)):
-        yield family.tasks[0], "train", {"weights": "fp32", "autocast": "bf16", "attention": "sdpa", "mask": mask,
-                                         "checkpointing": checkpointing, "peft": peft}, structure  # fmt: skip
+        yield family.tasks[0], "train", Setup("fp32", "bf16", "sdpa", mask, checkpointing, peft), structure
 
 
 DROPPED = ("llama", "qwen2", "bert", "roberta", "t5", "qwen3", "gemma", "phi3", "distilbert", "gemma2")
@@ -199,7 +194,7 @@ DROPPED = ("llama", "qwen2", "bert", "roberta", "t5", "qwen3", "gemma", "phi3", 
 
 
 def _precisions(pairs: Sequence[tuple[str, str | None]], attention: str) -> list[tuple[str, str | None]]:
-    """fp16 beside bf16 where the softmax is written out (see resolve.setup_of)."""
+    """fp16 beside bf16 where the softmax is written out (see setup.setup_of)."""
     found = list(pairs)
     if attention == "eager":
         half = {"bf16": "fp16"}

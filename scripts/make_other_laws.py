@@ -13,17 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from law_files import make_all, run
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.fit.few_traces import make_sparse
 from preflight.memory.device.fit.make import Made
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import denoisers, registry, speech
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import pipelines, speech
+from preflight.memory.device.workloads.denoisers import Denoiser
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 
 LIBRARIES = ("torch", "transformers", "diffusers", "peft")
 MIXED = {"train.precision": "bf16-mixed"}
 LORA = {**MIXED, "train.peft.method": "lora"}
-CONTROLNET = {**MIXED, "train.peft.method": denoisers.CONTROLNET}
+CONTROLNET = {**MIXED, "train.peft.method": pipelines.CONTROLNET}
 STORED = {"train.gradient_checkpointing": False}
 CHECKPOINTED = {"train.gradient_checkpointing": True}
 SETUPS: Mapping[str, Mapping[str, object]] = {
@@ -77,8 +78,7 @@ BEFORE_TF32 = "V100-16GB"
 YOLO = [f"ultralytics:{name}{scale}" for name in ("yolov8", "yolo11") for scale in "nsmlx"]
 YOLO += [f"{home}:yolov5{scale}" for home in ("ultralytics", "yolov5") for scale in "sml"]
 YOLO_CLASSES = 1
-"""Of another law of the smallest models, whose towers are as wide as they have classes
-(memory/device/workloads/yolo.py)."""
+"""Of another law of the smallest models, whose towers are as wide as they have classes (workloads/yolo.py)."""
 VAE_DTYPES = ("bf16", "fp32")
 GENERATING = (
     "lora-checkpointed",
@@ -101,7 +101,7 @@ def asked() -> list[tuple[str, Resolved, str]]:
                 raise SystemExit(f"{name}: {resolved.reason}")
             found.append((f"{name} {setup}", resolved, "train"))
             if setup in GENERATING:
-                found.append((f"generate-{name} {setup}", denoisers.generator(resolved, 1), "eval"))
+                found.append((f"generate-{name} {setup}", _denoiser(resolved).generator(resolved, 1), "eval"))
     for name in SPEECH:
         for setup in SPEECH_SETUPS:
             for task in ("other", "sequence-classification"):
@@ -118,14 +118,19 @@ def asked() -> list[tuple[str, Resolved, str]]:
         assert not isinstance(resolved, Unknown), resolved.reason
         found.append((name, resolved, "train"))
     found += list(_yolo())
-    for name, config in denoisers.data()["vaes"].items():
+    for name, config in pipelines.data()["vaes"].items():
         for dtype in VAE_DTYPES:
-            one = denoisers.Companion(0, "weights", name, dtype, config)
-            found.append((f"vae-{name} {dtype}", denoisers.encoder(some, one), "eval"))
+            one = pipelines.Companion(0, "weights", name, dtype, config)
+            found.append((f"vae-{name} {dtype}", _denoiser(some).encoder(some, one), "eval"))
             for autocast in (False, True):
                 what = f"decode-{name} {dtype}{' autocast' if autocast else ''}"
-                found.append((what, denoisers.decoder(some, one, autocast), "eval"))
+                found.append((what, _denoiser(some).decoder(some, one, autocast), "eval"))
     return found
+
+
+def _denoiser(resolved: Resolved) -> Denoiser:
+    assert isinstance(resolved.workload, Denoiser)
+    return resolved.workload
 
 
 def _yolo() -> Iterator[tuple[str, Resolved, str]]:
@@ -143,9 +148,7 @@ def _yolo() -> Iterator[tuple[str, Resolved, str]]:
 
 def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
-    free = [name for name in registry.FREE if name in resolved.all_dims]
-    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    return make_sparse(registry.request(resolved, kind), free, run, fixed, registry.depths(resolved))
+    return resolved.workload.make_shipped(resolved, kind, run)
 
 
 if __name__ == "__main__":

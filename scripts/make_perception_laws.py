@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from law_files import make_all, run
 
-from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.fit.few_traces import make_sparse
 from preflight.memory.device.fit.make import Made
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import embeddings, registry
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 
@@ -58,11 +56,7 @@ def _resolved(precision: str, stated: Mapping[str, object]) -> Resolved:
 
 def make_one(resolved: Resolved, kind: str) -> Made:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
-    if resolved.model["kind"] == embeddings.KIND:
-        return pairwise_loss.make(resolved, kind, run)
-    free = [name for name in registry.FREE if name in resolved.all_dims]
-    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    return make_sparse(registry.request(resolved, kind), free, run, fixed)
+    return resolved.workload.make_shipped(resolved, kind, run)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ from typing import Any
 from law_files import run, versions, write
 
 from preflight.memory.device.fit.image_sides import ANY, make_at_sides, sides
-from preflight.memory.device.fit.make import CannotMake, Made, verify
+from preflight.memory.device.fit.make import CannotMake, Made, TraceRequest, verify
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import TraceError
 from preflight.memory.device.law.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
 from preflight.memory.device.law.tape import NotRegular, expand
+from preflight.memory.device.setup import Setup
 from preflight.memory.device.workloads.image_models import usual_size
 
 LIBRARIES = ("timm", "torch", "torchvision")
@@ -121,8 +122,7 @@ def laws_of(family: str) -> dict[str, Made | str]:
     model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
     made: dict[str, Made | str] = {}
     for name, (weights, autocast) in PRECISIONS.items():
-        setup = {"attention": "sdpa", "mask": False, "checkpointing": False, "peft": None, "weights": weights,
-                 "autocast": autocast}  # fmt: skip
+        setup = Setup(weights, autocast)
         for kind in KINDS:
             key = key_of(kind, setup, f"image={image}")
             there = load(LawKey(family, key))
@@ -141,12 +141,12 @@ def laws_of(family: str) -> dict[str, Made | str]:
     return made
 
 
-def key_of(kind: str, setup: Mapping[str, Any], side: str) -> str:
+def key_of(kind: str, setup: Setup, side: str) -> str:
     """The key of a law; `side`: "image=224"."""
     return key_text("image-classification", kind, setup, {}, side)
 
 
-def at_all_sides(family: str, model: Mapping[str, Any], kind: str, setup: Mapping[str, Any]) -> dict[str, Made | str]:
+def at_all_sides(family: str, model: Mapping[str, Any], kind: str, setup: Setup) -> dict[str, Made | str]:
     """The law of any side, under a key of its own and, by reference, under those of the sides. Raises CannotMake."""
     key = key_of(kind, setup, ANY)
     law: Made | str | None = load(LawKey(family, key)) or twin_of(family, key, model, kind, setup)
@@ -172,14 +172,14 @@ def check_at_own_side(law: Made, family: str, key: str, side: int) -> None:
         raise CannotMake(f"at {side} pixels the law of any side is not that of {side} pixels")
 
 
-def twin_of(family: str, key: str, model: Mapping[str, Any], kind: str, setup: Mapping[str, Any]) -> str | None:
+def twin_of(family: str, key: str, model: Mapping[str, Any], kind: str, setup: Setup) -> str | None:
     """timm's law that a model of torchvision has as well, event by event; None where there is none."""
     name = family.replace("torchvision-", "timm-")
     law = load(LawKey(name, key)) if name != family else None
     if law is None:
         return None
     point = {"b": TWIN_BATCH, "i": model["image_size"]}
-    (trace,) = run([{"model": model, "setup": setup, "point": point, "kind": kind, "warm_up": True}])
+    (trace,) = run([TraceRequest(model, setup, kind, True).at(point)])
     numbers = [(elements, nbytes // elements) for _, nbytes, elements, _ in trace["parameters"]]
     if [(n, round(size)) for n, size, _ in law.parameters.sizes({}, point)] != numbers:
         return None

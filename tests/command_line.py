@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.job import Job
@@ -44,7 +45,7 @@ parameters:
 """
 
 
-def estimate(job: Job, gpu: Gpu | None = None) -> DeviceEstimate | Unknown:
+def estimate(job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE) -> DeviceEstimate | Unknown:
     batch, length = job.train.batch_size, job.train.seq_len
     if batch is None or length is None:
         return Unknown("batch or length is not known")
@@ -68,7 +69,7 @@ def estimate(job: Job, gpu: Gpu | None = None) -> DeviceEstimate | Unknown:
     )
 
 
-def bound(job: Job, gpu: Gpu | None = None) -> tuple[int, int] | None:
+def bound(job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE) -> tuple[int, int] | None:
     found = estimate(job, gpu)
     return (found.process.expected, found.process.high) if isinstance(found, DeviceEstimate) else None
 

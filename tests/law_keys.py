@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
+from preflight.memory.device.adapters import Adapters
 from preflight.memory.device.families import Family
+from preflight.memory.device.quantization import QuantizedWeights
+from preflight.memory.device.setup import Setup
 
 SWITCHES = {"true": True, "false": False, "None": None}
 
 
-def from_key(key: str, family: Family) -> tuple[str, str, dict[str, Any], dict[str, object]]:
+def from_key(key: str, family: Family) -> tuple[str, str, Setup, dict[str, object]]:
     """(task, kind, setup, structure)."""
     task, kind, precision, attention, padded, stored, *rest = key.split(" ")
     weights, _, autocast = precision.partition("/")
-    setup: dict[str, Any] = {
-        "weights": weights, "autocast": None if autocast == "plain" else autocast, "attention": attention,
-        "mask": padded == "padded", "checkpointing": stored == "checkpointed", "peft": None,
-    }  # fmt: skip
+    setup = Setup(weights, None if autocast == "plain" else autocast, attention, padded == "padded",
+                  stored == "checkpointed")  # fmt: skip
     if rest[0].startswith("loss:"):
-        setup["loss"] = rest.pop(0).partition(":")[2]
+        setup = replace(setup, loss=rest.pop(0).partition(":")[2])
     if rest[0] == "offloaded":
-        setup["offload"] = bool(rest.pop(0))
+        setup = replace(setup, offload=bool(rest.pop(0)))
     if rest[0].startswith(("4bit", "int8")):
         kind_of, compute, *more = rest.pop(0).split(":")
-        setup["quantization"] = {"type": kind_of, "compute": compute, "upcast_rest": "rest32" in more}
+        setup = replace(setup, quantization=QuantizedWeights(kind_of, compute, "rest32" in more))
     adapters, *switches = rest
     if adapters != "full":
         _, names, *more = adapters.split(":")
-        setup["peft"] = {"method": "lora", "targets": names.split("-"), "dropout": "dropout" in more}
+        setup = replace(setup, peft=Adapters("lora", tuple(names.split("-")), "dropout" in more))
     structure = dict(family.usual)
     for one in switches:
         name, _, value = one.partition("=")

@@ -55,7 +55,7 @@ def reserved(run: Run, draws: int) -> list[int]:
     for seed in range(draws):
         drawn = lengths(ready.dims["s"], seed)
         longest = replace(ready, dims={**ready.dims, "s": max(drawn)})
-        found.append(reserved_after(longest, gpu, [{"s": length} for length in drawn]))
+        found.append(reserved_after(longest, [{"s": length} for length in drawn]))
     return sorted(found)
 
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 FAMILY = """
 from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.families import FAMILIES
+from preflight.memory.device.setup import Setup
 from preflight.memory.device.fit.subprocess import request_traces
 family = FAMILIES["llama"]
-setup = dict(weights="fp32", autocast="bf16", attention="sdpa", mask=True, checkpointing=False, peft=None)
+setup = Setup("fp32", "bf16", mask=True)
 for kind in {kinds!r}:
     make_law(family, "causal-lm", kind, setup, family.usual, lambda traces: request_traces(traces)[0])
 """
@@ -99,7 +100,8 @@ def own_models() -> list[Row]:
     """Models that no law ships for, once the tracer has imported its libraries."""
     from preflight.memory.device.fit import subprocess as tracing
     from preflight.memory.device.law import laws
-    from preflight.memory.device.resolve import Resolved, resolve
+    from preflight.memory.device.resolve import resolve
+    from preflight.memory.device.workload import Resolved
     from preflight.vocabulary.job import build
 
     os.environ["PREFLIGHT_NO_CACHE"] = "1"
@@ -109,7 +111,7 @@ def own_models() -> list[Row]:
     cases = [("", small, 1, 64), *((f"{name}, batch {batch}, length {length}", config, batch, length)
              for name, config in SIZES.items() for batch, length in ((1, 512), (64, 32768)))]  # fmt: skip
     for name, config, batch, length in cases:
-        laws._TRACED.clear()
+        laws.TRACED.clear()
         job = build({**OWN, "model.config": config, "train.batch_size": batch, "train.seq_len": length})
         asked = resolve(job)
         assert isinstance(asked, Resolved), asked
@@ -140,9 +142,10 @@ def _spent(pid: int) -> float:
 def estimates(runs: int) -> list[Row]:
     """The requested tier of many jobs, and a replay."""
     from preflight.machines.gpus import find_gpu
-    from preflight.memory.device.estimate import _replay, estimate
+    from preflight.memory.device.estimate import estimate
     from preflight.memory.device.law.bulk_peaks import peaks
     from preflight.memory.device.prepare import Ready, prepare
+    from preflight.memory.device.step.run import replayed
     from preflight.vocabulary.job import build
 
     gpu = find_gpu("H100-80GB") or find_gpu("A100-80GB")
@@ -159,7 +162,7 @@ def estimates(runs: int) -> list[Row]:
     estimate(job, gpu)
     return [
         timed(f"requested tier of {JOBS:,} jobs, us a job", 10, lambda: peaks(law, columns), runs, JOBS),
-        timed("replay of a step, ms", 50, lambda: _replay(ready, (), gpu, None), 5 * runs),
+        timed("replay of a step, ms", 50, lambda: replayed(ready, (), None), 5 * runs),
         timed("estimate of a named job, ms", 50, lambda: estimate(job, gpu), 5 * runs),
     ]
 

@@ -13,6 +13,7 @@ from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option, trust_option
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.trust import laws_of, named_by_user, trust_in
+from preflight.memory.tracing import Tracing
 from preflight.reports import streams
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
@@ -34,6 +35,7 @@ class Subject:
     job: Job
     gpu: Gpu | None
     estimate: Callable[[Job], Estimates]
+    tracing: Tracing
     note: str = ""
 
 
@@ -116,7 +118,7 @@ def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
         return ()
     from preflight.memory.device.estimate import timeline
 
-    return timeline(subject.job, subject.gpu)
+    return timeline(subject.job, subject.gpu, subject.tracing)
 
 
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
@@ -161,9 +163,9 @@ def _subject(target: str, asked: Asked) -> Subject:
 
 def _model(name: str, asked: Asked) -> Subject:
     from preflight.memory.device.law import catalogue
-    from preflight.memory.device.workloads import registry
+    from preflight.memory.device.workloads.registry import target_of
 
-    target = registry.target_of(name)
+    target = target_of(name)
     if target is not None:
         return _of_values({"model.target": target, "task": "other", **asked.overrides}, asked, Path.cwd())
     model = catalogue.find(name)
@@ -194,7 +196,7 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
     named = [*named_by_user(asked.trust), *laws_of(asked.overrides)]
     trust = trust_in(source if source.is_dir() else source.parent, named)
     tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)
-    return Subject(job, found, Estimator(found, tracing).full, "; ".join(notes))
+    return Subject(job, found, Estimator(found, tracing).full, tracing, "; ".join(notes))
 
 
 def _words(error: ValidationError) -> str:
@@ -247,4 +249,4 @@ def _configuration(path: Path, asked: Asked) -> Subject:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
     estimate = result.estimate or question.estimators[result.gpu].full
-    return Subject(result.space.worst.job, result.gpu, estimate, note)
+    return Subject(result.space.worst.job, result.gpu, estimate, question.tracing, note)

@@ -18,7 +18,7 @@ from preflight.vocabulary.values import Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.memory.device.law.laws import Laws
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.workload import Resolved
     from preflight.vocabulary.job import Job
 
 
@@ -124,7 +124,6 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
 def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, Laws]:
     """A model's law of a training step under a setup. Raises UsageError where there is none."""
     from preflight.memory.device import resolve
-    from preflight.memory.device.fit.subprocess import TRACING
     from preflight.memory.device.law import catalogue, laws
     from preflight.vocabulary.job import build
 
@@ -134,7 +133,6 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
     task = {"task": model.task} if model is not None else {}
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
-    TRACING.allowed = True
     resolved = resolve.resolve(job)
     found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
@@ -150,7 +148,7 @@ def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
     moments = law.rows(found.accumulating if (job.train.grad_accum or 1) > 1 else found.plain)
     return {
         "name": resolved.name,
-        "setup": dict(resolved.setup),
+        "setup": resolved.setup.wire(),
         "shipped": found.shipped,
         **store.law_file(store.key_of(resolved, "train"), found.made, dict(found.made_by)),
         "rows": [

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
 from preflight.engine.certainty import as_read
-from preflight.engine.estimator import Estimator, Tracing, tracing_of
+from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.files import Batch, checkout
 from preflight.engine.target import Wanted, choose, placed, wanted
 from preflight.engine.trust import laws_of, named_by_user, trust_in
+from preflight.memory.tracing import Tracing
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
@@ -160,7 +161,10 @@ def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[S
     space = judge(study, estimate, *estimator.sides(estimate), constraints=project.settings.constraints)
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
     result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate)
-    case = Case(study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node)
+    case = Case(
+        study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node,
+        tracing=asked.tracing,
+    )  # fmt: skip
     return result, case
 
 

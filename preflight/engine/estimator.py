@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.system.processes import found_program
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity
@@ -22,22 +22,12 @@ if TYPE_CHECKING:
     from preflight.space.grid import Side
 
 
-@dataclass(frozen=True)
-class Tracing:
-    """Whether models that no shipped law knows may be traced, and by which Python (None: this one)."""
-
-    allowed: bool = True
-    interpreter: str | None = None
-    trust: Trust | None = None
-    """What the project may name; None: whatever a caller's own Job names."""
-
-
 @dataclass
 class Estimator:
     """What the search space and the rules ask for; equal jobs are estimated once."""
 
     gpu: Gpu | None
-    tracing: Tracing = Tracing()
+    tracing: Tracing = TRACE
     _full: dict[str, Estimates] = field(default_factory=dict)
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
 
@@ -50,7 +40,9 @@ class Estimator:
 
     def _estimates(self, job: Job) -> Estimates:
         """Device and host of one job, and what keeps one of them from being known."""
-        device, host = self._device().estimate(job, self.gpu), _host(job)
+        from preflight.memory import device as side
+
+        device, host = side.estimate(job, self.gpu, self.tracing), self._host(job)
         reasons = {
             side: found.reason for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)
         }
@@ -61,26 +53,24 @@ class Estimator:
             reasons,
         )
 
-    def _device(self) -> ModuleType:
-        """The device side, told what it may trace."""
-        from preflight.memory import device
-        from preflight.memory.device.fit.subprocess import TRACING, anything
-
-        TRACING.allowed, TRACING.interpreter = self.tracing.allowed, self.tracing.interpreter
-        TRACING.may_read = self.tracing.trust.reads if self.tracing.trust is not None else anything
-        return device
-
     def device_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
+        from preflight.memory.device import bound
+
         key = identity(job)
         if key not in self._bounds:
-            self._bounds[key] = self._device().bound(job, self.gpu)
+            self._bounds[key] = bound(job, self.gpu, self.tracing)
         return self._bounds[key]
 
     def host_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of a node from above, never falling as a numeric field grows."""
-        found = _host(job, bound=True)
+        found = self._host(job, bound=True)
         return (found.per_node.expected, found.per_node.high) if isinstance(found, HostEstimate) else None
+
+    def _host(self, job: Job, bound: bool = False) -> HostEstimate | Unknown:
+        from preflight.memory.host.estimate import estimate_host
+
+        return estimate_host(job, job.model.parameters, bound=bound, tracing=self.tracing)
 
     def sides(self, full: Callable[[Job], Estimates]) -> tuple[Side, Side]:
         """Device and host as the search space judges them. `full`: the estimate whose word counts where no bound is
@@ -100,17 +90,11 @@ class Estimator:
         return Side(self.device_bound, capacity, least), Side(self.host_bound, lambda job: limit_of(job)[0])
 
 
-def largest_sample_bytes(job: Job) -> int | None:
+def largest_sample_bytes(job: Job, tracing: Tracing = TRACE) -> int | None:
     """The largest data.sample_bytes with which the node's memory fits; None where another field is missing, too."""
     from preflight.memory.host.estimate import solve_sample_bytes
 
-    return solve_sample_bytes(job, job.model.parameters)
-
-
-def _host(job: Job, bound: bool = False) -> HostEstimate | Unknown:
-    from preflight.memory.host.estimate import estimate_host
-
-    return estimate_host(job, job.model.parameters, bound=bound)
+    return solve_sample_bytes(job, job.model.parameters, tracing=tracing)
 
 
 def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimate | Unknown) -> tuple[str, ...]:
@@ -157,17 +141,17 @@ def tracing_of(settings: Settings, root: Path, trust: Trust) -> tuple[Tracing, t
     own = user_settings().interpreter
     mine = os.path.expanduser(own) if own is not None else None
     if settings.interpreter is None:
-        return Tracing(settings.trace, mine, trust), ()
+        return Tracing(settings.trace, mine, may_read=trust.reads), ()
     path = _program(settings.interpreter, root)
     if path is not None and trust.starts(path):
-        return Tracing(settings.trace, str(path), trust), ()
+        return Tracing(settings.trace, str(path), may_read=trust.reads), ()
     if path is None:
         note = f"there is no interpreter {settings.interpreter}"
     else:
         note = (
             f"the interpreter {settings.interpreter} is named by the project: it is not started without --trust {path}"
         )
-    return Tracing(settings.trace and mine is not None, mine, trust), (note,)
+    return Tracing(settings.trace and mine is not None, mine, may_read=trust.reads), (note,)
 
 
 def _program(name: str, root: Path) -> Path | None:

@@ -223,11 +223,11 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
     from preflight.engine.estimator import largest_sample_bytes
 
     job = candidate.job
-    largest = largest_sample_bytes(job)
+    largest = largest_sample_bytes(job, candidate.tracing)
     if largest is None:
         return
     silent = possible(job, {"data.validation_workers": None})
-    trained = largest_sample_bytes(silent) if silent and cause.when.phase == "validation" else None
+    trained = largest_sample_bytes(silent, candidate.tracing) if silent and cause.when.phase == "validation" else None
     between = f" (and at most {format_gib(trained)}, as training went well)" if trained and trained > largest else ""
     yield (
         f"it did not fit: so one decoded sample is larger than {format_gib(largest)}{between}, or memory went into "

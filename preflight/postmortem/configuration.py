@@ -8,6 +8,7 @@ from pathlib import Path
 
 from preflight.engine.check import Options, Setup, check, job_at, setup
 from preflight.engine.files import batches
+from preflight.memory.tracing import Tracing
 from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
@@ -35,6 +36,8 @@ class Candidate:
     """The logs name the combination, or there is only one."""
     estimate: Callable[[Job], Estimates]
     """Judges any other Job on the same GPU."""
+    tracing: Tracing
+    """Whether models that no shipped law knows may be traced."""
 
 
 def named(found: Found, cwd: Path) -> list[str]:
@@ -143,13 +146,13 @@ def _candidates(report: Report, asked: Setup, causes: Sequence[Cause]) -> Iterat
         if at is not None:
             job, values = at
             estimate = asked.estimators[result.gpu].full
-            found.append(Candidate(report, result, job, estimate(job), values, True, estimate))
+            found.append(Candidate(report, result, job, estimate(job), values, True, estimate, asked.tracing))
     if found:
         return iter(found)
     return (
         Candidate(
             report, result, result.space.worst.job, result.space.worst.estimates, result.space.worst.assignment,
-            not result.study.is_search, asked.estimators[result.gpu].full,
+            not result.study.is_search, asked.estimators[result.gpu].full, asked.tracing,
         )
         for result in report.studies
     )  # fmt: skip

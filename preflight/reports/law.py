@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from preflight.memory.device.law.law import Row
 from preflight.memory.device.law.laws import Laws
 from preflight.memory.device.law.regions import Regions, regions
-from preflight.memory.device.resolve import Resolved
+from preflight.memory.device.workload import Resolved
 from preflight.reports.style import Look, wrap
 from preflight.vocabulary.estimates import LENGTHS
 from preflight.vocabulary.job import Job
@@ -26,7 +26,9 @@ def law_lines(job: Job, resolved: Resolved, laws: Laws, look: Look) -> Iterator[
     """The law of a job's training step."""
     law = laws.reading((job.train.grad_accum or 1) > 1, job.train.outputs_kept in ("step", "loop"))
     dims = resolved.all_dims
-    setup = ", ".join(f"{name} {value}" for name, value in resolved.setup.items() if value not in (None, False, {}))
+    setup = ", ".join(
+        f"{name} {value}" for name, value in resolved.setup.wire().items() if value not in (None, False, {})
+    )
     yield look.paint(f"law of a training step ({setup})", "bold")
     named = (
         f"{name} = {size:,} {MEANINGS.get(name, '')}".rstrip()

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.job import Job
@@ -63,6 +64,8 @@ class Case:
     options: Options = field(default_factory=Options.model_construct)
     beside: tuple[Case, ...] = ()
     """Launches of the same script that run at the same time."""
+    tracing: Tracing = SHIPPED_ONLY
+    """Whether models that no shipped law knows may be traced."""
 
     @property
     def worst(self) -> Point:

@@ -191,11 +191,11 @@ class ValidationMemorySpike(Rule):
         return _finding(case, host, self.name, message, proposals, "too much once validation starts")
 
     def _solve(self, case: Case) -> Iterator[Finding]:
-        threshold = loaders.sample_threshold(case.job)
+        threshold = loaders.sample_threshold(case.job, case.tracing)
         options = case.options if isinstance(case.options, SpikeOptions) else SpikeOptions()  # type: ignore[call-arg]
         if threshold is None or threshold > options.largest_sample:
             return
-        alone = loaders.sample_threshold(case.job, training_only=True)
+        alone = loaders.sample_threshold(case.job, case.tracing, training_only=True)
         more = "" if alone is None or alone <= threshold else f" (training alone: {at_most(alone)})"
         origin = case.origin("data.validation_workers", "data.workers", "train.batch_size")
         yield Finding(

@@ -55,7 +55,7 @@ class DatasetCopiedPerWorker(Rule):
         if copies >= options.smallest:
             yield self._known(case, copies)
         elif not data.in_memory_bytes and case.fact("dataset_held") is not None:
-            largest = solve_in_memory_bytes(case.job, case.job.model.parameters)
+            largest = solve_in_memory_bytes(case.job, case.job.model.parameters, tracing=case.tracing)
             if largest is not None and largest < options.largest_unknown:
                 yield self._solved(case, largest)
 
@@ -133,7 +133,7 @@ class CheckpointLoadedPerRank(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         ranks = case.job.parallel.ranks_per_node or 1
         origin = _fact_origin(case, "checkpoint_loaded")
-        weights = weights_of(case.job) if origin is not None and ranks > 1 else None
+        weights = weights_of(case.job, tracing=case.tracing) if origin is not None and ranks > 1 else None
         options = case.options if isinstance(case.options, CheckpointOptions) else CheckpointOptions()  # type: ignore[call-arg]
         if weights is None or origin is None or weights.bytes * ranks < options.smallest:
             return
@@ -191,7 +191,7 @@ class OffloadExceedsHost(Rule):
         if host is None or asked_for(case, host):
             return
         worth = severity_of(host.per_node, host.limit)
-        weights = weights_of(case.job)
+        weights = weights_of(case.job, tracing=case.tracing)
         if worth is None or weights is None or host.limit is None:
             return
         nodes = case.job.parallel.nodes or 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.findings import Change, Proposal, Safety
 from preflight.vocabulary.job import Job
@@ -243,11 +244,12 @@ def fewer_workers(case: Case) -> Changes:
     return {"data.workers": halved(workers, 1)} if workers > 1 and written(case, "data.workers") else {}
 
 
-def sample_threshold(job: Job, training_only: bool = False) -> int | None:
+def sample_threshold(job: Job, tracing: Tracing = SHIPPED_ONLY, training_only: bool = False) -> int | None:
     """The largest `data.sample_bytes` that fits, None where no limit is known or not even empty samples fit.
 
     `training_only` leaves the validation loader out.
     """
     from preflight.memory.host.estimate import solve_sample_bytes
 
-    return solve_sample_bytes(with_fields(job, {"data.validation_workers": None}) if training_only else job)
+    asked = with_fields(job, {"data.validation_workers": None}) if training_only else job
+    return solve_sample_bytes(asked, tracing=tracing)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from preflight.memory.device.fit.subprocess import TRACING
+from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.job import build as build_job
 from tests.benchmarks.fake_cuda import CONTEXT, FakeCuda
 
@@ -28,11 +27,8 @@ USUAL = Case("tiny", batch=2, length=32, precision="fp32")
 
 
 @pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(models.MODELS, "tiny", TINY)
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def measured(case: Case, limit: int | None = None) -> dict[str, Any]:
@@ -280,7 +276,7 @@ def test_deviations_are_explained_by_the_allocations_that_differ() -> None:
     """A block that a library made and no law knows is named, with its size and place; what agrees is not."""
     from preflight.memory.device.prepare import prepare
 
-    ready = prepare(build_job(USUAL.job()))
+    ready = prepare(build_job(USUAL.job()), tracing=SHIPPED_ONLY)
     mine = compare.alive(ready, ())  # type: ignore[arg-type]
     blocks = [[size, count, "backward 2", where] for (size, where), count in mine.blocks.items()]
     record = {"peak": {"label": "backward 2:lm_head", "blocks": [*blocks, [123_456, 3, "forward 2:h.1", "m.py:9 f"]]}}
@@ -295,11 +291,11 @@ def test_deviations_are_explained_by_the_allocations_that_differ() -> None:
 
 
 def test_the_replays_blocks_add_up_to_the_law() -> None:
-    from preflight.memory.device.estimate import requested_peak
     from preflight.memory.device.prepare import Ready, prepare
+    from preflight.memory.device.step.run import requested_peak
 
     for changes in ({}, {"accumulation": 2}, {"outputs": "step"}, {"optimizer": "sgd"}, {"checkpointing": True}):
-        ready = prepare(build_job(replace(USUAL, **changes).job()))  # type: ignore[arg-type]
+        ready = prepare(build_job(replace(USUAL, **changes).job()), tracing=SHIPPED_ONLY)  # type: ignore[arg-type]
         assert isinstance(ready, Ready), ready
         mine = compare.alive(ready, ())
         assert mine.bytes == requested_peak(ready), changes

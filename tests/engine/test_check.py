@@ -297,14 +297,25 @@ def test_tracing_can_be_switched_off(project: Write) -> None:
     assert asked.tracing.allowed is False
 
 
-def test_device_is_told_what_it_may_trace() -> None:
-    from preflight.engine.estimator import Estimator, Tracing
-    from preflight.memory.device.fit.subprocess import TRACING
+def test_both_sides_are_told_what_may_be_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    from preflight.engine.estimator import Estimator
+    from preflight.memory import device
+    from preflight.memory.host import estimate as host
+    from preflight.memory.tracing import Tracing
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.values import Unknown
 
-    for tracing in (Tracing(), Tracing(False), Tracing(True, "/usr/bin/python3")):
+    told: list[object] = []
+    monkeypatch.setattr(device, "estimate", lambda job, gpu, tracing: told.append(tracing) or Unknown(""))
+    monkeypatch.setattr(device, "bound", lambda job, gpu, tracing: told.append(tracing))
+    monkeypatch.setattr(host, "weights_of", lambda job, parameters, tracing: told.append(tracing))
+    for tracing in (Tracing(False), Tracing(True, "/usr/bin/python3")):
         Estimator(None, tracing).full(Job())
-        assert (TRACING.allowed, TRACING.interpreter) == (tracing.allowed, tracing.interpreter)
+        Estimator(None, tracing).device_bound(Job())
+        Estimator(None, tracing).host_bound(Job())
+        assert set(told) == {tracing}
+        assert len(told) == 4
+        told.clear()
 
 
 def test_a_rule_that_fails_on_all_studies_together_is_reported_and_the_others_go_on(

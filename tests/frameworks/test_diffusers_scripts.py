@@ -11,13 +11,14 @@ from test_litgpt_and_swift import command
 from preflight.dialects.slurm import reader as slurm
 from preflight.frameworks.commands import KINDS, module, started
 from preflight.frameworks.diffusers import SCRIPTS, scripts
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import denoisers
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import pipelines
 from preflight.vocabulary.job import build
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Launch, Word
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.values import Const, Value
+from preflight.vocabulary.values import Const, Unknown, Value
 
 SDXL = "stabilityai/stable-diffusion-xl-base-1.0"
 FLAGS = (f"--pretrained_model_name_or_path={SDXL}", "--mixed_precision=fp16", "--train_batch_size=2", "--rank", "8",
@@ -100,7 +101,7 @@ def test_what_a_script_has_beside_is_in_the_pipeline(name: str) -> None:
                  "validation.loads": script["loads"]})  # fmt: skip
     resolved = resolve(job)
     assert isinstance(resolved, Resolved)
-    assert denoisers.unknown_companion(job, resolved) is None
+    assert not isinstance(pipelines.companions(job, resolved.name), Unknown)
 
 
 @pytest.mark.parametrize(

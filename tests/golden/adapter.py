@@ -13,22 +13,23 @@ from dataclasses import fields as members
 from pathlib import Path
 from typing import Any
 
-from preflight.commands.check import outcome_of
 from preflight.engine import check as engine
 from preflight.engine import registry
+from preflight.engine.check import outcome_of
 from preflight.engine.files import Batch, batches
 from preflight.engine.job_by_hand import completed
-from preflight.engine.project import Project, UnreadableFile
-from preflight.engine.settings import Settings
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import catalogue, store
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.reports import json_format
 from preflight.space.jobs import JobMaker
 from preflight.study import build as studies
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Request
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Skipped, Study
 from preflight.vocabulary.values import Axis, Choices, Const, Op, Origin, Range, Ref, Unknown
 
@@ -318,8 +319,7 @@ def job_of(values: Mapping[str, object]) -> Job:
 
 def law_of(values: Mapping[str, object], kind: str = "train") -> str:
     """What a job's law is filed under, and whether it ships: `shipped FAMILY: KEY`, or `unknown: FIELD`."""
-    TRACING.allowed = False  # what is looked up depends on it: eager attention of image models
-    resolved = resolve(job_of(values))
+    resolved = resolve(job_of(values), tracing=SHIPPED_ONLY)
     if not isinstance(resolved, Resolved):
         first = resolved.reason.split(" ", 1)[0]
         return f"unknown: {first}" if first.partition(".")[0] in Job.model_fields else "unknown"
@@ -339,9 +339,9 @@ def _keys(family: str) -> frozenset[str]:
 
 def process(values: Mapping[str, object]) -> list[int] | str:
     """[low, expected, high] bytes of the process, by shipped laws alone; the fields that it lacks, or `unknown`."""
-    from preflight.engine.estimator import Estimator, Tracing
+    from preflight.engine.estimator import Estimator
 
-    found = Estimator(None, Tracing(False)).full(job_of(values))
+    found = Estimator(None, SHIPPED_ONLY).full(job_of(values))
     if found.device is None:
         return " ".join(("unknown", *found.unknown))
     each = found.device.process

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from preflight.memory.device import estimate
-from preflight.memory.device.fit.subprocess import TRACING
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads.litgpt import litgpt, switches
+from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 
@@ -105,17 +106,17 @@ def test_a_job_that_runs_litgpt_is_resolved_to_its_model() -> None:
               "train.peft.method": "lora", "train.peft.r": 8, "software": {"litgpt": "0.5.0"}}  # fmt: skip
     found = resolve(build(fields))
     assert isinstance(found, Resolved)
-    assert found.model["kind"] == "litgpt"
-    assert found.setup["peft"]["targets"] == ["query", "value"]
+    assert found.workload.wire()["kind"] == "litgpt"
+    assert found.setup.peft.targets == ("query", "value")
     assert switches(["q_proj", "lm_head"]) == ["query", "head"]
 
 
-def test_without_torch_transformers_law_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_transformers_law_stands_in() -> None:
     fields = {"model.name": "meta-llama/Llama-2-7b-hf", "train.batch_size": 1, "train.seq_len": 512,
               "train.precision": "bf16", "train.gradient_checkpointing": False, "train.optimizer": "adamw",
               "train.peft.method": "lora", "train.peft.r": 8, "train.peft.dropout": 0.05}  # fmt: skip
-    monkeypatch.setattr(TRACING, "allowed", False)
-    theirs, plain = (estimate(build({**fields, **more}), None) for more in ({"software": {"litgpt": "unstated"}}, {}))
+    software = {"software": {"litgpt": "unstated"}}
+    theirs, plain = (estimate(build({**fields, **more}), None, SHIPPED_ONLY) for more in (software, {}))
     assert isinstance(theirs, DeviceEstimate)
     assert isinstance(plain, DeviceEstimate)
     assert theirs.allocated.expected == plain.allocated.expected

@@ -137,10 +137,10 @@ def explained(record: Mapping[str, Any], job: Job, gpu: Gpu | None) -> list[str]
 
 
 def _workspaces(ready: Ready, gpu: Gpu | None) -> tuple[int, ...]:
-    from preflight.memory.device.estimate import _workspace
+    from preflight.memory.device.step.effects import workspaces
 
     del ready
-    return (_workspace(gpu),) * 2
+    return workspaces(gpu)
 
 
 def summary(records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,6 +7,7 @@ such a model is traced as it is, through peft (tracer/adapters.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from preflight.vocabulary.job import Peft
@@ -38,6 +39,29 @@ OWN_RANK = (
 """Methods whose own rank is another than the 8 of a job that does not say (peft, tuners/*/config.py)."""
 
 
+@dataclass(frozen=True)
+class Adapters:
+    """Adapters as a tape depends on them. `options`: peft's, of adapters that no family's law covers; None: LoRA beside
+    a family's layers, whose rank is a dimension. `rank`: theirs where it is no dimension; None: the method's own."""
+
+    method: str
+    targets: tuple[str, ...] | str | None
+    """Layers that they stand beside; None: peft's own default for the type of the model."""
+    dropout: bool = False
+    half: str | None = None
+    """Their dtype, where that is one of 16 bits."""
+    rank: int | None = None
+    options: Mapping[str, object] | None = None
+
+    def wire(self, rank: int | None = None) -> dict[str, Any]:
+        """What the tracer is told. `rank`: theirs where it is a dimension."""
+        targets = list(self.targets) if isinstance(self.targets, tuple) else self.targets
+        told = {"method": self.method, "targets": targets, "dropout": self.dropout}
+        half = {"half": self.half} if self.half is not None else {}
+        own = {"r": self.rank, "options": dict(self.options)} if self.options is not None else {}
+        return {**told, **half, **own, **({"r": rank} if rank is not None else {})}
+
+
 def is_lora_alone(peft: Peft) -> bool:
     """Whether a family's laws of LoRA cover the adapters."""
     return peft.method in LORA and not any(_says(peft, option) for option in _SHAPING)
@@ -48,10 +72,10 @@ def names_layers(peft: Peft) -> bool:
     return peft.method not in (None, "none") and any(_says(peft, option) for option in _BY_LAYER)
 
 
-def traced(peft: Peft) -> Mapping[str, Any]:
-    """What the tracer is told of adapters that no law covers, beside method and targets."""
+def rank(peft: Peft) -> int | None:
+    """The rank of adapters that no law covers; None: the method's own."""
     own = peft.method in OWN_RANK and "r" not in peft.model_fields_set
-    return {"r": None if own else peft.r or 8, "options": dict(peft.options)}
+    return None if own else peft.r or 8
 
 
 def _says(peft: Peft, option: str) -> bool:

@@ -66,7 +66,7 @@ def parts(job: Job) -> list[tuple[str, str, Mapping[str, Any]]]:
     """(import target, architecture, config) of everything that the job says of its model."""
     from preflight.memory.device.law import catalogue
     from preflight.memory.device.law.catalogue import read_config
-    from preflight.memory.device.workloads.image_models import target_of
+    from preflight.memory.device.resolve import target_of
 
     model, config = job.model, dict(job.model.config or {})
     found: list[tuple[str, str, Mapping[str, Any]]] = []
@@ -95,12 +95,12 @@ def _one(job: Job, target: str, architecture: str, config: Mapping[str, Any]) ->
 
 def of_target(target: str) -> Statistics:
     """Whether a model that is named by its library and name there has such a layer."""
-    from preflight.memory.device.workloads import detectors
+    from preflight.memory.device.workloads.detectors import Detector, config_of
 
     if target.startswith(_HOMES):
         return True
-    if detectors.knows(target):
-        stand_in = detectors.config_of(target)
+    if Detector.target_of(target) is not None:
+        stand_in = config_of(target)
         if stand_in is not None and not target.startswith("torchvision:"):
             return False  # frozen, or in evaluation mode
     home, _, name = target.partition(":")
@@ -190,10 +190,11 @@ def compares(job: Job) -> bool:
 
 def counts_objects(job: Job) -> bool:
     """Whether the model's own loss is divided by the objects in the images of a micro-batch."""
-    from preflight.memory.device.workloads import detectors
+    from preflight.memory.device.workloads.detectors import Detector
 
     return any(
-        type_of(architecture) in _table()["transformers"]["per_object"] or (target and detectors.knows(target))
+        type_of(architecture) in _table()["transformers"]["per_object"]
+        or (target and Detector.target_of(target) is not None)
         for target, architecture, _ in parts(job)
     )
 

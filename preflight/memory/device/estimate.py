@@ -11,26 +11,20 @@ from preflight.memory.device.open_settings import at_least, over_candidates
 from preflight.memory.device.parallel import fullest
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.prepare import Ready, prepare
-from preflight.memory.device.step import convolution, generated, intervals, saving, softmax, varying_lengths
-from preflight.memory.device.step.allocator import CachingAllocator
+from preflight.memory.device.step import convolution, intervals
+from preflight.memory.device.step.effect import Again
+from preflight.memory.device.step.effects import EFFECTS
 from preflight.memory.device.step.largest import largest_allocation
-from preflight.memory.device.step.loading import load
-from preflight.memory.device.step.replay import Replay, Replayed, Segment
+from preflight.memory.device.step.replay import Replayed
+from preflight.memory.device.step.run import replayed, requested_by_libraries, requested_peak
 from preflight.memory.device.step.timeline import Recorder, thinned
 from preflight.memory.device.step.validation import Phase, phases_beside
-from preflight.memory.device.workloads import remote_code_extras as own
-from preflight.memory.device.workloads.image_models import is_image_model, waiting
-from preflight.memory.device.workloads.registry import is_convolutional, wider
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown
 
-MIB = 2**20
-CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
-"""CUBLAS_WORKSPACE_CONFIG's default :4096:2:16:8, in bytes: 2 x 4,096 KiB + 8 x 16 KiB; 32 MiB from compute capability
-9.0 on (ATen/cuda/CUDABlas.cpp, parseChosenWorkspaceSize). One per thread that multiplies: forward and backward."""
-CUBLAS_WORKSPACE_HOPPER = 32 * MIB
 MAX_BATCH = 1 << 20
 REPLAYS = 4
 """Replays that the largest batch may cost."""
@@ -39,64 +33,64 @@ UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30)
 out-of-memory messages (docs/accuracy.md, "context")."""
 
 
-def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
+def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstimate | Unknown:
     """One GPU's memory over the phases of a job, or why it cannot be known.
 
     `gpu` None: the capacity is the job's `machine.gpu_memory` where stated, else the verdict is "unknown".
+    `tracing`: whether models that no shipped law knows are traced.
     """
-    ready = prepare(job, gpu, compiled=True)
+    ready = prepare(job, gpu, True, tracing)
     if isinstance(ready, Unknown):
-        return _without_a_law(job, ready, gpu)
+        return _without_a_law(job, ready, gpu, tracing)
     try:
-        ranks = [_full(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
-        return fullest(ranks, [_full(one, phases_beside(one), gpu) for one in ready.others])
+        return fullest([_full(one) for one in (ready, *ready.peers)], [_full(one) for one in ready.others])
     except NotRegular as error:
         return Unknown(f"the law of {ready.resolved.name} does not reach down to this depth: {error}")
 
 
-def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None) -> DeviceEstimate | Unknown:
+def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing) -> DeviceEstimate | Unknown:
     """What is certain of a job that leaves something open: of all that it may be, else of the least that it may be."""
-    found = over_candidates(job, reason, lambda one: estimate(one, gpu))
+    found = over_candidates(job, reason, lambda one: estimate(one, gpu, tracing))
     if not isinstance(found, Unknown):
         return found
     space = room(job, gpu)
     states = lower_bound(job, space, found)
     if space[0] is None or (not isinstance(states, Unknown) and states.verdict == "exceeds"):
         return states
-    return at_least(job, found, lambda one: estimate(one, gpu)) or states
+    return at_least(job, found, lambda one: estimate(one, gpu, tracing)) or states
 
 
-def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEstimate:
-    job = ready.job
-    capacity, context = room(job, gpu, _convolutional(ready))
-    replayed = _replay(ready, beside, gpu, capacity - context.expected if capacity else None)
+def _full(ready: Ready) -> DeviceEstimate:
+    job, beside = ready.job, phases_beside(ready)
+    capacity, context = _room(ready)
+    limit = capacity - context.expected if capacity else None
+    found = replayed(ready, beside, limit)
     requested = requested_peak(ready, beside)
     extra = _extra(ready)
     trials = job.parallel.trials_per_gpu or 1
-    reserved = intervals.interval(replayed.reserved * trials, intervals.RESERVED, extra)
-    other_way = convolution.other_way(job, ready.resolved)
-    if other_way is not None:
-        other = _replay(replace(ready, job=other_way), beside, gpu, capacity - context.expected if capacity else None)
-        reserved = convolution.either(reserved, intervals.interval(other.reserved * trials, intervals.RESERVED, extra))
-    earlier = varying_lengths.earlier(job, ready.dims) if capacity is not None else ()
-    if capacity is not None and earlier:
-        again = _replay(ready, beside, gpu, capacity - context.expected, earlier=earlier).reserved * trials
-        room_left = capacity - trials * context.high
-        reserved = varying_lengths.interval(reserved, again, room_left, job.train.sequences == "dynamic")
+
+    def around(one: Replayed) -> Interval:
+        return intervals.interval(one.reserved * trials, intervals.RESERVED, extra)
+
+    reserved = around(found)
+    again = Again(lambda one, earlier: around(replayed(one, beside, limit, earlier=earlier)),
+                  None if capacity is None else capacity - trials * context.high)  # fmt: skip
+    for effect in EFFECTS:
+        reserved = effect.reserved(ready, reserved, again)
     process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
-    parts = {name: size * trials for name, size in replayed.parts.items()}
+    parts = {name: size * trials for name, size in found.parts.items()}
     parts["allocator"] = reserved.expected - sum(parts.values())
     parts["context"] = context.expected * trials
-    above = process.expected - replayed.allocated * trials
-    phases = {name: size * trials + above for name, size in replayed.phases.items()}
-    top = max((p for p in beside if p.name == replayed.phase), key=lambda p: p.peak.bytes, default=None)
-    where = top.peak.where if top is not None else _where(ready, replayed.phase)
-    found = DeviceEstimate(
+    above = process.expected - found.allocated * trials
+    phases = {name: size * trials + above for name, size in found.phases.items()}
+    top = max((p for p in beside if p.name == found.phase), key=lambda p: p.peak.bytes, default=None)
+    where = top.peak.where if top is not None else _where(ready, found.phase)
+    estimated = DeviceEstimate(
         requested=intervals.interval(requested * trials, intervals.REQUESTED, extra),
-        allocated=intervals.interval(replayed.allocated * trials, intervals.ALLOCATED, extra),
+        allocated=intervals.interval(found.allocated * trials, intervals.ALLOCATED, extra),
         reserved=reserved,
         process=process,
-        phase=replayed.phase,
+        phase=found.phase,
         where=where,
         breakdown=parts,
         phases=phases,
@@ -106,43 +100,45 @@ def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEst
         notes=(
             *_left_out(ready, beside),
             *ready.notes,
+            *ready.resolved.workload.notes(ready),
             *((ready.laws.instead,) if ready.laws.instead else ()),
-            *convolution.notes(job, gpu, ready.resolved),
-            *own.notes(ready.resolved),
-            *saving.notes(job),
-            *generated.notes(ready),
+            *(note for effect in EFFECTS for note in effect.notes(ready)),
         ),
     )
-    return found if capacity is None else replace(found, largest_batch_size=_most(ready, beside, gpu, found))
+    return estimated if capacity is None else replace(estimated, largest_batch_size=_most(ready, beside, estimated))
 
 
-def _most(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, found: DeviceEstimate) -> int | None:
+def _most(ready: Ready, beside: Sequence[Phase], found: DeviceEstimate) -> int | None:
     """The largest batch that fits. A compiled step has a law at its own batch alone: there the plain step stands in,
     which mostly takes more, and the job's own batch counts if it fits."""
     capacity = found.capacity or 0
     if not ready.fused:
-        return _replayed(ready, beside, gpu, _largest_batch(ready, beside, gpu, capacity))
-    plain = prepare(ready.job, gpu)
+        return _proved(ready, beside, _largest_batch(ready, beside, capacity))
+    plain = prepare(ready.job, ready.gpu, tracing=ready.tracing)
     if isinstance(plain, Unknown):
         return None
     own = ready.dims["b"] if found.verdict == "fits" else 0
-    return max(own, _replayed(plain, beside, gpu, _largest_batch(plain, beside, gpu, capacity)))
+    return max(own, _proved(plain, beside, _largest_batch(plain, beside, capacity)))
 
 
 def _extra(ready: Ready) -> tuple[float, float]:
     """What widens every tier's interval, below and above."""
-    below, above = intervals.widen(ready.job, _varies(ready), ready.rank.layout.sharded, ready.fused)
-    less, more = wider(ready.resolved)
+    below, above = intervals.widen(
+        ready.job, ready.resolved.workload.convolutional, ready.rank.layout.sharded, ready.fused
+    )
+    less, more = ready.resolved.workload.wider
     below, above = below + less, above + more
     unsure = ready.laws.unsure(ready.dims)
     above += unsure / requested_peak(ready) if unsure else 0.0
-    like = ready.resolved.like
-    return (below, above) if like is None else (below + like.wider[0], above + like.wider[1])
+    for effect in EFFECTS:
+        less, more = effect.wider(ready)
+        below, above = below + less, above + more
+    return below, above
 
 
-def _left_out(ready: Ready, beside: tuple[Phase, ...]) -> tuple[str, ...]:
+def _left_out(ready: Ready, beside: Sequence[Phase]) -> tuple[str, ...]:
     """Phases that the job has and no law covers."""
-    job, generation = ready.job, generated.phase_of(ready)
+    job, generation = ready.job, ready.resolved.workload.generation_phase
     names = {phase.name for phase in beside}
     runs = {"validation": job.validation.batch_size is not None, generation: bool(job.validation.generates)}
     return tuple(
@@ -150,16 +146,16 @@ def _left_out(ready: Ready, beside: tuple[Phase, ...]) -> tuple[str, ...]:
     )
 
 
-def _replayed(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, batch: int) -> int:
+def _proved(ready: Ready, beside: Sequence[Phase], batch: int) -> int:
     """The batch that the bound allows, made smaller until a replay, which sees fragmentation, agrees."""
-    capacity, context = room(ready.job, gpu, _convolutional(ready))
+    capacity, context = _room(ready)
     _, above = _extra(ready)
     trials = ready.job.parallel.trials_per_gpu or 1
     for _ in range(REPLAYS):
         if batch == 0 or capacity is None:
             break
         smaller = replace(ready, dims={**ready.dims, "b": batch})
-        reserved = _replay(smaller, beside, gpu, capacity - context.expected).reserved
+        reserved = replayed(smaller, beside, capacity - context.expected).reserved
         if trials * (reserved * (1 + intervals.RESERVED[1] + above) + context.high) <= capacity:
             break
         batch -= max(1, batch // 16)
@@ -192,135 +188,25 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
     return capacity, context
 
 
-def _convolutional(ready: Ready) -> bool:
-    return is_image_model(ready.resolved)
+def _room(ready: Ready) -> tuple[int | None, Interval]:
+    return room(ready.job, ready.gpu, ready.resolved.workload.image_loop)
 
 
-def _varies(ready: Ready) -> bool:
-    """Whether workspaces of convolutions are much of the job."""
-    return _convolutional(ready) or is_convolutional(ready.resolved)
-
-
-def _workspace(gpu: Gpu | None) -> int:
-    return CUBLAS_WORKSPACE_HOPPER if gpu is not None and gpu.compute_capability >= (9, 0) else CUBLAS_WORKSPACE
-
-
-def timeline(job: Job, gpu: Gpu | None) -> tuple[Moment, ...]:
+def timeline(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[Moment, ...]:
     """The second training step and what follows it, moment by moment; empty where there is no law."""
-    ready = prepare(job, gpu, compiled=True)
+    ready = prepare(job, gpu, True, tracing)
     if isinstance(ready, Unknown):
         return ()
-    capacity, context = room(job, gpu, _convolutional(ready))
+    capacity, context = _room(ready)
     recorder = Recorder()
-    _replay(ready, phases_beside(ready), gpu, capacity - context.expected if capacity else None, recorder)
+    replayed(ready, phases_beside(ready), capacity - context.expected if capacity else None, recorder)
     return thinned(recorder.moments)
 
 
-def reserved_after(ready: Ready, gpu: Gpu | None, earlier: Sequence[Mapping[str, int]]) -> int:
+def reserved_after(ready: Ready, earlier: Sequence[Mapping[str, int]]) -> int:
     """Bytes reserved after batches of these lengths, and two of the job's own."""
-    capacity, context = room(ready.job, gpu, _convolutional(ready))
-    return _replay(ready, (), gpu, capacity - context.expected if capacity else None, earlier=earlier).reserved
-
-
-def _replay(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, limit: int | None,
-            recorder: Recorder | None = None, earlier: Sequence[Mapping[str, int]] = ()) -> Replayed:  # fmt: skip
-    """`earlier`: lengths of batches before the two that count."""
-    job = ready.job
-    options = job.train.allocator
-    split = options.max_split_size_mb
-    threshold = options.garbage_collection_threshold if options.per_process_fraction else None
-    allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None,
-                                 round(threshold * limit) if threshold and limit else None)  # fmt: skip
-    replay = Replay(allocator, recorder)
-    copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
-    load(replay, ready.rank.rows, ready.resolved.setup.get("quantization"), 1.0, copies)
-    if ready.buffers:
-        replay.hold([ready.buffers], "weights", "load")
-    if ready.gathered:
-        replay.drop(replay.hold([ready.gathered], "weights", "load"))
-    for each in ready.rank.held:
-        replay.hold([each.nbytes], each.part, "load")
-    _pass(replay, saving.resumed(ready))
-    replay.hold([_workspace(gpu)] * 2, "temporary", "forward")
-    replay.hold(waiting(ready.resolved, ready.dims), "temporary", "forward")
-    replay.hold(own.held(ready.resolved, ready.dims), "temporary", "forward")
-    benchmarks = convolution.benchmarks(job, ready.resolved)
-    segments = [*(_segment(ready, lengths) for lengths in earlier), *[_segment(ready, {})] * 2]
-    for iteration, segment in enumerate(segments):
-        first = iteration == 0
-        if recorder is not None:
-            recorder.on = iteration == len(segments) - 1
-        replay.run(segment, accumulated=ready.in_backward or (ready.zeros_stay and not first),
-                   benchmarking=benchmarks and first)  # fmt: skip
-        if ready.accumulating and not (ready.in_backward or ready.zeros_stay):
-            replay.run(segment, accumulated=True)
-        replay.optimizer_step(ready.optimizer, first)
-        if job.train.outputs_kept != "loop":
-            replay.forget_outputs()
-        if not ready.zeros_stay:
-            replay.zero_grad()
-        if job.train.empty_cache_every:
-            allocator.empty_cache()
-    for phase in beside:
-        loaded = replay.hold(phase.loaded, "temporary", phase.name)
-        kept = replay.hold(phase.kept, "logits", phase.name)
-        replay.run(phase.segment())
-        replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
-        replay.drop([*kept, *loaded])
-    checkpoint = saving.saved(ready)
-    _pass(replay, checkpoint)
-    if checkpoint.kept:  # training goes on beside it
-        replay.run(segments[-1], accumulated=ready.in_backward or ready.zeros_stay)
-    return replay.result()
-
-
-def _pass(replay: Replay, checkpoint: saving.Checkpoint) -> None:
-    """Allocate a checkpoint, and free what does not stay of it."""
-    if checkpoint is saving.NOTHING:
-        return
-    replay.hold(checkpoint.kept, "weights", checkpoint.phase)
-    replay.drop(replay.hold(checkpoint.passing, "weights", checkpoint.phase))
-
-
-def _segment(ready: Ready, lengths: Mapping[str, int]) -> Segment:
-    dims = {**ready.dims, **lengths}
-    segment = Segment.of(ready.laws.made.tape, dims, ready.outputs_kept)
-    if softmax.keeps_input(ready.job, ready.resolved):
-        segment = softmax.doubled(segment, dims)
-    return own.pulsed(segment, own.pulse(ready.resolved, dims))
-
-
-def requested_peak(ready: Ready, beside: tuple[Phase, ...] = (), smooth: bool = False) -> int:
-    """The law's peak: sum of live tensors at the largest moment of any phase. `smooth`: see `Law.peak`."""
-    job = ready.job
-
-    def peak(accumulating: bool, kept: bool, phases: frozenset[str] | None = None) -> int:
-        return ready.laws.reading(accumulating, kept).peak(ready.dims, phases, smooth).bytes
-
-    pulse = own.pulse(ready.resolved, ready.dims)
-    states = ready.weights + ready.held + sum(ready.optimizer.states) + sum(waiting(ready.resolved, ready.dims))
-    gradients = ready.gradients
-    micro = peak(False, ready.outputs_kept)
-    if ready.in_backward:
-        gradients = 0
-        micro = peak(True, ready.outputs_kept)
-    elif ready.accumulating:
-        micro = max(micro, gradients + peak(True, ready.outputs_kept))
-    if job.train.outputs_kept == "loop":
-        forward = peak(ready.accumulating, True, frozenset({"forward"}))
-        micro = max(micro, ready.outputs + forward + (gradients if ready.accumulating else 0))
-    if pulse:
-        micro = max(micro, pulse + own.at_head(Segment.of(ready.laws.made.tape, ready.dims)))
-    if softmax.keeps_input(job, ready.resolved):
-        segment = Segment.of(ready.laws.made.tape, ready.dims)
-        micro += sum(segment.sizes[birth] for birth in softmax.inputs(segment, ready.dims))
-    phases = [p.peak.bytes + sum(p.kept) + sum(p.loaded) for p in beside]
-    resumed, saved = saving.resumed(ready), saving.saved(ready)
-    states += sum(resumed.kept) + sum(saved.kept)
-    before = sum(ready.optimizer.states) + sum(saved.kept)  # what is not there yet when training begins
-    phases += [ready.gathered - before, sum(resumed.passing) - before, sum(saved.passing)]
-    phases += [sum(p.kept) + sum(p.kept_again) for p in beside]
-    return states + max(micro, gradients + ready.optimizer.temporary + ready.outputs, *phases, 0)
+    capacity, context = _room(ready)
+    return replayed(ready, (), capacity - context.expected if capacity else None, earlier=earlier).reserved
 
 
 def _where(ready: Ready, phase: str) -> str:
@@ -331,27 +217,27 @@ def _where(ready: Ready, phase: str) -> str:
     return ready.laws.reading(ready.accumulating, ready.outputs_kept).peak(ready.dims, frozenset({phase})).where
 
 
-def bound(job: Job, gpu: Gpu | None) -> tuple[int, int] | None:
+def bound(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[int, int] | None:
     """(expected, high) bytes of the process without a replay; grows with every numeric field. None: unknown."""
-    ready = prepare(job, gpu)
+    ready = prepare(job, gpu, tracing=tracing)
     if isinstance(ready, Unknown):
         return None
     try:
-        return _bounds(ready, gpu)
+        return _bounds(ready)
     except NotRegular:
         return None
 
 
-def _bounds(ready: Ready, gpu: Gpu | None) -> tuple[int, int]:
+def _bounds(ready: Ready) -> tuple[int, int]:
     """The fullest rank's, and the high end of whatever the job may be."""
-    ranks = [_bound(one, phases_beside(one, smooth=True), gpu) for one in (ready, *ready.peers)]
-    others = [_bound(one, phases_beside(one, smooth=True), gpu)[1] for one in ready.others]
+    ranks = [_bound(one, phases_beside(one, smooth=True)) for one in (ready, *ready.peers)]
+    others = [_bound(one, phases_beside(one, smooth=True))[1] for one in ready.others]
     return max(low for low, _ in ranks), max([high for _, high in ranks] + others)
 
 
-def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[int, int]:
-    requested = requested_peak(ready, beside, smooth=True) + 2 * _workspace(gpu)
-    _, context = room(ready.job, gpu, _convolutional(ready))
+def _bound(ready: Ready, beside: Sequence[Phase]) -> tuple[int, int]:
+    requested = requested_peak(ready, beside, smooth=True) + requested_by_libraries(ready)
+    _, context = _room(ready)
     _, above = _extra(ready)
     reserved = round(requested * (1 + intervals.ROUNDED))
     trials = ready.job.parallel.trials_per_gpu or 1
@@ -359,11 +245,11 @@ def _bound(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> tuple[in
     return (reserved + context.expected) * trials, high * trials
 
 
-def _largest_batch(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None, capacity: int) -> int:
+def _largest_batch(ready: Ready, beside: Sequence[Phase], capacity: int) -> int:
     """The largest micro-batch whose high end fits; 0: not even 1. All grows with the batch, so it is bisected."""
 
     def fits(batch: int) -> bool:
-        return _bound(replace(ready, dims={**ready.dims, "b": batch}), beside, gpu)[1] <= capacity
+        return _bound(replace(ready, dims={**ready.dims, "b": batch}), beside)[1] <= capacity
 
     low, high = 0, 1
     while fits(high) and high < MAX_BATCH:

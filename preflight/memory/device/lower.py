@@ -9,7 +9,8 @@ from preflight.memory.device.law import catalogue
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.step.optimizers import step
-from preflight.memory.device.workloads import denoisers
+from preflight.memory.device.workload import Asked
+from preflight.memory.device.workloads.registry import kind_of
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Unknown
@@ -27,10 +28,12 @@ def _published(job: Job) -> int | None:
     return None if found is None else found[0] - found[1]
 
 
-def _is_denoiser(job: Job) -> bool:
-    """Whether frozen weights are cast to the 16 bits of mixed precision (denoisers.resolve)."""
+def _casts_frozen(job: Job) -> bool:
+    """Whether frozen weights are cast to the 16 bits of mixed precision."""
     model = catalogue.find(job.model.name) if job.model.name else None
-    return model is not None and denoisers.knows(model.architecture)
+    if model is None:
+        return False
+    return kind_of(Asked(job, model.name, model.architecture, model.config, model.target)).casts_frozen
 
 
 def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) -> DeviceEstimate | Unknown:
@@ -60,7 +63,7 @@ def _bound(
     """`count` parameters on one rank. A precision that nobody states is taken to be the one with the least states."""
     precision = job.train.precision or LEAST
     adapted = job.train.peft.method not in (None, "none") or bool(job.train.frozen)
-    halved = precision in ("bf16", "fp16") or (adapted and _is_denoiser(job))
+    halved = precision in ("bf16", "fp16") or (adapted and _casts_frozen(job))
     size = 2 if "16" in (job.train.weights_dtype or (precision if halved else "")) else 4
     each = quantization.least(job.train.quantization, size)
     optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])

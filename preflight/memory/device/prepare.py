@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.memory.device import quantization
+from preflight.memory.device import frameworks, quantization
 from preflight.memory.device.law import other_laws as fused
 from preflight.memory.device.law import other_laws as gathered
 from preflight.memory.device.law.laws import Laws, laws_for
 from preflight.memory.device.law.sizes import evaluate
 from preflight.memory.device.parallel import Layout, Rank, layouts, rank_of, view
-from preflight.memory.device.resolve import Resolved, release, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.setup import release
 from preflight.memory.device.step.loading import scales
 from preflight.memory.device.step.optimizers import Step, as_released, unknown
-from preflight.memory.device.workloads import litgpt, remote_code_extras
-from preflight.memory.device.workloads.denoisers import CONTROLNET
+from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads.image_models import decayed
-from preflight.memory.device.workloads.registry import with_possible
+from preflight.memory.device.workloads.pipelines import CONTROLNET
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown
@@ -44,6 +45,9 @@ class Ready:
     notes: tuple[str, ...] = ()
     fused: bool = False
     """The law is that of a compiled step."""
+    gpu: Gpu | None = None
+    tracing: Tracing = TRACE
+    """Whether laws of other steps may be traced."""
 
     @property
     def trainable(self) -> list[tuple[int, int]]:
@@ -62,13 +66,13 @@ class Ready:
 
     @property
     def held(self) -> int:
-        """Bytes of what communication, sharded optimizers and the model's own code keep throughout."""
-        return sum(each.nbytes for each in self.rank.held) + sum(remote_code_extras.held(self.resolved, self.dims))
+        """Bytes of what communication, sharded optimizers and other models keep throughout."""
+        return sum(each.nbytes for each in self.rank.held)
 
     @property
     def gathered(self) -> int:
         """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU."""
-        if not (self.rank.layout.sharded and litgpt.gathers(self.job)):
+        if not (self.rank.layout.sharded and frameworks.gathers(self.job)):
             return 0
         return sum(round(n * each) for n, each, _ in self.parameters)
 
@@ -101,30 +105,39 @@ class Ready:
         return sum(sizes[at] for at in self.laws.outputs) + self.laws.held(self.dims)
 
 
-def prepare(job: Job, gpu: Gpu | None = None, compiled: bool = False) -> Ready | Unknown:
+def prepare(job: Job, gpu: Gpu | None = None, compiled: bool = False, tracing: Tracing = TRACE) -> Ready | Unknown:
     """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing.
     `compiled`: a job under torch.compile has the law of its compiled step, which takes seconds for each batch."""
     job = quantization.stated(job)
     found = layouts(job)
     if isinstance(found, Unknown):
-        known = resolve(job, gpu)
+        known = resolve(job, gpu, tracing)
         return known if isinstance(known, Unknown) else found
-    first, *rest = [_prepared(job, gpu, layout, compiled) for layout in (*found.ranks, *found.others)]
+    first, *rest = [_rank(job, gpu, layout, compiled, tracing) for layout in (*found.ranks, *found.others)]
     if isinstance(first, Unknown):
         return first
-    known_ones = [(n, one) for n, one in enumerate(rest, 1) if not isinstance(one, Unknown)]
-    peers = tuple(one for n, one in known_ones if n < len(found.ranks))
-    others = tuple(one for n, one in known_ones if n >= len(found.ranks))
-    return with_possible(replace(first, peers=peers, others=others, notes=found.notes), gpu)
+    peers = tuple(one for one in rest[: len(found.ranks) - 1] if isinstance(one, Ready))
+    others = [one for one in rest[len(found.ranks) - 1 :] if isinstance(one, Ready)]
+    for other in first.resolved.workload.alternatives(job, first.resolved):
+        alone = _first_rank(other, gpu, tracing)
+        if isinstance(alone, Ready):
+            others.append(alone)
+    return replace(first, peers=peers, others=tuple(others), notes=found.notes)
 
 
-def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Ready | Unknown:
+def _first_rank(job: Job, gpu: Gpu | None, tracing: Tracing) -> Ready | Unknown:
+    """The first rank of a job, without what the job may be as well."""
+    found = layouts(job)
+    return found if isinstance(found, Unknown) else _rank(job, gpu, found.ranks[0], False, tracing)
+
+
+def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tracing) -> Ready | Unknown:
     """One rank of a job under a layout."""
-    resolved = resolve(view(job, layout), gpu)
+    resolved = resolve(view(job, layout), gpu, tracing)
     if isinstance(resolved, Unknown):
         return resolved
-    graphs = fused.laws_of(job, resolved) if compiled and layout.scheme in ("none", "ddp") else None
-    laws = graphs or gathered.in_half(job, layout, resolved, gpu) or laws_for(resolved, "train")
+    graphs = fused.laws_of(job, resolved, tracing) if compiled and layout.scheme in ("none", "ddp") else None
+    laws = graphs or gathered.in_half(job, layout, resolved, gpu, tracing) or laws_for(resolved, "train", tracing)
     if isinstance(laws, Unknown):
         return laws
     dims = resolved.all_dims
@@ -143,5 +156,13 @@ def _prepared(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool) -> Read
     if optimizer is None:
         return Unknown(unknown(name))
     optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])
-    return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), evaluate(made.parameters.buffers, dims), optimizer,
-                 rank, fused=graphs is not None)  # fmt: skip
+    buffers = evaluate(made.parameters.buffers, dims)
+    refused = resolved.workload.refuses(resolved, rank.laws, layout.scheme)
+    if refused is not None:
+        return refused
+    beside = resolved.workload.beside(job, resolved, rows, buffers)
+    if isinstance(beside, Unknown):
+        return beside
+    rank = replace(rank, held=(*rank.held, *beside))
+    return Ready(job, resolved, rank.laws, rank.dims, tuple(rows), buffers, optimizer, rank,
+                 fused=graphs is not None, gpu=gpu, tracing=tracing)  # fmt: skip

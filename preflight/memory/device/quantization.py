@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from preflight.memory.device.law import catalogue
@@ -27,6 +28,37 @@ GPTQ_KERNELS = ("torch", "cuda", "cuda-old", "triton", "tritonv2")
 _METHODS = {"gptq": "gptq", "awq": "awq", "hqq": "hqq", "fp8": "fp8", "eetq": "eetq"}
 _UNTRAINED = ("marlin", "exllama", "exllamav1", "exllamav2", "machete", "bitblas", "ipex", "swordfish", "qqq")
 """Kernels without a backward (gptqmodel, SUPPORTS_TRAINING = False)."""
+
+
+@dataclass(frozen=True)
+class QuantizedWeights:
+    """Quantised weights as a tape depends on them."""
+
+    type: str
+    """"4bit" and "int8" of bitsandbytes, or one of PACKED."""
+    compute: str | None
+    """The dtype that 4-bit layers compute in."""
+    upcast_rest: bool
+    keeps_input: bool = False
+    """bitsandbytes before 0.43.2 keeps the input of a 4-bit layer for backward."""
+    head: bool = False
+    """The head is quantised as well."""
+    loaded: str | None = None
+    """The dtype that weights have before they are quantised, where it is not that of the model."""
+    bits: int | None = None
+    """Of PACKED; `group` and `backend` too."""
+    group: int | None = None
+    backend: str | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """What the tracer is told."""
+        flags = {"keeps_input": self.keeps_input, "head": self.head, "loaded": self.loaded}
+        packed = {"bits": self.bits, "group": self.group} if self.bits is not None else {}
+        return {
+            **{name: value for name, value in flags.items() if value},
+            "type": self.type, "compute": self.compute, "upcast_rest": self.upcast_rest, **packed,
+            **({"backend": self.backend} if self.backend is not None else {}),
+        }  # fmt: skip
 
 
 def stated(job: Job) -> Job:
@@ -49,12 +81,10 @@ def stated(job: Job) -> Job:
 
 def _config(job: Job) -> Mapping[str, Any]:
     """What is known of the model's config.json: the job's own, else that of a directory or of the hub's cache."""
-    from preflight.memory.device.law.catalogue import read_config  # which needs what is here
-
     if job.model.config is not None:
         return job.model.config
     named = job.model.name if job.model.name and catalogue.find(job.model.name) is None else None
-    found = (read_config(path) for path in (job.model.path, named) if path)
+    found = (catalogue.read_config(path) for path in (job.model.path, named) if path)
     return next((config for config in found if config is not None), {})
 
 
@@ -116,12 +146,12 @@ def unfit(job: Job) -> Unknown | None:
     return None
 
 
-def whole(given: Mapping[str, Any]) -> float | None:
-    """Bytes of an element of the weights that arrive in 16 bits and are quantised on the GPU, by the tracer's options;
-    None: the checkpoint has them quantised."""
-    if given["type"] in ("4bit", "int8"):
-        return 1 if given["type"] == "int8" else 0.5
-    return None if given["type"] in ("gptq", "awq", "fp8") else 0.4 if given["bits"] == 3 else given["bits"] / 8
+def whole(given: QuantizedWeights) -> float | None:
+    """Bytes of an element of the weights that arrive in 16 bits and are quantised on the GPU; None: the checkpoint has
+    them quantised."""
+    if given.bits is None:
+        return 1 if given.type == "int8" else 0.5
+    return None if given.type in ("gptq", "awq", "fp8") else 0.4 if given.bits == 3 else given.bits / 8
 
 
 def least(said: Quantization, size: int) -> float:
@@ -137,39 +167,39 @@ def upcasts(said: Quantization) -> bool:
     return bool(said.upcast_rest) and said.type not in ("gptq", "eetq", "hqq", "torchao-int8")
 
 
-def options(job: Job, alike: bool, older: bool) -> dict[str, Any]:
-    """The tracer's options for quantised weights; nf4 and fp4 keep and make the same, and double quantisation changes
+def weights_of(job: Job, alike: bool, older: bool) -> QuantizedWeights:
+    """A job's quantised weights; nf4 and fp4 keep and make the same, and double quantisation changes
     what the scales cost (`loading.scales`) and nothing else. `older`: bitsandbytes before 0.43.2."""
     said = job.train.quantization
     if said.type in PACKED:
         return _packed(job)
     four = said.type in ("nf4", "fp4")
     compute = said.compute_dtype or "fp32"
-    more: dict[str, object] = {}
-    if four and older:
-        more["keeps_input"] = True
-    if "litgpt" in job.software or "lightning-fabric" in job.software:
-        # lightning/fabric/plugins/precision/bitsandbytes.py: every linear layer, in fp16
-        more |= {"head": True, "loaded": "fp16"}
-    return {
-        **more,
-        "type": "4bit" if four else "int8",
-        "compute": ("bf16" if alike and compute == "fp16" else compute) if four else None,
-        "upcast_rest": bool(said.upcast_rest),
-    }
+    # lightning/fabric/plugins/precision/bitsandbytes.py: every linear layer, in fp16
+    fabric = "litgpt" in job.software or "lightning-fabric" in job.software
+    return QuantizedWeights(
+        "4bit" if four else "int8",
+        ("bf16" if alike and compute == "fp16" else compute) if four else None,
+        bool(said.upcast_rest),
+        keeps_input=four and older,
+        head=fabric,
+        loaded="fp16" if fabric else None,
+    )
 
 
-def _packed(job: Job) -> dict[str, Any]:
+def _packed(job: Job) -> QuantizedWeights:
     said = job.train.quantization
     kind = str(said.type)
     group = said.group_size if said.group_size is not None else GROUPS.get(kind)
-    found: dict[str, Any] = {"type": kind, "compute": None, "upcast_rest": upcasts(said),
-                             "bits": said.bits or (8 if BITS[kind] == (8,) else 4),
-                             "group": None if group == -1 else group}  # fmt: skip
     backend = (said.backend or "").lower().removeprefix("gptq_")
-    if kind == "gptq":
-        if backend not in GPTQ_KERNELS:
-            # optimum's choice with auto_gptq and exllama off; gptqmodel trains by PyTorch's operations.
-            backend = "cuda-old" if {"auto-gptq", "auto_gptq"} & set(job.software) else "torch"
-        found["backend"] = backend
-    return found
+    if backend not in GPTQ_KERNELS:
+        # optimum's choice with auto_gptq and exllama off; gptqmodel trains by PyTorch's operations.
+        backend = "cuda-old" if {"auto-gptq", "auto_gptq"} & set(job.software) else "torch"
+    return QuantizedWeights(
+        kind,
+        None,
+        upcasts(said),
+        bits=said.bits or (8 if BITS[kind] == (8,) else 4),
+        group=None if group == -1 else group,
+        backend=backend if kind == "gptq" else None,
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from preflight.memory.host.constants import WEIGHT_BYTES
+from preflight.memory.remembered import Remembered
+from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Unknown
@@ -57,11 +59,12 @@ def copies(job: Job) -> tuple[float, float]:
     return (0.0 if load == "from-pretrained-cast" else least), expected
 
 
-_known: dict[str, Weights | None] = {}
+_KNOWN: Remembered[Weights | None] = Remembered(1024)
 
 
-def weights_of(job: Job, parameters: int | None = None) -> Weights | None:
-    """The model's weights; None where neither a count nor a law is known. Quantised ones go to the GPU in pieces."""
+def weights_of(job: Job, parameters: int | None = None, tracing: Tracing = SHIPPED_ONLY) -> Weights | None:
+    """The model's weights; None where neither a count nor a law is known, nor may one be traced. Quantised
+    ones go to the GPU in pieces."""
     count = parameters if parameters is not None else job.model.parameters
     if count is not None:
         each = WEIGHT_BYTES[job.train.weights_dtype or _implied(job)]
@@ -71,17 +74,15 @@ def weights_of(job: Job, parameters: int | None = None) -> Weights | None:
     # lengths and batch change nothing here: one look-up serves a whole search over them
     train = job.train.model_copy(update={"batch_size": None, "grad_accum": None, "seq_len": None})
     text = f"{identity(job.model)} {job.task} {identity(train)} {job.software}"
-    if text not in _known:
-        _known[text] = _from_law(job)
-    return _known[text]
+    return _KNOWN.get(None, (text, tracing), lambda: _from_law(job, tracing))
 
 
-def _from_law(job: Job) -> Weights | None:
+def _from_law(job: Job, tracing: Tracing) -> Weights | None:
     from preflight.memory.device.prepare import prepare
 
     lengths = {"seq_len": job.train.seq_len or 128, "batch_size": job.train.batch_size or 1}
     some = job.model_copy(update={"train": job.train.model_copy(update=lengths)})
-    ready = prepare(some)
+    ready = prepare(some, tracing=tracing)
     if isinstance(ready, Unknown):
         return None
     count = sum(number for number, _, _ in ready.parameters)

@@ -8,6 +8,7 @@ from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
 from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
+from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
@@ -90,17 +91,23 @@ def missing_fields(job: Job) -> tuple[str, ...]:
 
 
 def estimate_host(
-    job: Job, parameters: int | None = None, *, cuda: bool = True, bound: bool = False
+    job: Job,
+    parameters: int | None = None,
+    *,
+    cuda: bool = True,
+    bound: bool = False,
+    tracing: Tracing = SHIPPED_ONLY,
 ) -> HostEstimate | Unknown:
     """Memory of one node, or why it is unknown: with the largest sample that would still fit, where that can be said.
 
     `parameters`: the model's count, for its weights while they load and for offloaded states; None: the job's law says.
+    `tracing`: whether that law may be traced.
     `bound`: from above, never falling as a numeric field grows (workers that load fewer batches each keep less).
     A job that would not fit even with empty samples, or with nothing of its data in memory where that is not known,
     gets the estimate of that, a lower bound.
     """
     missing = missing_fields(job)
-    weights = weights_of(job, parameters)
+    weights = weights_of(job, parameters, tracing)
     if job.parallel.offload not in ("none", None) and weights is None:
         missing = (*missing, "model.parameters")
     if not missing:
@@ -116,7 +123,7 @@ def estimate_host(
         return replace(empty, notes=(*empty.notes, note))
     if missing != ("data.sample_bytes",):
         return Unknown(unknown)
-    largest = solve_sample_bytes(job, parameters, cuda=cuda)
+    largest = solve_sample_bytes(job, parameters, cuda=cuda, tracing=tracing)
     if empty.limit is None:
         return Unknown("one decoded sample's size is unknown; declare data.sample_bytes")
     if largest is None:
@@ -124,7 +131,8 @@ def estimate_host(
     return Unknown(f"fits only if one decoded sample is at most {format_gib(largest)}; declare data.sample_bytes")
 
 
-def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True) -> int | None:
+def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True,
+                       tracing: Tracing = SHIPPED_ONLY) -> int | None:  # fmt: skip
     """The largest data.sample_bytes with which the node's memory fits (its high end too).
 
     None: another field is missing, no limit is known, or nothing fits. The law grows with the sample, so bisection
@@ -132,7 +140,7 @@ def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = 
     """
     if limit_of(job)[0] is None or set(missing_fields(job)) - {"data.sample_bytes"}:
         return None
-    weights = weights_of(job, parameters)
+    weights = weights_of(job, parameters, tracing)
     return _largest(lambda size: _estimate(job, size, weights, cuda).verdict == "fits")
 
 
@@ -144,12 +152,13 @@ def samples_in_shared_memory(job: Job) -> int | None:
     return round(rank.loaders.shared() * rank.trials * (job.parallel.ranks_per_node or 1))
 
 
-def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True) -> int | None:
+def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True,
+                          tracing: Tracing = SHIPPED_ONLY) -> int | None:  # fmt: skip
     """The largest data.in_memory_bytes with which the node's memory fits; None as for `solve_sample_bytes`."""
     sample = sample_bytes(job)[0]
     if limit_of(job)[0] is None or sample is None or set(missing_fields(job)) - {"data.in_memory_bytes"}:
         return None
-    weights = weights_of(job, parameters)
+    weights = weights_of(job, parameters, tracing)
 
     def fits(size: int) -> bool:
         data = job.data.model_copy(update={"in_memory_bytes": size, "samples": None})

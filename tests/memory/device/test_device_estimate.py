@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+import shipped as device
+from shipped import prepare
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory import device
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import catalogue
-from preflight.memory.device.prepare import prepare
 from preflight.vocabulary.estimates import DEVICE_PARTS, DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -22,13 +21,6 @@ BERT = {
     "train.seq_len": 480,
     "train.precision": "bf16-mixed",
 }
-
-
-@pytest.fixture(autouse=True)
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def estimate(gpu: str = "RTX 3090", **changes: object) -> DeviceEstimate:
@@ -80,7 +72,6 @@ def test_parameter_count(name: str) -> None:
 @pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.slow)])
 def test_models_of_the_catalogue_are_estimated_without_torch(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most by a shipped law; of the others the reason is said, and what their published count makes certain."""
-    monkeypatch.setattr(TRACING, "allowed", False)
     lawless = []
     names = catalogue.names()[::every]
     for name in names:

@@ -6,20 +6,15 @@ import math
 
 import pytest
 
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.parallel import Rank
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.options import Options
 from preflight.memory.device.parallel.units import Unit, Units, cut
 from preflight.memory.device.parallel.zero import buckets, master, sub_groups
 from preflight.memory.device.prepare import prepare
+from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
-
-
-@pytest.fixture(autouse=True)
-def shipped_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def job(ranks: int, kind: str = "nf4", **more: object) -> Job:
@@ -32,7 +27,7 @@ def job(ranks: int, kind: str = "nf4", **more: object) -> Job:
 
 
 def rank(wanted: Job) -> Rank:
-    found = prepare(wanted)
+    found = prepare(wanted, tracing=SHIPPED_ONLY)
     assert not isinstance(found, Unknown), found
     return found.rank
 
@@ -40,7 +35,7 @@ def rank(wanted: Job) -> Rank:
 @pytest.mark.parametrize("kind", ["int8", "hqq", "fp8", "eetq", "torchao-int8"])
 @pytest.mark.parametrize("strategy", ["fsdp", "zero3"])
 def test_what_nobody_says_how_to_cut_is_unknown(kind: str, strategy: str) -> None:
-    found = prepare(job(4, kind, parallel__strategy=strategy))
+    found = prepare(job(4, kind, parallel__strategy=strategy), tracing=SHIPPED_ONLY)
     assert isinstance(found, Unknown)
     assert kind in found.reason or "law" in found.reason
 

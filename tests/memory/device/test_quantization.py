@@ -9,9 +9,11 @@ import pytest
 from preflight.memory.device import adapters, quantization
 from preflight.memory.device.law.store import key_of
 from preflight.memory.device.lower import lower_bound
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.quantization import QuantizedWeights
+from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import load
 from preflight.memory.device.step.replay import CachingAllocator, Replay
+from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -110,7 +112,7 @@ def test_a_checkpoint_arrives_as_it_is_and_other_weights_pass_in_16_bits() -> No
     peaks = []
     for kind in ("gptq", "hqq"):
         replay = Replay(CachingAllocator(None))
-        load(replay, rows, {"type": kind, "bits": 4, "upcast_rest": False})
+        load(replay, rows, QuantizedWeights(kind, None, False, bits=4))
         peaks.append(replay.result().reserved)
     assert peaks[0] < peaks[1]
 
@@ -124,9 +126,9 @@ def test_a_bound_counts_the_bits_that_a_name_says() -> None:
 
 
 def test_a_method_has_its_own_rank_where_the_job_says_none() -> None:
-    assert adapters.traced(job(train__peft__method="vera").train.peft)["r"] is None
-    assert adapters.traced(job(train__peft__method="vera", train__peft__r=8).train.peft)["r"] == 8
-    assert adapters.traced(job(train__peft__method="loha").train.peft)["r"] == 8
+    assert adapters.rank(job(train__peft__method="vera").train.peft) is None
+    assert adapters.rank(job(train__peft__method="vera", train__peft__r=8).train.peft) == 8
+    assert adapters.rank(job(train__peft__method="loha").train.peft) == 8
 
 
 @pytest.mark.parametrize(
@@ -146,4 +148,4 @@ def test_options_that_shape_lora_leave_the_familys_law(options: dict[str, Any], 
     found = resolve(asked)
     assert isinstance(found, Resolved)
     assert (found.family is not None) == alone
-    assert bool(found.model.get("whole")) == ("layers_to_transform" in options)
+    assert bool(found.workload.wire().get("whole")) == ("layers_to_transform" in options)

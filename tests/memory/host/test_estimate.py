@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.memory.host.checkpoint import weights_of
 from preflight.memory.host.estimate import estimate_host, limit_of, solve_sample_bytes
+from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -203,3 +205,24 @@ def test_more_of_anything_never_needs_less(
     assert a.low <= b.low
     assert a.expected <= b.expected
     assert a.high <= b.high
+
+
+def test_nothing_is_traced_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "vocab_size": 9,
+    }
+    asked = build({"model.architecture": "nobody_knows", "model.config": small, "task": "causal-lm"})
+    told: list[object] = []
+
+    def traced(resolved: object, kind: str, tracing: Tracing) -> Unknown:
+        told.append(tracing)
+        return Unknown("")
+
+    monkeypatch.setattr("preflight.memory.device.prepare.laws_for", traced)
+    assert weights_of(asked) is None
+    assert weights_of(asked, tracing=Tracing(True, "other-python")) is None
+    assert told == [SHIPPED_ONLY, Tracing(True, "other-python")]

@@ -28,6 +28,7 @@ from preflight.memory.device.fit.make import (
 from preflight.memory.device.fit.primes import Reader
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
 from preflight.memory.device.law.tape import NotRegular, Tape
+from preflight.memory.device.setup import Setup
 
 
 class Lookup:
@@ -51,20 +52,18 @@ class Lookup:
         return found if found is not None or self._spare is None else self._spare.size(values)
 
 
-def make_law(
-    family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any], run: Runner
-) -> Made:
+def make_law(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner) -> Made:
     """`make.make`, with the tape at batch 1 where that is another. Raises CannotMake (or what `run` raises)."""
     made = make(family, task, kind, setup, structure, run)
-    if "b" not in family.named or setup.get("loss") == "chunked":  # whose pieces are no equal parts of one row
+    if "b" not in family.named or setup.loss == "chunked":  # whose pieces are no equal parts of one row
         return made
     return replace(made, tape=replace(made.tape, one=tape_at_one(made, family, task, kind, setup, structure, run)))
 
 
-def tape_at_one(made: Made, family: Family, task: str, kind: str, setup: Mapping[str, Any],
-                structure: Mapping[str, Any], run: Runner) -> Tape | None:  # fmt: skip
+def tape_at_one(made: Made, family: Family, task: str, kind: str, setup: Setup,
+                structure: Mapping[str, object], run: Runner) -> Tape | None:  # fmt: skip
     """The tape at batch 1; None where it is the law's own. Raises CannotMake (or what `run` raises)."""
-    extra = ("r",) if setup.get("peft") else ()
+    extra = ("r",) if setup.peft is not None else ()
     here = family.at(structure)
     probes = [probe(here, turn, PROBE_LAYERS, extra) for turn in range(2)]
     ones = [{**dims, "b": 1} for _, dims in probes]

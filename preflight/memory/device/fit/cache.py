@@ -24,6 +24,7 @@ from preflight.system.regular import UnreadableFile, read_bytes
 from preflight.system.user_directory import user_directory
 
 _MAKERS = (
+    "adapters quantization setup "
     "fit/batch_one fit/few_traces fit/make fit/one_model fit/pairwise_loss fit/polynomial fit/primes "
     "law/block_diffs law/layers law/sizes law/store law/tape"
 )
@@ -80,6 +81,10 @@ def _path(asked: str, interpreter: str | None) -> Path | None:
 def _code() -> str:
     """A hash of the code that traces and makes laws."""
     here = Path(__file__).parents[1]
-    files = [*(here.parents[1] / "tracer").glob("*.py"), *(here / "families").glob("*.py")]
+    files = [
+        *(here.parents[1] / "tracer").glob("*.py"),
+        *(here / "families").glob("*.py"),
+        *(here / "workloads").glob("*.py"),
+    ]
     files += [here / f"{name}.py" for name in _MAKERS.split()]
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files) if file.is_file())).hexdigest()

@@ -13,7 +13,16 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
-from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
+from preflight.memory.device.fit.make import (
+    CHECK_LAYERS,
+    PROBE_LAYERS,
+    CannotMake,
+    Made,
+    Runner,
+    TraceRequest,
+    fold,
+    verify,
+)
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 
 DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "w": (0, 1, 2), "t": (0, 1),
@@ -106,17 +115,16 @@ class Depth:
     name: str
 
 
-def make_sparse(ask: Mapping[str, Any], lengths: Sequence[str], run: Runner, fixed: Mapping[str, int],
+def make_sparse(ask: TraceRequest, lengths: Sequence[str], run: Runner, fixed: Mapping[str, int],
                 depths: Sequence[Depth] = ()) -> Made:  # fmt: skip
-    """The tape of one model as a function of `lengths` and of its depths. `ask`: a request of the tracer without its
-    point and, for adapters, without their rank; `fixed`: what else its points hold. Raises CannotMake, or what `run`
-    raises."""
+    """The tape of one model as a function of `lengths` and of its depths. `fixed`: what else its points hold. Raises
+    CannotMake, or what `run` raises."""
     at = [{**fixed, **{name: point[name] for name in lengths}} for point in POINTS]
     return fitted(ask, at, run, lambda known: SparseReader(lengths, known), depths)
 
 
 def fitted(
-    ask: Mapping[str, Any],
+    ask: TraceRequest,
     at: Sequence[Mapping[str, int]],
     run: Runner,
     reader: Callable[[Sequence[Mapping[str, int]]], SparseReader],
@@ -140,14 +148,11 @@ def fitted(
     raise AssertionError
 
 
-def request(ask: Mapping[str, Any], point: Mapping[str, int], depths: Sequence[Depth], depth: int) -> dict[str, Any]:
+def request(ask: TraceRequest, point: Mapping[str, int], depths: Sequence[Depth], depth: int) -> dict[str, Any]:
     """A request of the tracer at a point, with so many layers in each stack."""
-    model, setup = ask["model"], ask["setup"]
-    if setup.get("peft") and "r" in point:
-        setup = {**setup, "peft": {**setup["peft"], "r": point["r"]}}
     config = {
-        **model["config"],
+        **ask.model["config"],
         **({"vocab_size": point["V"]} if "V" in point else {}),
         **{one.key: depth for one in depths},
     }
-    return {"warm_up": False, **ask, "model": {**model, "config": config}, "setup": setup, "point": point}
+    return ask.at(point, config)

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from preflight.memory.device.fit.make import Made, Runner, fold, verify
+from preflight.memory.device.fit.make import Made, Runner, TraceRequest, fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
 from preflight.memory.device.law.sizes import Monomial, Size, number
+from preflight.memory.device.setup import Setup
 
 GRAIN = 32
 """Pixels that a side is a multiple of."""
@@ -43,16 +44,15 @@ class SideReader:
         return tuple((number(c), m) for c, m in zip(solved, _MONOMIALS, strict=True) if c)
 
 
-def make_at_sides(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], run: Runner) -> Made:
+def make_at_sides(model: Mapping[str, Any], kind: str, setup: Setup, run: Runner) -> Made:
     """The law of an import target at any batch and at any side that GRAIN divides.
 
     Raises CannotMake where sizes are no such polynomials, or what `run` raises.
     """
     requests = [
-        {"model": {**model, "image_size": i}, "setup": setup, "point": {"b": b, "i": i}, "kind": kind,
-         "warm_up": (b, i) == CHECKED}
+        TraceRequest({**model, "image_size": i}, setup, kind, (b, i) == CHECKED).at({"b": b, "i": i})
         for b, i in (*FITTED, CHECKED)
-    ]  # fmt: skip
+    ]
     *fitted, last = run(requests)
     made = fold({}, SideReader(), fitted)
     verify(made, last, {"b": CHECKED[0], "i": CHECKED[1]})

@@ -16,6 +16,7 @@ from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader
 from preflight.memory.device.law import layers
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 from preflight.memory.device.law.tape import NotRegular, Tape, build, expand
+from preflight.memory.device.setup import Setup
 
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
 PROBE_LAYERS = 6
@@ -127,13 +128,11 @@ def _primes(variables: Sequence[str], turn: int, taken: set[int], sides: Mapping
     return primes
 
 
-def make(
-    family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any], run: Runner
-) -> Made:
+def make(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner) -> Made:
     """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
-    extra = ("r",) if setup.get("peft") else ()
+    extra = ("r",) if setup.peft is not None else ()
     family = family.at(structure)
-    pieces = LOSS_PIECES if setup.get("loss") == "chunked" else 1
+    pieces = LOSS_PIECES if setup.loss == "chunked" else 1
     basis = basis_of(family, extra, pieces)
     checked = probe(family, MOST_PROBES, CHECK_LAYERS, extra, pieces)
     probes = [probe(family, turn, PROBE_LAYERS, extra, pieces) for turn in range(FEWEST_PROBES)]
@@ -151,11 +150,25 @@ def make(
             return made
 
 
-def request(family: Family, task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, Any],
+@dataclass(frozen=True)
+class TraceRequest:
+    """What the tracer is asked for, but for the point. `model`: as the tracer is told of it; `kind`: of step;
+    `warm_up`: whether the second step is traced."""
+
+    model: Mapping[str, Any]
+    setup: Setup
+    kind: str
+    warm_up: bool = False
+
+    def at(self, point: Mapping[str, int], config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The request at a point. `config`: of the model there, where it is another than that of `model`."""
+        model = dict(self.model) if config is None else {**self.model, "config": dict(config)}
+        return {"model": model, "setup": self.setup.wire(point), "point": dict(point), "kind": self.kind,
+                "warm_up": self.warm_up}  # fmt: skip
+
+
+def request(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object],
              dims: Mapping[str, int]) -> dict[str, Any]:  # fmt: skip
-    setup = dict(setup)
-    if setup.get("peft"):
-        setup["peft"] = {**setup["peft"], "r": dims["r"]}
     config = family.at(structure).config(dims)
     for key, value in family.switches(structure).items():
         head, _, tail = key.partition(".")
@@ -165,7 +178,7 @@ def request(family: Family, task: str, kind: str, setup: Mapping[str, Any], stru
             config[key] = value
     point = {key: dims[key] for key in ("b", "s", "t", "i") if key in dims}
     model = {"architecture": family.model_type, "task": task, "config": config}
-    return {"model": model, "setup": setup, "point": point, "kind": kind, "warm_up": False}
+    return {**TraceRequest(model, setup, kind).at(dims), "point": point}
 
 
 def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping[str, Any]]) -> Made:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
+from preflight.memory.device.fit.make import (
+    CHECK_LAYERS,
+    PROBE_LAYERS,
+    CannotMake,
+    Made,
+    Runner,
+    TraceRequest,
+    fold,
+    verify,
+)
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
+from preflight.memory.device.setup import Setup
 
 DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
@@ -15,7 +25,7 @@ FREE = ("b", "s", "t")
 """Lengths that the tape of a model which is traced when it is asked for is a function of."""
 
 
-def make_at(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int],
+def make_at(model: Mapping[str, Any], kind: str, setup: Setup, lengths: Mapping[str, int],
             run: Runner, free: Sequence[str] = FREE) -> Made:  # fmt: skip
     """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
 
@@ -37,11 +47,6 @@ def make_at(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengt
     return _make(model, kind, setup, lengths, run, free, last_depth, last_warm)
 
 
-def _ranked(setup: Mapping[str, Any], point: Mapping[str, int]) -> Mapping[str, Any]:
-    """The setup with the rank of adapters, where that is one of the lengths."""
-    return {**setup, "peft": {**setup["peft"], "r": point["r"]}} if setup.get("peft") and "r" in point else setup
-
-
 def depth_key(model: Mapping[str, Any]) -> str | None:
     """The config key that counts a model's layers, where it has more of them than a probe. None for a model that is
     traced `whole`, because what is asked for names layers by their number."""
@@ -51,7 +56,7 @@ def depth_key(model: Mapping[str, Any]) -> str | None:
     return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
 
 
-def _make(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths: Mapping[str, int], run: Runner,
+def _make(model: Mapping[str, Any], kind: str, setup: Setup, lengths: Mapping[str, int], run: Runner,
           variables: Sequence[str], depth: str | None, warm: bool) -> Made:  # fmt: skip
     """`warm`: every trace is of a second step; else the check alone is, and only for targets."""
     free = [name for name in variables if name in lengths]
@@ -59,16 +64,14 @@ def _make(model: Mapping[str, Any], kind: str, setup: Mapping[str, Any], lengths
     fixed = {k: v for k, v in lengths.items() if k not in free}
     requests = []
     for number, point in enumerate(at):
-        traced, check = dict(model), number == len(at) - 1
+        check, config = number == len(at) - 1, None
         if depth is not None:
             deep = CHECK_LAYERS if check else PROBE_LAYERS
             whole = model["config"]
             each = {k: v[:deep] for k, v in whole.items() if isinstance(v, list) and len(v) == whole[depth]}
-            traced["config"] = {**whole, **each, depth: deep}
+            config = {**whole, **each, depth: deep}
         warm_up = "target" in model and (warm or check)
-        at_point = {**fixed, **point}
-        requests.append({"model": traced, "setup": _ranked(setup, at_point), "point": at_point, "kind": kind,
-                         "warm_up": warm_up})  # fmt: skip
+        requests.append(TraceRequest(model, setup, kind, warm_up).at({**fixed, **point}, config))
     *fitted, last = run(requests)
     made = fold({"*": "L"} if depth is not None else {}, PolynomialReader(free, at[:-1]), fitted)
     verify(made, last, {**at[-1], "L": CHECK_LAYERS})

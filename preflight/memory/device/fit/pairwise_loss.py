@@ -8,6 +8,7 @@ event. Texts have a length too, and encoders a depth: their sizes are read as `f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING
@@ -16,11 +17,9 @@ from preflight.memory.device.fit.few_traces import SparseReader, fitted
 from preflight.memory.device.fit.make import Made, Runner, fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
-from preflight.memory.device.workloads import embeddings
-from preflight.memory.device.workloads.perception_table import WITH_OBJECTS
 
 if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.workload import Resolved
 
 FITTED, CHECKED = (2, 3, 5), 4
 """Batches of the traces."""
@@ -30,8 +29,6 @@ TEXT_POINTS: Sequence[Mapping[str, int]] = (
     {"b": 2, "s": 32, "V": 41}, {"b": 3, "s": 64, "V": 131}, {"b": 7, "s": 160, "V": 59}, {"b": 5, "s": 96, "V": 89},
     {"b": 11, "s": 128, "V": 67},
 )  # fmt: skip
-FIRST_STEP = "denoised-boxes"
-"""The recipe of models that keep anchors and positions of their first step (RT-DETR, D-FINE: lru_cache)."""
 
 
 class BatchReader:
@@ -48,23 +45,14 @@ class BatchReader:
         return tuple((number(c), m) for c, m in zip(solved, _MONOMIALS, strict=True) if c)
 
 
-def applies(resolved: Resolved) -> bool:
-    """Whether a model's law is made here."""
-    return resolved.task in WITH_OBJECTS or resolved.model.get("kind") == embeddings.KIND
-
-
-def make(resolved: Resolved, kind: str, run: Runner) -> Made:
-    """The law of such a model at any batch. Raises CannotMake, or what `run` raises."""
-    if resolved.model["kind"] == embeddings.KIND:
-        return make_texts(resolved, kind, run)
+def make(resolved: Resolved, kind: str, run: Runner, warm_up: bool) -> Made:
+    """The law of a model that compares predictions with objects, at any batch. `warm_up`: it keeps something of its
+    first step. Raises CannotMake, or what `run` raises."""
+    asked = replace(resolved.request(kind), warm_up=warm_up)
     fixed = {name: value for name, value in resolved.all_dims.items() if name != "b"}
-    warm_up = resolved.model.get("recipe") == FIRST_STEP
     traces = []
     for batch in (*FITTED, CHECKED):  # one at a time: each takes seconds, and the time limit is a request's
-        traces += run(
-            [{"model": resolved.model, "setup": resolved.setup, "point": {**fixed, "b": batch}, "kind": kind,
-              "warm_up": warm_up}]
-        )  # fmt: skip
+        traces += run([asked.at({**fixed, "b": batch})])
     *known, last = traces
     made = fold({}, BatchReader(), known)
     verify(made, last, {**fixed, "b": CHECKED})
@@ -88,14 +76,12 @@ class TextReader(SparseReader):
         return super()._pair(values, first, second) or super()._pair(values, second, first)
 
 
-def make_texts(resolved: Resolved, kind: str, run: Runner) -> Made:
-    """The law of an embedding step at any batch, length, vocabulary and depth. Raises CannotMake, or what `run`
-    raises."""
-    mini = resolved.model.get("mini")  # a cached loss has as many events at every batch of more than two pieces
+def make_texts(resolved: Resolved, kind: str, run: Runner, mini: int | None) -> Made:
+    """The law of an embedding step at any batch, length, vocabulary and depth. `mini`: texts that run at a time under a
+    cached loss. Raises CannotMake, or what `run` raises."""
     lengths = [name for name in TEXT_DEGREES if name in resolved.all_dims]
     at = [{name: point[name] for name in lengths} for point in TEXT_POINTS]
-    if mini:
+    if mini:  # a cached loss has as many events at every batch of more than two pieces
         at = [{**point, "b": mini * (point["b"] + 1)} for point in at]
-    depths = embeddings.depths_of(str(resolved.model["architecture"]), resolved.model["config"])
-    ask = {"model": resolved.model, "setup": resolved.setup, "kind": kind}
-    return fitted(ask, at, run, lambda known: TextReader(lengths, known), depths)
+    ask = resolved.request(kind)
+    return fitted(ask, at, run, lambda known: TextReader(lengths, known), resolved.workload.depths)

@@ -7,12 +7,13 @@ import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight.memory.tracing import Tracing
 from preflight.system import processes
 
 TIME_LIMIT_S = 120.0
@@ -132,6 +133,11 @@ def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None 
     return reply["traces"], reply["versions"]
 
 
+def can_trace(tracing: Tracing) -> bool:
+    """Whether unknown models are traced here."""
+    return tracing.allowed and has_torch(tracing.interpreter)
+
+
 def has_torch(interpreter: str | None = None) -> bool:
     """Whether torch can be imported there, without importing it."""
     return installed(interpreter).torch
@@ -154,24 +160,3 @@ def installed(interpreter: str | None) -> Installed:
         return Installed(found["torch"] is True, json.dumps(found["versions"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return Installed(False, "")
-
-
-def anything(path: Path) -> bool:
-    """Every file may be read: the Job is the caller's own."""
-    return True
-
-
-@dataclass
-class Tracing:
-    """Whether and with what unknown models are traced; set once by the command line from the settings."""
-
-    allowed: bool = True
-    interpreter: str | None = None
-    trusted: bool = False
-    """Whether import targets of the user's own may be imported (`--trust`)."""
-
-    may_read: Callable[[Path], bool] = anything
-    """Whether a file that a Job names may be read."""
-
-
-TRACING = Tracing()

@@ -9,23 +9,18 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.fit.batch_one import make_law
-from preflight.memory.device.fit.few_traces import make_sparse
+from preflight.memory.device.fit import cache
 from preflight.memory.device.fit.make import CannotMake, Made
-from preflight.memory.device.fit.one_model import FREE, make_at
-from preflight.memory.device.fit.subprocess import TRACING, TraceError, has_torch, request_traces
+from preflight.memory.device.fit.subprocess import TraceError, can_trace, request_traces
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
 from preflight.memory.device.law.tape import NotRegular, expand
-from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.step.convolution import without_workspaces
-from preflight.memory.device.workloads import speech
+from preflight.memory.device.workload import Resolved
+from preflight.memory.remembered import Remembered
+from preflight.memory.tracing import TRACE, Tracing
 from preflight.system.regular import UnreadableFile
 from preflight.vocabulary.values import Unknown, brief
-
-_LIBRARIES = ("timm:", "torchvision:")
-"""Targets that are built without importing code of the user's."""
 
 
 def none_unsure(dims: Mapping[str, int]) -> int:
@@ -102,8 +97,8 @@ def _ordered(made: Made, channels_last: bool) -> Made:
     return replace(made, tape=without_workspaces(made.tape)) if channels_last else made
 
 
-def _stated(path: Path, key: store.LawKey) -> Laws | Unknown:
-    if not TRACING.may_read(path):
+def _stated(path: Path, key: store.LawKey, tracing: Tracing) -> Laws | Unknown:
+    if not tracing.may_read(path):
         return Unknown(f"model.law {path} lies outside the project: it is not read without --trust {path}")
     if not path.is_file():
         return Unknown(f"model.law {path} cannot be read: there is no such file")
@@ -125,60 +120,59 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
 
 
-_TRACED: dict[str, Laws | Unknown] = {}
+TRACED: Remembered[Laws | Unknown] = Remembered(256)
+"""Laws that were traced in this process, by interpreter and what was asked for."""
 
 
-def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
+def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | Unknown:
     """The law of a job's step ("train", "eval", "generate"), or why there is none and how to get it."""
     key = store.key_of(resolved, kind)
-    channels_last = bool(resolved.setup.get("channels_last"))
-    found = _prepared(key, channels_last) if resolved.law is None else _stated(Path(resolved.law), key)
-    nearly = speech.nearly(key.family)
-    if found is None and nearly is not None:
-        found = _prepared(replace(key, family=nearly), channels_last)
+    channels_last = bool(resolved.setup.channels_last)
+    found = _prepared(key, channels_last) if resolved.law is None else _stated(Path(resolved.law), key, tracing)
+    if found is None and resolved.workload.nearly is not None:
+        found = _prepared(replace(key, family=resolved.workload.nearly), channels_last)
     if found is not None:
         return found
-    setup = "/".join(str(resolved.setup[k]) for k in ("weights", "autocast", "attention"))
+    setup = f"{resolved.setup.weights}/{resolved.setup.autocast}/{resolved.setup.attention}"
     what = f"no law is shipped for {resolved.name} ({kind}, {setup})"
-    target = resolved.model.get("target")
-    if target is not None and not str(target).startswith(_LIBRARIES) and not TRACING.trusted:
-        return Unknown(f"{what}; {target} is not a model of {' or '.join(x[:-1] for x in _LIBRARIES)}")
-    if not TRACING.allowed or not has_torch(TRACING.interpreter):
+    foreign = resolved.workload.foreign
+    if foreign is not None and not tracing.trusted:
+        return Unknown(f"{what}; {foreign} is not a model of timm or torchvision")
+    if not can_trace(tracing):
         other = _stand_in(resolved, kind)
         if other is not None:
             return other
-    if not TRACING.allowed:
-        return Unknown(f"{what}; tracing is off")
-    if not has_torch(TRACING.interpreter):
+        if not tracing.allowed:
+            return Unknown(f"{what}; tracing is off")
         return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
-    free = _free(resolved)
-    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    name = repr((resolved.model, resolved.setup, kind, fixed))
     if resolved.family is not None:  # one law for all models of a family
         name = f"{key.family} {key.text}"
-    if name not in _TRACED:
+    else:
+        name = repr((resolved.workload.wire(), resolved.setup.wire(), kind, resolved.fixed))
+
+    def traced_law() -> Laws | Unknown:
         try:
-            made, versions = _kept_or_traced(name, key, resolved, kind)
-            _TRACED[name] = Laws.of(_ordered(made, channels_last), False, versions)
+            made, versions = _kept_or_traced(name, key, resolved, kind, tracing)
         except (TraceError, CannotMake, NotRegular) as error:
-            _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}")
-    return _TRACED[name]
+            return Unknown(f"{what}, and tracing failed: {error}")
+        return Laws.of(_ordered(made, channels_last), False, versions)
+
+    return TRACED.get(None, (tracing.interpreter, name), traced_law)
 
 
 def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
     """A shipped law that differs from what was asked for by a bounded number of bytes, where nothing can be traced."""
     if resolved.law is not None:
         return None
-    setup, notes, unsure = dict(resolved.setup), [], []
-    loss = setup.get("loss")
-    if loss in ("shifted", "shifted-out"):
-        del setup["loss"]
-        release = "4.46 to 4.48" if loss == "shifted" else "before 4.46"
+    setup, notes, unsure = resolved.setup, [], []
+    if setup.loss in ("shifted", "shifted-out"):
+        release = "4.46 to 4.48" if setup.loss == "shifted" else "before 4.46"
         notes.append(f"the loss is that of today's transformers: no law is shipped of how it was {release}")
-        unsure += [_shifted_more] if loss == "shifted" else []
-    quantized = setup.get("quantization")
-    if quantized and quantized.get("compute") == "fp32" and setup["weights"] != "fp32":
-        setup["quantization"] = {**quantized, "compute": setup["weights"]}
+        unsure += [_shifted_more] if setup.loss == "shifted" else []
+        setup = replace(setup, loss=None)
+    quantized = setup.quantization
+    if quantized is not None and quantized.compute == "fp32" and setup.weights != "fp32":
+        setup = replace(setup, quantization=replace(quantized, compute=setup.weights))
         notes.append("quantised layers compute in 16 bits here: no law is shipped of fp32")
         unsure.append(_wide_products)
     found = _prepared(store.key_of(replace(resolved, setup=setup), kind), False) if notes else None
@@ -187,44 +181,25 @@ def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
     return replace(found, instead="; ".join(notes), unsure=lambda dims: sum(each(dims) for each in unsure))
 
 
-def _kept_or_traced(asked: str, key: store.LawKey, resolved: Resolved, kind: str) -> tuple[Made, Mapping[str, str]]:
+def _kept_or_traced(asked: str, key: store.LawKey, resolved: Resolved, kind: str,
+                    tracing: Tracing) -> tuple[Made, Mapping[str, str]]:  # fmt: skip
     """The law, from an earlier trace of the same where there is one, and the versions of what made it."""
-    from preflight.memory.device.fit import cache
-
-    if not str(resolved.model.get("target", _LIBRARIES[0])).startswith(_LIBRARIES):
-        return _trace(resolved, kind)  # code of the user's changes without a version
-    found = cache.read(asked, key, TRACING.interpreter)
+    if resolved.workload.foreign is not None:
+        return _trace(resolved, kind, tracing)  # code of the user's changes without a version
+    found = cache.read(asked, key, tracing.interpreter)
     if found is None:
-        found = _trace(resolved, kind)
-        cache.write(asked, key, TRACING.interpreter, *found)
+        found = _trace(resolved, kind, tracing)
+        cache.write(asked, key, tracing.interpreter, *found)
     return found
 
 
-def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
+def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[Made, dict[str, str]]:
     """The law, and the versions of what made it."""
     versions: dict[str, str] = {}
 
     def run(traces: Any) -> list[dict[str, Any]]:
-        replies, found = request_traces(traces, TRACING.interpreter)
+        replies, found = request_traces(traces, tracing.interpreter)
         versions.update(found)
         return replies
 
-    if resolved.family is not None:
-        return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run), versions
-    if resolved.model.get("kind") == "pictures":
-        from preflight.memory.device.workloads import vision_language  # which needs what is here
-
-        return vision_language.make(resolved, kind, run), versions
-    if pairwise_loss.applies(resolved):
-        return pairwise_loss.make(resolved, kind, run), versions
-    if "filed" in resolved.model:  # its traces take long: as few as can be
-        from preflight.memory.device.workloads import registry  # which need what is here
-
-        fixed = {name: value for name, value in resolved.all_dims.items() if name not in ("b", "L", "M")}
-        return make_sparse(registry.request(resolved, kind), ("b",), run, fixed, registry.depths(resolved)), versions
-    return make_at(resolved.model, kind, resolved.setup, resolved.lengths, run, _free(resolved)), versions
-
-
-def _free(resolved: Resolved) -> list[str]:
-    """Lengths that a traced law is a function of: not those in which the model's own step moves by steps."""
-    return [name for name in FREE if name not in resolved.model.get("steps_with", ())]
+    return resolved.workload.make(resolved, kind, run), versions

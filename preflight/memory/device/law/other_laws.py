@@ -7,13 +7,15 @@ param_dtype, cast_forward_inputs; FSDP1's MixedPrecision likewise). So the resid
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
 from preflight.memory.device.law.laws import Laws, laws_for
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.remembered import Remembered
+from preflight.memory.tracing import Tracing
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.records import replace
@@ -24,11 +26,10 @@ SAME_UNDER_AUTOCAST = frozenset(["gemma", "gemma2", "llama", "olmo2", "phi3", "q
 norms are written out (traced both ways: tests/memory/device/law/test_other_laws.py). Autocast computes other families'
 norms in fp32; these keep the law of weights in fp32, which has more."""
 HALF, SINGLE = 2, 4
-REMEMBERED = 64
-_STORED: OrderedDict[int, tuple[Laws, Laws]] = OrderedDict()
+_STORED: Remembered[Laws] = Remembered(64)
 
 
-def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None) -> Laws | None:
+def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:
     """The law of the training step under such a layout; None: the job's own holds."""
     if not layout.scheme.startswith("fsdp") or layout.param_bytes != HALF or not _whole_fp32(job, resolved):
         return None
@@ -37,32 +38,28 @@ def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None) -> La
     if mixed and (resolved.family is None or resolved.family.name not in SAME_UNDER_AUTOCAST):
         return None
     cast = {"precision": precision.removesuffix("-mixed") if mixed else "bf16", "weights_dtype": None}
-    as_stored = resolve(job.model_copy(update={"train": job.train.model_copy(update=cast)}), gpu)
+    as_stored = resolve(job.model_copy(update={"train": job.train.model_copy(update=cast)}), gpu, tracing)
     if isinstance(as_stored, Unknown):
         return None
-    laws = laws_for(as_stored, "train")
+    laws = laws_for(as_stored, "train", tracing)
     return None if isinstance(laws, Unknown) else _in_fp32(laws)
 
 
 def _whole_fp32(job: Job, resolved: Resolved) -> bool:
     setup = resolved.setup
-    plain = setup.get("weights") == "fp32" and not setup.get("peft") and not setup.get("quantization")
+    plain = setup.weights == "fp32" and setup.peft is None and setup.quantization is None
     return plain and resolved.family is not None and resolved.like is None and not job.train.frozen
 
 
 def _in_fp32(laws: Laws) -> Laws:
     """The same law of weights that are stored in fp32: one object for each, which others remember it by."""
-    found = _STORED.get(id(laws))
-    if found is not None and found[0] is laws:
-        _STORED.move_to_end(id(laws))
-        return found[1]
     p = laws.made.parameters
-    stored = Parameters(_rows(p.outside), _stacks(p.layer), _stacks(p.first), p.buffers)
-    made = replace(laws, made=Made(laws.made.tape, stored))
-    _STORED[id(laws)] = (laws, made)
-    while len(_STORED) > REMEMBERED:
-        _STORED.popitem(last=False)
-    return made
+
+    def stored() -> Laws:
+        rows = Parameters(_rows(p.outside), _stacks(p.layer), _stacks(p.first), p.buffers)
+        return replace(laws, made=Made(laws.made.tape, rows))
+
+    return _STORED.get(laws, None, stored)
 
 
 def _rows(rows: Iterable[ParameterRow]) -> tuple[ParameterRow, ...]:
@@ -79,24 +76,22 @@ def _stacks(stacks: Mapping[str, tuple[ParameterRow, ...]]) -> dict[str, tuple[P
 # interval reaches as far down as compiling saves (`intervals.COMPILED`).
 
 
-def laws_of(job: Job, resolved: Resolved) -> Laws | None:
+def laws_of(job: Job, resolved: Resolved, tracing: Tracing) -> Laws | None:
     """The law of a language model's compiled step on one GPU; None: it does not run compiled, or cannot be traced."""
-    if not is_covered(job, resolved):
+    compiled = resolved.workload.as_compiled() if is_covered(job, resolved) else None
+    if compiled is None:
         return None
     # torchtune's recipes drop what compile_loss returns, so that a loss of whole logits runs as it is (recipes/
     # full_finetune_single_device.py, training/_compile.py); a chunked one is compiled in place.
-    kept = "torchtune" in job.software and resolved.setup.get("loss") != "chunked"
-    setup = {**resolved.setup, "compile": "layers" if kept else "all"}
-    if setup.get("peft"):
-        setup["peft"] = {**setup["peft"], "r": job.train.peft.r or 8, "options": dict(job.train.peft.options)}
-    # What the partitioner keeps hangs on the sizes themselves, so that a law holds for one batch and one length.
-    model = {**resolved.model, "extra": "compile", "steps_with": ["b", "s"]}
-    found = laws_for(replace(resolved, family=None, structure={}, setup=setup, model=model), "train")
+    kept = "torchtune" in job.software and resolved.setup.loss != "chunked"
+    peft = resolved.setup.peft
+    if peft is not None:
+        peft = replace(peft, rank=job.train.peft.r or 8, options=dict(job.train.peft.options))
+    setup = replace(resolved.setup, compile="layers" if kept else "all", peft=peft)
+    found = laws_for(replace(resolved, family=None, structure={}, setup=setup, workload=compiled), "train", tracing)
     return found if isinstance(found, Laws) else None
 
 
 def is_covered(job: Job, resolved: Resolved) -> bool:
     """Whether a compiled step of this kind can be traced: decoders, on one GPU or copied to each."""
-    if not job.train.compile or resolved.law is not None or resolved.task != "causal-lm":
-        return False
-    return "architecture" in resolved.model and "kind" not in resolved.model and not resolved.model.get("target")
+    return bool(job.train.compile) and resolved.law is None and resolved.task == "causal-lm"

@@ -8,7 +8,6 @@ Its block is the one between with the changes of all its places made to it, as t
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -16,6 +15,7 @@ from itertools import takewhile
 from typing import TypeAlias
 
 from preflight.memory.device.law.tape import EDGE, NotRegular, Tape, TapeItem, Token
+from preflight.memory.remembered import Remembered
 
 MIDDLE = 2
 """Index of the block between the ends, among a pass's five."""
@@ -24,8 +24,7 @@ _AT_END = {0: 0, 1: 1, -1: 4, -2: 3}
 Name: TypeAlias = "tuple[object, ...]"
 """What a birth is called in every block of its pass, or what a token does: equal where blocks agree."""
 Named: TypeAlias = "tuple[Token, Name]"
-_SHORT: OrderedDict[tuple[object, ...], tuple[Tape, Tape]] = OrderedDict()
-REMEMBERED = 16
+_SHORT: Remembered[Tape] = Remembered(16)
 
 
 def shortened(tape: Tape, dims: Mapping[str, int]) -> Tape:
@@ -36,13 +35,7 @@ def shortened(tape: Tape, dims: Mapping[str, int]) -> Tape:
     short = {stack: dims[depth] for stack, depth in tape.depths.items() if dims[depth] < 2 * EDGE}
     if not any(item.stack in short and len(item.blocks) > 2 * EDGE for item in tape.items):
         return tape
-    key = (id(tape), tuple(sorted(short.items())))
-    if key not in _SHORT:
-        _SHORT[key] = (tape, _tape(tape, short))
-    _SHORT.move_to_end(key)
-    while len(_SHORT) > REMEMBERED:
-        _SHORT.popitem(last=False)
-    return _SHORT[key][1]
+    return _SHORT.get(tape, tuple(sorted(short.items())), lambda: _tape(tape, short))
 
 
 def places(layer: int, layers: int) -> list[int]:

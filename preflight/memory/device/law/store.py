@@ -12,12 +12,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight.memory.device.adapters import Adapters
 from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
 from preflight.memory.device.law import block_diffs as filed
 from preflight.memory.device.law import tape as tapes
 from preflight.memory.device.law.sizes import decode, encode
-from preflight.memory.device.resolve import Resolved
-from preflight.memory.device.workloads.image_models import VALUES_ONLY
+from preflight.memory.device.quantization import QuantizedWeights
+from preflight.memory.device.setup import Setup
+from preflight.memory.device.workload import Resolved
 from preflight.system.regular import read_bytes
 
 LAWS = Path(__file__).with_name("laws")
@@ -47,31 +49,14 @@ class LawKey:
 
 
 def key_of(resolved: Resolved, kind: str) -> LawKey:
-    """The key of a resolved job's law; kind: train, eval, generate. Raises ValueError for a model without a family."""
+    """The key of a resolved job's law; kind: train, eval, generate."""
     if resolved.family is None:
-        target = resolved.model.get("target")
-        if target is None:
-            name = str(resolved.model.get("filed") or resolved.model.get("architecture"))
-            structure = str(resolved.model.get("extra") or "-")
-        else:
-            name, structure = law_name(str(target)), f"image={resolved.lengths.get('i', 0)}"
-            kwargs = {k: v for k, v in resolved.model.get("kwargs", {}).items() if k not in ALIKE}
-            structure += f" {json.dumps(kwargs, sort_keys=True, default=str)}" if kwargs else ""
-        return LawKey(name, key_text(resolved.task, kind, resolved.setup, {}, structure))
+        workload = resolved.workload
+        return LawKey(workload.filed, key_text(resolved.task, kind, resolved.setup, {}, workload.extra))
     return LawKey(resolved.family.name, key_text(resolved.task, kind, _spelled_out(resolved), resolved.structure))
 
 
-ALIKE = (*VALUES_ONLY, "num_classes")
-"""Keyword arguments that one law serves for: those of values, and of the last layer (which it has at 1,000 classes)."""
-
-
-def law_name(target: str) -> str:
-    """What a target's laws are filed under: timm's names without the tag of their weights."""
-    home, _, name = target.partition(":")
-    return f"{home}-{name.partition('.')[0]}" if home == "timm" else target.replace(":", "-")
-
-
-def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[str, object], extra: str = "") -> str:
+def key_text(task: str, kind: str, setup: Setup, structure: Mapping[str, object], extra: str = "") -> str:
     """A canonical text: every item of the closed list of what a tape depends on, in one order.
 
     Dropout probabilities count as on or off; in validation and generation neither dropout, checkpointing nor adapters'
@@ -79,19 +64,18 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
     """
     train = kind == "train"
     switches = [f"{k}={_switch(k, v)}" for k, v in sorted(structure.items()) if train or "drop" not in k]
-    peft = setup.get("peft")
     parts = [
         task,
         kind,
-        f"{setup['weights']}/{setup['autocast'] or 'plain'}",
-        setup["attention"],
-        "padded" if setup["mask"] and kind != "generate" else "exact",
-        "checkpointed" if setup["checkpointing"] and train else "stored",
-        *([f"loss:{setup['loss']}"] if setup.get("loss") and kind != "generate" else []),
-        *(["offloaded"] if setup.get("offload") and train else []),
-        *_quantized(setup.get("quantization")),
-        *([f"frozen:{','.join(setup['frozen'])}"] if setup.get("frozen") else []),
-        _adapted(peft, train),
+        f"{setup.weights}/{setup.autocast or 'plain'}",
+        setup.attention,
+        "padded" if setup.mask and kind != "generate" else "exact",
+        "checkpointed" if setup.checkpointing and train else "stored",
+        *([f"loss:{setup.loss}"] if setup.loss and kind != "generate" else []),
+        *(["offloaded"] if setup.offload and train else []),
+        *_quantized(setup.quantization),
+        *([f"frozen:{','.join(setup.frozen)}"] if setup.frozen else []),
+        _adapted(setup.peft, train),
         *switches,
         *([extra] if extra else []),
     ]
@@ -99,10 +83,10 @@ def key_text(task: str, kind: str, setup: Mapping[str, Any], structure: Mapping[
 
 
 _LAYERS = ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "gate_proj", "up_proj", "gate_up_proj", "down_proj")
-_GATED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+_GATED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _LINEAR = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "gemma", "gemma2"), _GATED),
-    "phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+    "phi3": ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"),
 }
 """Every linear layer but the head, in families with laws of adapters beside all of them: peft's "all-linear"."""
 
@@ -113,32 +97,32 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(set(names), key=lambda name: (_LAYERS.index(name) if name in _LAYERS else len(_LAYERS), name))
 
 
-def _spelled_out(resolved: Resolved) -> Mapping[str, Any]:
+def _spelled_out(resolved: Resolved) -> Setup:
     """A job's setup with "all-linear" spelled out where a law may ship for the list."""
-    peft = resolved.setup.get("peft")
+    peft = resolved.setup.peft
     every = _LINEAR.get(resolved.family.name) if resolved.family is not None else None
-    if not peft or every is None or peft["targets"] != "all-linear":
+    if peft is None or every is None or peft.targets != "all-linear":
         return resolved.setup
-    return {**resolved.setup, "peft": {**peft, "targets": every}}
+    return replace(resolved.setup, peft=replace(peft, targets=every))
 
 
-def _adapted(peft: Mapping[str, Any] | None, train: bool) -> str:
-    if not peft:
+def _adapted(peft: Adapters | None, train: bool) -> str:
+    if peft is None:
         return "full"
-    targets = peft["targets"]
-    names = "-".join(in_order(targets)) if isinstance(targets, list) else str(targets)
-    dropout = ":dropout" if peft.get("dropout") and train else ""
-    return f"{peft['method']}:{names}{dropout}{':' + peft['half'] if peft.get('half') else ''}"
+    names = "-".join(in_order(peft.targets)) if isinstance(peft.targets, tuple) else str(peft.targets)
+    dropout = ":dropout" if peft.dropout and train else ""
+    return f"{peft.method}:{names}{dropout}{':' + peft.half if peft.half else ''}"
 
 
-def _quantized(options: Mapping[str, Any] | None) -> list[str]:
-    if not options:
+def _quantized(weights: QuantizedWeights | None) -> list[str]:
+    if weights is None:
         return []
-    rest = ":rest32" if options["upcast_rest"] else ""
-    head = ":head" if options.get("head") else ""
-    keeps = ":keeps" if options.get("keeps_input") else ""
-    packed = "".join(f":{options[k]}" for k in ("bits", "group", "backend") if k in options)
-    return [f"{options['type']}:{options['compute'] or 'input'}{packed}{rest}{head}{keeps}"]
+    rest = ":rest32" if weights.upcast_rest else ""
+    head = ":head" if weights.head else ""
+    keeps = ":keeps" if weights.keeps_input else ""
+    packed = f":{weights.bits}:{weights.group}" if weights.bits is not None else ""
+    kernel = f":{weights.backend}" if weights.backend is not None else ""
+    return [f"{weights.type}:{weights.compute or 'input'}{packed}{kernel}{rest}{head}{keeps}"]
 
 
 def _switch(key: str, value: object) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from preflight.memory.device.fit.make import Made
 from preflight.memory.device.law.laws import Laws
@@ -15,15 +14,16 @@ from preflight.memory.device.law.tape import NotRegular, Tape
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Units, cut, units
-from preflight.memory.device.resolve import Resolved
+from preflight.memory.device.quantization import QuantizedWeights
 from preflight.memory.device.step.optimizers import Step, step
+from preflight.memory.device.workload import Resolved
+from preflight.memory.remembered import Remembered
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
 """Dimensions that a rank's tape is still a function of; the others are set when it is made."""
-REMEMBERED = 64
 WEIGHTS_CUT = ("fsdp1", "fsdp2", "zero3")
 """Schemes that cut the weights themselves."""
 PACKED = 0.5
@@ -92,10 +92,10 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     if isinstance(dims, Unknown):
         return dims
     dims = pipeline.stage_dims(dims, laws.made, layout)
-    quantized = resolved.setup.get("quantization")
+    quantized = resolved.setup.quantization
     if layout.scheme in WEIGHTS_CUT and layout.shards > 1 and quantized and not _cuts(quantized):
-        return Unknown(f"parallel: what {layout.scheme} makes of weights in {quantized['type']} is not known")
-    packed = PACKED if quantized and quantized["type"] == "4bit" else None
+        return Unknown(f"parallel: what {layout.scheme} makes of weights in {quantized.type} is not known")
+    packed = PACKED if quantized and quantized.type == "4bit" else None
     layout = replace(layout, hidden=_hidden(resolved.all_dims), packed=packed)
     if layout.scheme == "none" and layout.tensor * layout.pipeline == 1:
         return _alone(layout, laws, dims, rows)
@@ -113,14 +113,14 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     return _replicated(layout, own, dims, whole)
 
 
-def _cuts(quantized: Mapping[str, Any]) -> bool:
+def _cuts(quantized: QuantizedWeights) -> bool:
     """Whether it is known how quantised weights are cut.
 
     bitsandbytes' 4 bits are a parameter (nn/modules.py, Params4bit), their scales an attribute of it. GPTQ and AWQ
     register all that they pack as buffers, which are not cut (auto_gptq, nn_modules/qlinear; awq,
     modules/linear/gemm.py); in 8 bits they take as much for an element as a parameter may.
     """
-    return quantized["type"] == "4bit" or (quantized["type"] in ("gptq", "awq") and quantized.get("bits") != 8)
+    return quantized.type == "4bit" or (quantized.type in ("gptq", "awq") and quantized.bits != 8)
 
 
 def derive(rank: Rank, laws: Laws) -> Laws:
@@ -192,23 +192,18 @@ def _hidden(dims: Mapping[str, int]) -> int | None:
 
 # --- derived tapes ----------------------------------------------------------------------------------------------------
 
-_LAWS: OrderedDict[tuple[object, ...], tuple[Laws, Laws]] = OrderedDict()
+_LAWS: Remembered[Laws] = Remembered(64)
 
 
 def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int]) -> Laws:
     """The derived laws, kept while the same job is looked at with other batches and lengths."""
     fixed = tuple(sorted((name, value) for name, value in dims.items() if name not in LENGTHS))
-    key = (id(laws.made), repr(layout), fixed)
-    found = _LAWS.get(key)
-    if found is not None and found[0] is laws:
-        _LAWS.move_to_end(key)
-        return found[1]
-    tape = _both(laws.made, layout, dims)
-    made = laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
-    _LAWS[key] = (laws, made)
-    while len(_LAWS) > REMEMBERED:
-        _LAWS.popitem(last=False)
-    return made
+
+    def derived() -> Laws:
+        tape = _both(laws.made, layout, dims)
+        return laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
+
+    return _LAWS.get(laws, (repr(layout), fixed), derived)
 
 
 def _both(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:

@@ -1,1 +1,0 @@
-"""One training step: replay through the allocator, phases, effects beside the tape."""

@@ -15,12 +15,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.workloads.image_models import is_image_model, is_timm
+from preflight.memory.device.step.effect import Again, Effect
 from preflight.vocabulary.estimates import Interval
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from preflight.memory.device.law.tape import Tape, Token
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.prepare import Ready
+    from preflight.memory.device.workload import Resolved
     from preflight.vocabulary.job import Job
     from preflight.vocabulary.machine import Gpu
 
@@ -43,26 +46,36 @@ LAZY_TORCH, LAZY_CUDA = (1, 13), (11, 7)
 must know it as well)."""
 
 
+class Convolutions(Effect):
+    """Algorithms that cuDNN tries, and kernels that are loaded at once."""
+
+    def tries_kernels(self, ready: Ready) -> bool:
+        return benchmarks(ready.job, ready.resolved)
+
+    def reserved(self, ready: Ready, found: Interval, again: Again) -> Interval:
+        """Where it is unknown whether cuDNN tries its algorithms (null), both are possible."""
+        job = ready.job
+        if job.train.cudnn_benchmark is not None or not ready.resolved.workload.image_loop:
+            return found
+        changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, ready.resolved)})
+        other = again.reserved(replace(ready, job=job.model_copy(update={"train": changed})), ())
+        return Interval(min(found.low, other.low), found.expected, max(found.high, other.high))
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        """What the expected context rests on, where nothing that the job states decides it."""
+        eager = ready.job.machine.context is None and _is_eager(ready.job, ready.gpu)
+        if eager and ready.resolved.workload.image_loop:
+            yield ("the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent "
+                   "driver need a GiB less: state software.torch, or machine.context")  # fmt: skip
+
+
 def benchmarks(job: Job, resolved: Resolved) -> bool:
     """Whether cuDNN tries its algorithms in the first iteration: what the job states, else what its framework does.
     timm's train.py has it do so; PyTorch's default is not to."""
-    if not is_image_model(resolved):
+    if not resolved.workload.image_loop:
         return False
     stated = job.train.cudnn_benchmark if "cudnn_benchmark" in job.train.model_fields_set else None
-    return is_timm(resolved) if stated is None else stated
-
-
-def other_way(job: Job, resolved: Resolved) -> Job | None:
-    """Where it is unknown whether cuDNN tries its algorithms (null), the job with the answer that is not expected."""
-    if job.train.cudnn_benchmark is not None or not is_image_model(resolved):
-        return None
-    changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, resolved)})
-    return job.model_copy(update={"train": changed})
-
-
-def either(one: Interval, other: Interval) -> Interval:
-    """The first one's figure, in an interval that holds both."""
-    return Interval(min(one.low, other.low), one.expected, max(one.high, other.high))
+    return resolved.workload.prefetches if stated is None else stated
 
 
 def context(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
@@ -88,16 +101,6 @@ def loaded_at_once(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
     expected = known or min(EAGER.values())
     low = expected - SLACK if known else plain.expected
     return Interval(min(low, expected), max(expected, plain.expected), max(plain.high, max(EAGER.values()) + SLACK))
-
-
-def notes(job: Job, gpu: Gpu | None, resolved: Resolved) -> tuple[str, ...]:
-    """What the expected context rests on, where nothing that the job states decides it."""
-    if not is_image_model(resolved) or job.machine.context is not None or not _is_eager(job, gpu):
-        return ()
-    return (
-        "the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent driver need a "
-        "GiB less: state software.torch, or machine.context",
-    )
 
 
 def _is_eager(job: Job, gpu: Gpu | None) -> bool:

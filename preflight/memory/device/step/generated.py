@@ -22,42 +22,43 @@ from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Peak
 from preflight.memory.device.law.laws import Laws, laws_for
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.resolve import NEWEST, Resolved, release
+from preflight.memory.device.setup import NEWEST, release
 from preflight.memory.device.step.validation import Phase
-from preflight.memory.device.workloads import denoisers
-from preflight.memory.device.workloads.denoisers import CONTROLNET, DENOISER, Companion
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads.pipelines import CONTROLNET, DENOISER, Companion, pipeline
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
+    from preflight.memory.device.workloads.denoisers import Denoiser
 
 REFERENCES = (0, 22)
 """The release of accelerate from which a saved state is references (accelerator.py, get_state_dict)."""
 NOTHING = Tape((), (), (), {})
 
 
-def phases(ready: Ready, smooth: bool = False) -> Iterator[Phase]:
+def phases(ready: Ready, denoiser: Denoiser, smooth: bool = False) -> Iterator[Phase]:
     """The phases of a denoiser's job that generates, and of its saving where that takes something."""
     yield from _saving(ready)
     if ready.job.validation.generates:
-        yield from rounds(ready, smooth)
+        yield from rounds(ready, denoiser, smooth)
 
 
-def rounds(ready: Ready, smooth: bool = False) -> Iterator[Phase]:
+def rounds(ready: Ready, denoiser: Denoiser, smooth: bool = False) -> Iterator[Phase]:
     """Generating the images: a step of the denoiser, and decoding; empty where no law covers one of the two. In a
     fresh pipeline the scripts of text_to_image have autocast and those of dreambooth have not: the larger counts."""
     job, resolved = ready.job, ready.resolved
-    step = denoisers.generator(resolved, job.validation.batch_size or 1)
+    step = denoiser.generator(resolved, job.validation.batch_size or 1)
     vae = _decodes(ready)
     anew = loaded(ready)
     asked = [step]
     if vae is not None:
-        asked.append(denoisers.decoder(step, vae, True))
+        asked.append(denoiser.decoder(step, vae, True))
         if any(name in DENOISER for name in _loads(ready)):
-            asked.append(denoisers.decoder(step, vae, False))
+            asked.append(denoiser.decoder(step, vae, False))
     found: list[tuple[Resolved, Laws]] = []
     for one in asked:
-        laws = laws_for(one, "eval")
+        laws = laws_for(one, "eval", ready.tracing)
         if isinstance(laws, Unknown):
             return
         found.append((one, laws))
@@ -70,7 +71,7 @@ def rounds(ready: Ready, smooth: bool = False) -> Iterator[Phase]:
 def _decodes(ready: Ready) -> Companion | None:
     """The VAE that decodes: the one on the GPU, or the one that is loaded for it."""
     here = [one for one in ready.rank.held if isinstance(one, Companion)]
-    known = denoisers.pipeline(ready.job, ready.resolved).values()
+    known = pipeline(ready.job, ready.resolved.name).values()
     return next((one for one in (*here, *known) if one.config is not None), None)
 
 
@@ -81,7 +82,7 @@ def _loads(ready: Ready) -> tuple[str, ...]:
     if stated is not None:
         return tuple(stated)
     here = {one.name.partition(":")[0] for one in ready.rank.held if isinstance(one, Companion)}
-    missing = [one for one in denoisers.pipeline(ready.job, ready.resolved) if ":" not in one and one not in here]
+    missing = [one for one in pipeline(ready.job, ready.resolved.name) if ":" not in one and one not in here]
     method = ready.job.train.peft.method
     fresh = {None: (), "none": (), CONTROLNET: (CONTROLNET,)}.get(method, ("denoiser",))
     return (*fresh, *missing)
@@ -90,7 +91,7 @@ def _loads(ready: Ready) -> tuple[str, ...]:
 def loaded(ready: Ready) -> tuple[int, ...]:
     """Bytes of the storages that are there for the images and not while training."""
     job = ready.job
-    known = denoisers.pipeline(job, ready.resolved)
+    known = pipeline(job, ready.resolved.name)
     each = 4 if (job.train.precision or "fp32") == "fp32" else 2
     controlled = job.train.peft.method == CONTROLNET
     found: list[int] = []
@@ -127,11 +128,9 @@ def _copied(ready: Ready) -> tuple[int, ...]:
     return tuple(math.ceil(4 * n) for n, each, _ in ready.rank.rows if each == 2)
 
 
-def notes(ready: Ready) -> tuple[str, ...]:
+def notes(ready: Ready, denoiser: Denoiser) -> tuple[str, ...]:
     """What a user should know of the images."""
     job = ready.job
-    if ready.resolved.model.get("kind") != denoisers.KIND:
-        return ()
     if job.validation.generates:
         if job.validation.loads is not None:
             return ()
@@ -140,17 +139,12 @@ def notes(ready: Ready) -> tuple[str, ...]:
                 "state validation.loads",)  # fmt: skip
     if "generates" in job.validation.model_fields_set:
         return ()
-    if store.load(store.key_of(denoisers.generator(ready.resolved, 1), "eval")) is None:  # not worth a trace
+    if store.load(store.key_of(denoiser.generator(ready.resolved, 1), "eval")) is None:  # not worth a trace
         return ()
-    found = list(rounds(ready))
+    found = list(rounds(ready, denoiser))
     if not found:
         return ()
     takes = ready.weights + ready.held + sum(ready.optimizer.states) + sum(found[0].loaded)
     takes += max(one.peak.bytes for one in found)
     return (f"generating an image for validation would take {takes / 2**30:.1f} GiB of tensors, and nothing says that "
             "the job does: state validation.generates",)  # fmt: skip
-
-
-def phase_of(ready: Ready) -> str:
-    """The phase that generating is: for images, validation."""
-    return "validation" if ready.resolved.model.get("kind") == denoisers.KIND else "generation"

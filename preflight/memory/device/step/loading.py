@@ -8,10 +8,12 @@ preparation then casts what was not quantised to fp32, one parameter after the o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
+from preflight.memory.device.quantization import QuantizedWeights
 from preflight.memory.device.quantization import whole as quantised_at
+from preflight.memory.device.step.allocator import Block
 from preflight.memory.device.step.replay import Replay
 
 LOADED = 2
@@ -33,7 +35,7 @@ def scales(rows: Sequence[Row], double: bool) -> list[Row]:
     return [(n, DOUBLE_SCALES if double and each == SCALES else each, trains) for n, each, trains in rows]
 
 
-def load(replay: Replay, rows: Sequence[Row], quantization: Mapping[str, Any] | None,
+def load(replay: Replay, rows: Sequence[Row], quantization: QuantizedWeights | None,
          share: float = 1.0, copies: int = 1) -> None:  # fmt: skip
     """Allocate a model's parameters. `rows`: (elements, bytes per element, trainable); `share`: what one rank keeps."""
     if quantization is None:
@@ -43,7 +45,7 @@ def load(replay: Replay, rows: Sequence[Row], quantization: Mapping[str, Any] | 
         replay.hold([size for size in sizes for _ in range(copies) if size], "weights", "load")
         return
     whole = quantised_at(quantization)
-    waiting: list[tuple[list[Any], int]] = []
+    waiting: list[tuple[list[tuple[Block, int]], int]] = []
     for elements, each, trains in rows:
         size = math.ceil(elements * each * share)
         if trains:
@@ -52,7 +54,7 @@ def load(replay: Replay, rows: Sequence[Row], quantization: Mapping[str, Any] | 
             original = replay.hold([round(elements * LOADED * share)], "weights", "load")
             replay.hold([size], "weights", "load")
             replay.drop(original)
-        elif quantization["upcast_rest"] and each == 2 * LOADED:
+        elif quantization.upcast_rest and each == 2 * LOADED:
             waiting.append((replay.hold([size // 2], "weights", "load"), size))
         else:
             replay.hold([size], "weights", "load")

@@ -5,7 +5,6 @@ The second iteration is the one that counts: it has optimizer states, and the bl
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -16,6 +15,7 @@ from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.step.allocator import Block, CachingAllocator
 from preflight.memory.device.step.convolution import WORKSPACE
 from preflight.memory.device.step.optimizers import Step
+from preflight.memory.remembered import Remembered
 from preflight.vocabulary.estimates import ALL_PARTS
 
 _PART = {name: index for index, name in enumerate(ALL_PARTS)}
@@ -83,21 +83,14 @@ class Segment:
 Event: TypeAlias = "tuple[str, int, int, int, str, str]"
 """(kind as in `tape.expand`, birth, bytes, part, phase, mark)."""
 Shape: TypeAlias = "tuple[Order, tuple[int, ...], tuple[int, ...], tuple[str, ...]]"
-_SHAPES: OrderedDict[tuple[object, ...], tuple[Tape, Shape]] = OrderedDict()
-REMEMBERED = 8
+_SHAPES: Remembered[Shape] = Remembered(8)
 
 
 def _shape(tape: Tape, dims: Mapping[str, int], outputs_kept: bool) -> Shape:
     """Order, sizes (indices of the tape's), parts and marks: the same at every batch, and at most lengths."""
     depths = tuple(dims[depth] for depth in tape.depths.values())
-    key = (id(tape), depths, aligned(tape.sizes, dims), outputs_kept)
-    found = _SHAPES.get(key)
-    if found is None:
-        found = _SHAPES[key] = (tape, _shaped(tape, dims, outputs_kept))
-    _SHAPES.move_to_end(key)
-    while len(_SHAPES) > REMEMBERED:
-        _SHAPES.popitem(last=False)
-    return found[1]
+    key = (depths, aligned(tape.sizes, dims), outputs_kept)
+    return _SHAPES.get(tape, key, lambda: _shaped(tape, dims, outputs_kept))
 
 
 def _shaped(tape: Tape, dims: Mapping[str, int], outputs_kept: bool) -> Shape:

@@ -17,8 +17,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.resolve import NEWEST, release
-from preflight.vocabulary.records import dataclass
+from preflight.memory.device.setup import NEWEST, release
+from preflight.memory.device.step.effect import Effect, Passage
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -30,48 +30,38 @@ SHALLOW = (2, 1)
 """The release of torch from which an optimizer takes loaded states over as they are."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint's passage. `kept`: bytes of storages that are there from then on; `passing`: of those that go."""
+class Checkpoints(Effect):
+    """Checkpoints that a job begins from, and those that it writes."""
 
-    phase: str
-    kept: tuple[int, ...] = ()
-    passing: tuple[int, ...] = ()
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        """What is on the GPU beside the model when training begins from a checkpoint."""
+        how = ready.job.train.resumes
+        taken_over = (release(ready.job.software.get("torch")) or NEWEST) >= SHALLOW
+        states = ready.optimizer.states
+        if how == "trainer" and ready.rank.layout.scheme == "ddp":  # transformers: on each GPU where several train
+            yield Passage("resume", "weights", passing=states if taken_over else (*states, *states))
+        if how not in ("device", "kept"):
+            return
+        adapted = ready.job.train.peft.method not in (None, "none")
+        weights = tuple(math.ceil(n * each) for n, each, trains in ready.rank.rows if trains or not adapted)
+        bound = weights if taken_over else (*weights, *states)  # what the name still holds that nothing else does
+        if how == "kept":
+            yield Passage("resume", "weights", bound, states)
+        else:
+            yield Passage("resume", "weights", passing=(*bound, *states))
 
+    def after(self, ready: Ready) -> Iterator[Passage]:
+        """What writing a checkpoint takes."""
+        doubled = tuple(_doubled(ready))
+        whole: tuple[int, ...] = ()
+        if ready.job.train.saves == "gathered" and ready.rank.layout.sharded:
+            whole = tuple(math.ceil(n * each) for n, each, _ in ready.parameters)
+        if doubled or whole:
+            yield Passage("save", "weights", doubled, (*doubled, *whole))
 
-NOTHING = Checkpoint("")
-
-
-def resumed(ready: Ready) -> Checkpoint:
-    """What is on the GPU beside the model when training begins from a checkpoint."""
-    how = ready.job.train.resumes
-    taken_over = (release(ready.job.software.get("torch")) or NEWEST) >= SHALLOW
-    states = ready.optimizer.states
-    if how == "trainer" and ready.rank.layout.scheme == "ddp":  # transformers: on each GPU where several train
-        return Checkpoint("resume", (), states if taken_over else (*states, *states))
-    if how not in ("device", "kept"):
-        return NOTHING
-    adapted = ready.job.train.peft.method not in (None, "none")
-    weights = tuple(math.ceil(n * each) for n, each, trains in ready.rank.rows if trains or not adapted)
-    bound = weights if taken_over else (*weights, *states)  # what the name still holds that nothing else does
-    if how == "kept":
-        return Checkpoint("resume", bound, states)
-    return Checkpoint("resume", (), (*bound, *states))
-
-
-def saved(ready: Ready) -> Checkpoint:
-    """What writing a checkpoint takes."""
-    kept, passing = list(_doubled(ready)), list(_doubled(ready))
-    if ready.job.train.saves == "gathered" and ready.rank.layout.sharded:
-        passing += [math.ceil(n * each) for n, each, _ in ready.parameters]
-    return Checkpoint("save", tuple(kept), tuple(passing)) if passing else NOTHING
-
-
-def notes(job: Job) -> tuple[str, ...]:
-    """What a user should know of it."""
-    if not _doubles(job):
-        return ()
-    return ("bitsandbytes 0.38 doubles int8 weights when a checkpoint is saved; 0.37 and 0.39 do not",)
+    def notes(self, ready: Ready) -> Iterator[str]:
+        if _doubles(ready.job):
+            yield "bitsandbytes 0.38 doubles int8 weights when a checkpoint is saved; 0.37 and 0.39 do not"
 
 
 def _doubled(ready: Ready) -> Iterator[int]:

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from preflight.memory.device.step.effect import Effect
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.estimates import ALL_PARTS
 
 if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.prepare import Ready
+    from preflight.memory.device.workload import Resolved
     from preflight.vocabulary.job import Job
 
 FREES_INPUT = (1, 11)
@@ -23,12 +25,25 @@ FREES_INPUT = (1, 11)
 _ACTIVATIONS = ALL_PARTS.index("activations")
 
 
+class KeptScores(Effect):
+    """Scores of attention that live beside what softmax made of them."""
+
+    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return doubled(segment, dims) if keeps_input(ready.job, ready.resolved) else segment
+
+    def raised(self, ready: Ready, peak: int) -> int:
+        if not keeps_input(ready.job, ready.resolved):
+            return peak
+        segment = Segment.of(ready.laws.made.tape, ready.dims)
+        return peak + sum(segment.sizes[birth] for birth in inputs(segment, ready.dims))
+
+
 def keeps_input(job: Job, resolved: Resolved) -> bool:
     """Whether the stated torch keeps the scores as well."""
     numbers = job.software.get("torch", "").partition("+")[0].split(".")[:2]
     if len(numbers) < 2 or not all(part.isdecimal() for part in numbers):
         return False
-    return tuple(map(int, numbers)) < FREES_INPUT and resolved.setup.get("attention") in ("eager", "math")
+    return tuple(map(int, numbers)) < FREES_INPUT and resolved.setup.attention in ("eager", "math")
 
 
 def inputs(segment: Segment, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from preflight.memory.device.law.law import Law, Peak
@@ -10,7 +10,6 @@ from preflight.memory.device.law.laws import laws_for
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel import derive
 from preflight.memory.device.step.replay import Segment
-from preflight.memory.device.workloads.denoisers import KIND, Companion, encoder
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Unknown
 
@@ -41,13 +40,10 @@ class Phase:
 
 def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
     """Validation, when the job names a batch for it; generation, when it generates. `smooth`: see `Law.peak`."""
-    found: list[Phase] = []
-    if ready.resolved.model.get("kind") == KIND:
-        from preflight.memory.device.step import generated  # which needs Phase
-
-        found += [*_encoding(ready), *generated.phases(ready, smooth)]
-        if ready.job.validation.generates:
-            return tuple(found)
+    workload = ready.resolved.workload
+    found = [*workload.phases(ready, smooth)]
+    if ready.job.validation.generates and workload.generation_phase == "validation":
+        return tuple(found)
     if ready.job.validation.batch_size is not None:
         phase = _validation(ready, smooth)
         if phase is not None:
@@ -59,17 +55,8 @@ def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
     return tuple(found)
 
 
-def _encoding(ready: Ready) -> Iterator[Phase]:
-    """What a frozen VAE does with the images of a batch, before the step."""
-    for companion in ready.rank.held:
-        if isinstance(companion, Companion) and companion.config is not None:
-            laws = laws_for(encoder(ready.resolved, companion), "eval")
-            if not isinstance(laws, Unknown):
-                yield Phase("encoding", laws.plain.peak(ready.dims), laws.made.tape, ready.dims)
-
-
 def _validation(ready: Ready, smooth: bool) -> Phase | None:
-    laws = laws_for(ready.resolved, "eval")
+    laws = laws_for(ready.resolved, "eval", ready.tracing)
     if isinstance(laws, Unknown):
         return None
     laws = derive(ready.rank, laws)
@@ -87,7 +74,7 @@ def _validation(ready: Ready, smooth: bool) -> Phase | None:
 
 def _logits_per_sample(ready: Ready, dims: dict[str, int]) -> int:
     """fp32 logits of one sample, in bytes (accelerate's ConvertOutputsToFp32; without autocast, the model's dtype)."""
-    size = 2 if ready.resolved.setup["weights"] != "fp32" and not ready.resolved.setup["autocast"] else 4
+    size = 2 if ready.resolved.setup.weights != "fp32" and not ready.resolved.setup.autocast else 4
     if ready.resolved.task in ("causal-lm", "masked-lm"):
         return size * dims["s"] * dims["V"]
     if ready.resolved.task in ("seq2seq-lm", "speech-seq2seq"):
@@ -96,7 +83,7 @@ def _logits_per_sample(ready: Ready, dims: dict[str, int]) -> int:
 
 
 def _generation(ready: Ready, smooth: bool) -> Phase | None:
-    laws = laws_for(ready.resolved, "generate")
+    laws = laws_for(ready.resolved, "generate", ready.tracing)
     validation = ready.job.validation
     if isinstance(laws, Unknown) or "s" not in ready.dims:
         return None

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from preflight.memory.device.step.effect import Again, Effect
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.job import Job
+
+if TYPE_CHECKING:
+    from preflight.memory.device.prepare import Ready
 
 EARLIER = 8
 """Batches before the longest."""
@@ -20,6 +25,17 @@ MOST = 2.5
 have from none to 2.3 times it, and four more, up to 5 times; replays of 200 batches of random lengths 0.5 to 2.5."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _LENGTHS = ("s", "t")
+
+
+class VaryingLengths(Effect):
+    """What batches of other lengths leave in the allocator's cache."""
+
+    def reserved(self, ready: Ready, found: Interval, again: Again) -> Interval:
+        batches = earlier(ready.job, ready.dims)
+        if not batches or again.room is None:
+            return found
+        varied = again.reserved(ready, batches).expected
+        return interval(found, varied, again.room, ready.job.train.sequences == "dynamic")
 
 
 def earlier(job: Job, dims: Mapping[str, int]) -> tuple[dict[str, int], ...]:

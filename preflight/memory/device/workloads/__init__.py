@@ -1,1 +1,0 @@
-"""Kinds of model: how each is recognised, sized and traced."""

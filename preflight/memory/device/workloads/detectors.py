@@ -7,20 +7,17 @@ whose stand-ins came out a fifth below what the zoo measured, for no reason that
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest, without_mask
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
-    from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
+    from preflight.memory.device.prepare import Ready
 
-KIND = "detectors"
 HOMES = ("detectron2:", "mmdet:", "maskrcnn_benchmark:")
 IMAGE = 800
 """Pixels of the shorter side, 1,333 of the longer one at most (all three libraries' configs)."""
@@ -45,9 +42,58 @@ _MMDET = re.compile(
 _TORCHVISION = re.compile(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50_fpn$")
 
 
-def knows(target: str) -> bool:
-    """Whether this names a model of a library of detectors."""
-    return target.startswith(HOMES) or any(one.fullmatch(target) for one in (_TORCHVISION, _D2_FILE))
+@dataclass(frozen=True)
+class Detector(OwnStep):
+    """A detector of one of these libraries, by its stand-in."""
+
+    kind: ClassVar[str] = "detectors"
+    wider: ClassVar[tuple[float, float]] = WIDER
+    warm_up: ClassVar[bool] = True
+    image: int
+    """Pixels of the shorter side."""
+    winograd: bool
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return cls.target_of(asked.known_as) is not None
+
+    @classmethod
+    def target_of(cls, name: str) -> str | None:
+        known = name.startswith(HOMES) or any(one.fullmatch(name) for one in (_TORCHVISION, _D2_FILE))
+        return name if known else None
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        config = config_of(asked.known_as)
+        if config is None:
+            return Unknown(
+                f"{asked.known_as} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a "
+                "pyramid, and detectron2's C4 and DC5 bodies and cascades"
+            )
+        setup = begin(asked, adapts=False, freezes=False)
+        if isinstance(setup, Unknown):
+            return setup
+        train, gpu = asked.job.train, asked.gpu
+        old = gpu is not None and gpu.compute_capability < TENSOR_CORES and train.precision == "fp32"
+        image = train.image_size or IMAGE
+        lengths = {"b": train.batch_size or 1, "i": image}
+        model = cls("detectors", config, "detection", image, old)
+        return Resolved(model, asked.name, "detection", {}, lengths, replace(without_mask(setup), winograd=old))
+
+    @property
+    def filed(self) -> str:
+        return f"detector-{digest(self.config)}"
+
+    @property
+    def extra(self) -> str:
+        return f"image={self.image}{' winograd' if self.winograd else ''}"
+
+    @property
+    def convolutional(self) -> bool:
+        return True
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        yield f"{ready.resolved.name} is reckoned as {STAND_IN}"
 
 
 def config_of(target: str) -> dict[str, Any] | None:
@@ -89,31 +135,3 @@ def _of_detectron2(name: str) -> dict[str, Any] | None:
     if wide:
         config |= {"groups": 32, "group_width": 8}
     return config if pyramid else {**config, "body": body}
-
-
-def resolve(job: Job, name: str, target: str, _: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
-    """What a detector's law is looked up by."""
-    from preflight.memory.device.resolve import Resolved, setup_of
-
-    config = config_of(target)
-    if config is None:
-        return Unknown(
-            f"{target} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a pyramid, and "
-            "detectron2's C4 and DC5 bodies and cascades"
-        )
-    if job.train.batch_size is None:
-        return Unknown("train.batch_size is not known")
-    if job.train.gradient_checkpointing or job.train.frozen or job.train.peft.method not in (None, "none"):
-        return Unknown(f"{target} has no law with checkpoints, other frozen parts or adapters")
-    setup = setup_of(job, None, {}, gpu)
-    if isinstance(setup, Unknown):
-        return setup
-    setup = {**setup, "attention": "sdpa", "mask": False}
-    old = gpu is not None and gpu.compute_capability < TENSOR_CORES and job.train.precision == "fp32"
-    if old:
-        setup["winograd"] = True
-    image = job.train.image_size or IMAGE
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:10]
-    model = {"kind": KIND, "architecture": KIND, "config": config, "task": "detection", "filed": f"detector-{digest}",
-             "extra": f"image={image}{' winograd' if old else ''}"}  # fmt: skip
-    return Resolved(None, "detection", {}, {"b": job.train.batch_size, "i": image}, {}, setup, model, name)

@@ -7,23 +7,21 @@ are `model.kwargs.texts` (2), and under a cached loss `model.kwargs.mini_batch_s
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from preflight.memory.device.fit import pairwise_loss
 from preflight.memory.device.fit.few_traces import Depth
-from preflight.memory.device.fit.make import PROBE_LAYERS
+from preflight.memory.device.fit.make import PROBE_LAYERS, Made, Runner
+from preflight.memory.device.setup import with_kernel
+from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
 
-KIND = "embeddings"
 _BASE = {"hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 3072,
          "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}  # fmt: skip
 _ROBERTA = {**_BASE, "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
@@ -41,66 +39,86 @@ PAIR = 2
 """Texts of a sample where nothing is said: an anchor and what goes with it."""
 FREE = ("vocab_size", "num_hidden_layers")
 """What a law is a function of."""
-COUNTS = ("texts", "mini_batch_size")
-"""Keys of model.kwargs that say how texts run."""
 
 
-def knows(architecture: str, task: str) -> bool:
-    """Whether this is an encoder of texts that is trained to embed them."""
-    return task == "contrastive" and SAME_EVENTS.get(architecture, architecture) in DEFAULTS
+@dataclass(frozen=True)
+class Embedder(OwnStep):
+    """An encoder of texts that is trained to embed them."""
 
+    kind: ClassVar[str] = "embeddings"
+    texts: int
+    mini: int | None
+    """Texts that run at a time under a cached loss."""
 
-def depths_of(architecture: str, config: Mapping[str, Any]) -> tuple[Depth, ...]:
-    """The encoder's layers, where they are as many as a trace has."""
-    deep = architecture in STACKED and int(config["num_hidden_layers"]) >= PROBE_LAYERS
-    return (Depth(STACK, "num_hidden_layers", "L"),) if deep else ()
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return asked.task == "contrastive" and SAME_EVENTS.get(asked.known_as, asked.known_as) in DEFAULTS
 
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        train, config = asked.job.train, asked.config
+        architecture = SAME_EVENTS.get(asked.known_as, asked.known_as)
+        counts = _counts(asked.job)
+        stacked = architecture in STACKED
+        own = {k: v for k, v in config.items() if k in DEFAULTS[architecture]} if stacked else dict(config)
+        whole: dict[str, Any] = {**DEFAULTS[architecture], **own}
+        longest = whole.get("max_position_embeddings")
+        setup = begin(asked, "seq_len")
+        if isinstance(setup, Unknown):
+            return setup
+        if isinstance(counts, Unknown):
+            return counts
+        lengths = {"b": train.batch_size or 1, "s": train.seq_len or 1}
+        if isinstance(longest, int) and lengths["s"] > longest:
+            return Unknown(f"length {lengths['s']} is more than the model's {longest} positions")
+        texts, mini = counts
+        if stacked:
+            whole["vocab_size"] = train.vocab_size or int(whole["vocab_size"])
+        model = cls(architecture, whole, "embedding", texts, mini if mini and lengths["b"] > mini else None)
+        dims = {"V": int(whole["vocab_size"])} if stacked else {}
+        dims |= {one.name: int(whole[one.key]) for one in model.depths}
+        setup = with_kernel(setup, asked.job, asked.gpu, train.sequences not in ("exact", "packed"))
+        return Resolved(model, asked.name, "embedding", dims, lengths, setup)
 
-def filed(architecture: str, config: Mapping[str, Any]) -> str:
-    """The name of a model's law file: its architecture, and what its config says."""
-    said = {k: bool(v) if "dropout" in k else v for k, v in config.items() if k not in FREE}
-    text = json.dumps(said, sort_keys=True, default=str)
-    return f"embed-{architecture}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    def told(self) -> dict[str, Any]:
+        return {"texts": self.texts, "mini": self.mini}
 
+    @property
+    def filed(self) -> str:
+        said = {k: bool(v) if "dropout" in k else v for k, v in self.config.items() if k not in FREE}
+        return f"embed-{self.architecture}-{digest(said)}"
 
-def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
-    """What the law of an embedding step is looked up by."""
-    from preflight.memory.device.attention import kernel
-    from preflight.memory.device.resolve import Resolved, setup_of
+    @property
+    def extra(self) -> str:
+        shallow = "" if self.depths else f" layers={self.config.get('num_hidden_layers', '-')}"
+        return f"texts={self.texts}{f' mini={self.mini}' if self.mini is not None else ''}{shallow}"
 
-    train = job.train
-    if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
-    if train.seq_len is None:
-        return Unknown("train.seq_len is not known")
-    architecture = SAME_EVENTS.get(architecture, architecture)
-    counts = _counts(job)
-    if isinstance(counts, Unknown):
-        return counts
-    texts, mini = counts
-    own = {k: v for k, v in config.items() if k in DEFAULTS[architecture]} if architecture in STACKED else dict(config)
-    whole: dict[str, Any] = {**DEFAULTS[architecture], **own}
-    longest = whole.get("max_position_embeddings")
-    if isinstance(longest, int) and train.seq_len > longest:
-        return Unknown(f"length {train.seq_len} is more than the model's {longest} positions")
-    setup = setup_of(job, None, whole, gpu)
-    if isinstance(setup, Unknown):
-        return setup
-    mask = train.sequences not in ("exact", "packed")
-    chosen = kernel(train.attention or "sdpa", mask, train.precision != "fp32", gpu)
-    setup = {**setup, "attention": "sdpa" if chosen == "flash" else chosen, "mask": mask}
-    dims: dict[str, int] = {}
-    if architecture in STACKED:
-        dims["V"] = whole["vocab_size"] = train.vocab_size or int(whole["vocab_size"])
-    dims |= {one.name: int(whole[one.key]) for one in depths_of(architecture, whole)}
-    shallow = "" if "L" in dims else f" layers={whole.get('num_hidden_layers', '-')}"
-    cached = mini is not None and train.batch_size > mini
-    extra = f"texts={texts}{f' mini={mini}' if cached else ''}{shallow}"
-    model = {"kind": KIND, "architecture": architecture, "config": whole, "texts": texts,
-             "mini": mini if cached else None, "task": "embedding",
-             "filed": filed(architecture, whole), "extra": extra}  # fmt: skip
-    lengths = {"b": train.batch_size, "s": train.seq_len}
-    return Resolved(None, "embedding", dims, lengths, {}, setup, model, name)
+    @property
+    def depths(self) -> tuple[Depth, ...]:
+        deep = self.architecture in STACKED and int(self.config["num_hidden_layers"]) >= PROBE_LAYERS
+        return (Depth(STACK, "num_hidden_layers", "L"),) if deep else ()
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        return ("b", "s")
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        return pairwise_loss.make_texts(resolved, kind, run, self.mini)
+
+    def make_shipped(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        return self.make(resolved, kind, run)
+
+    def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
+        """A third text in each sample, where it does not say."""
+        given = job.model.kwargs or {}
+        if "texts" not in given:
+            more = {"kwargs": {**given, "texts": PAIR + 1}}
+            yield job.model_copy(update={"model": job.model.model_copy(update=more)})
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        if "texts" not in (ready.job.model.kwargs or {}):
+            yield (f"{PAIR} texts in a sample; a third one (a hard negative) is in the interval: state "
+                   "model.kwargs.texts")  # fmt: skip
 
 
 def _counts(job: Job) -> tuple[int, int | None] | Unknown:
@@ -113,17 +131,3 @@ def _counts(job: Job) -> tuple[int, int | None] | Unknown:
     if texts < PAIR:
         return Unknown("model.kwargs.texts is 1: a contrastive loss compares at least two texts of a sample")
     return texts, mini
-
-
-def with_possible(ready: Ready, gpu: Gpu | None) -> Ready:
-    """With a note of how many texts a sample is taken to have, and in `others` a third one, where it does not say."""
-    from preflight.memory.device.prepare import prepare
-
-    job = ready.job
-    if "texts" in (job.model.kwargs or {}):
-        return ready
-    more = {**(job.model.kwargs or {}), "texts": PAIR + 1}
-    third = prepare(job.model_copy(update={"model": job.model.model_copy(update={"kwargs": more})}), gpu)
-    possible = () if isinstance(third, Unknown) else (third,)
-    note = f"{PAIR} texts in a sample; a third one (a hard negative) is in the interval: state model.kwargs.texts"
-    return replace(ready, others=(*ready.others, *possible), notes=(*ready.notes, note))

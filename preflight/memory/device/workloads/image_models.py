@@ -1,22 +1,30 @@
-"""What scripts that train image models do beside the model's own step, where a Job does not say it."""
+"""Image models by import target: timm's, torchvision's, the user's own; and what scripts that train them do beside
+the model's own step, where a Job does not say it."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from preflight.memory.device.fit.make import Made, Runner
+from preflight.memory.device.fit.one_model import make_at
+from preflight.memory.device.fit.subprocess import can_trace
+from preflight.memory.device.law.store import image_path
+from preflight.memory.device.step.effect import Effect, Passage
+from preflight.memory.device.workload import Asked, Resolved, Workload, begin, without_mask
+from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.prepare import Ready
     from preflight.memory.device.step.optimizers import Step
     from preflight.vocabulary.job import Job
 
 SIZES = Path(__file__).with_name("image_sizes.json")
-LAWS = Path(__file__).parents[1] / "law" / "laws" / "images"
 _HUB = r"(?:https://)?(?:huggingface\.co/|hf\.co/)?(?:hf[-_]hub:)?timm/"
 _SPELLINGS = {
     "timm": (rf"(?:timm:)?{_HUB}(\w[\w.]*)", r"timm:(\w[\w.]*)", r"timm\.models\.(?:\w+\.)?(\w+)"),
@@ -31,6 +39,10 @@ _MAKERS = ("create_model", "get_model")
 USUAL_SIZE = 224
 VALUES_ONLY = ("pretrained", "weights", "checkpoint_path", "progress")
 """Keyword arguments of timm's and torchvision's constructors that change nothing but weights' values."""
+ALIKE = (*VALUES_ONLY, "num_classes")
+"""Keyword arguments that one law serves for: those of values, and of the last layer (which it has at 1,000 classes)."""
+LIBRARIES = ("timm:", "torchvision:")
+"""Targets that are built without importing code of the user's."""
 PREFETCHED = 2.25
 """Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
 fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
@@ -38,36 +50,85 @@ NAMED_STILL = 1
 """Batches beside the one in use in a plain loop: the one before, until the loop's variable is assigned anew."""
 
 
-def is_image_model(resolved: Resolved) -> bool:
-    """Whether a job's law is that of an import target for images."""
-    return resolved.family is None and "target" in resolved.model
+@dataclass(frozen=True)
+class ImageModel(Workload):
+    """A classifier of images, whose law is a function of the batch at one size of images."""
+
+    kind: ClassVar[str] = "images"
+    image_loop: ClassVar[bool] = True
+    target: str
+    kwargs: Mapping[str, object]
+    image_size: int
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return asked.target is not None
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        train, target = asked.job.train, asked.known_as
+        setup = begin(asked)
+        if isinstance(setup, Unknown):
+            return setup
+        image = train.image_size or int(asked.config.get("image_size", usual_size(target)))
+        kwargs = {k: v for k, v in (asked.job.model.kwargs or {}).items() if k not in VALUES_ONLY}
+        # What the user says is believed where it can be traced; shipped laws are of scaled_dot_product_attention.
+        written_out = train.attention in ("eager", "math") and can_trace(asked.tracing)
+        attention = "math" if written_out else "sdpa"
+        setup = replace(without_mask(setup), attention=attention, channels_last=bool(train.channels_last))
+        lengths = {"b": train.batch_size or 1, "i": image}
+        return Resolved(cls(target, kwargs, image), asked.name, "image-classification", {}, lengths, setup)
+
+    def wire(self) -> dict[str, Any]:
+        return {"target": self.target, "kwargs": dict(self.kwargs), "task": "image-classification",
+                "image_size": self.image_size}  # fmt: skip
+
+    @property
+    def filed(self) -> str:
+        return law_name(self.target)
+
+    @property
+    def extra(self) -> str:
+        kwargs = {k: v for k, v in self.kwargs.items() if k not in ALIKE}
+        return f"image={self.image_size}" + (f" {json.dumps(kwargs, sort_keys=True, default=str)}" if kwargs else "")
+
+    @property
+    def foreign(self) -> str | None:
+        return None if self.target.startswith(LIBRARIES) else self.target
+
+    @property
+    def prefetches(self) -> bool:
+        return self.target.startswith("timm:")
+
+    @property
+    def convolutional(self) -> bool:
+        return True
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 
-def is_timm(resolved: Resolved) -> bool:
-    """Whether it is timm's, and so most likely trained by timm's train.py."""
-    return str(resolved.model.get("target", "")).startswith("timm:")
+def law_name(target: str) -> str:
+    """What a target's laws are filed under: timm's names without the tag of their weights."""
+    home, _, name = target.partition(":")
+    return f"{home}-{name.partition('.')[0]}" if home == "timm" else target.replace(":", "-")
 
 
-def target_of(name: str) -> str | None:
-    """A model of timm, torchvision or Ultralytics by any of its spellings, as a target: "timm:resnet50.a1_in1k"; None
-    where it is no such spelling. A name alone is timm's where a law of it ships."""
-    spelled = name.strip().rstrip("/")
+def spelled(name: str) -> str | None:
+    """A model of timm or torchvision by a spelling that names the library, as a target: "timm:resnet50.a1_in1k"; None
+    for any other name."""
     for home, patterns in _SPELLINGS.items():
         for pattern in patterns:
-            match = re.fullmatch(pattern, spelled)
+            match = re.fullmatch(pattern, name)
             if match is not None and match[1] not in _MAKERS:
                 return f"{home}:{match[1]}"
-    yolo = _yolo(spelled)
-    if yolo is not None:
-        return yolo
-    plain = re.fullmatch(r"\w[\w.]*", spelled) is not None
-    return f"timm:{spelled}" if plain and (LAWS / f"timm-{spelled.partition('.')[0]}.json.gz").is_file() else None
+    return None
 
 
-def _yolo(name: str) -> str | None:
-    from preflight.memory.device.workloads.yolo import spelled  # which needs what needs this
-
-    return spelled(name)
+def shipped(name: str) -> str | None:
+    """The target of a name alone: timm's, where a law of it ships."""
+    plain = re.fullmatch(r"\w[\w.]*", name) is not None
+    return f"timm:{name}" if plain and image_path(f"timm-{name.partition('.')[0]}").is_file() else None
 
 
 def usual_size(target: str) -> int:
@@ -87,18 +148,27 @@ def _sizes() -> dict[str, dict[str, int]]:
     }
 
 
+class WaitingBatches(Effect):
+    """Batches of images that wait on the GPU, or are no longer used."""
+
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        found = waiting(ready.resolved, ready.dims)
+        if found:
+            yield Passage("forward", "temporary", tuple(found))
+
+
 def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
     """Bytes of the batches of images that wait on the GPU or are no longer used."""
-    if not is_image_model(resolved) or "i" not in dims:
+    if not resolved.workload.image_loop or "i" not in dims:
         return []
     batch = 3 * dims["i"] ** 2 * 4 * dims["b"]
-    return [round(PREFETCHED * batch)] if is_timm(resolved) else [NAMED_STILL * batch]
+    return [round(PREFETCHED * batch)] if resolved.workload.prefetches else [NAMED_STILL * batch]
 
 
 def decayed(step: Step, job: Job, resolved: Resolved, trainable: Sequence[tuple[int, int]]) -> Step:
     """The optimizer's step with weight decay, which recipes for images have (timm's train.py by default, torchvision's
     references): SGD over lists adds it to copies of all gradients at once (torch/optim/sgd.py, _multi_tensor_sgd)."""
     plain = job.train.optimizer in ("sgd", "sgd-momentum") and job.train.optimizer_impl == "foreach"
-    if not plain or not is_image_model(resolved):
+    if not plain or not resolved.workload.image_loop:
         return step
     return replace(step, waves=(tuple(n * size for n, size in trainable), *step.waves))

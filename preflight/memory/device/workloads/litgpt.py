@@ -6,12 +6,20 @@ A checkpoint has the same weights everywhere, but what its step keeps hangs on t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.workloads.remote import Likeness
-from preflight.vocabulary.job import Job
+from preflight.memory.device.fit.make import Made, Runner
+from preflight.memory.device.fit.one_model import make_at
+from preflight.memory.device.fit.subprocess import can_trace
+from preflight.memory.device.frameworks import litgpt_release
+from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
+from preflight.memory.device.workloads.remote import Likeness, likened
+from preflight.vocabulary.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.vocabulary.job import Job
 
 _MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
         "falcon": "gelu", "gpt-neox": "gelu", "phi": "gelu"}  # fmt: skip
@@ -30,15 +38,65 @@ _SWITCHES: Mapping[str, frozenset[str]] = {
 WIDENED = (0, 2)
 """RMSNorm computes in fp32 (Lightning-AI/litgpt 6178c7cc, October 2023); earlier code states a release before this."""
 
-DISTRIBUTED = (0, 5)
-"""litgpt shards with ModelParallelStrategy, which loads parameter by parameter (litgpt/finetune/lora.py, 0.5)."""
-
 WIDER, WIDER_QUANTISED = (0.05, 0.12), (0.05, 0.30)
 """How far transformers' law is from litgpt's runs (benchmarks/accuracy/sources/litgpt.py): LoRA -10 to +7 %, beside
 quantised weights -23 to -9 %."""
 
 
-def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class LitGpt(Workload):
+    """A checkpoint that litgpt runs with its own code, which passes no mask and takes its head in pieces of the length:
+    a law of one length."""
+
+    kind: ClassVar[str] = "litgpt"
+    config: Config
+    adapted: bool
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return _described(asked) is not None and can_trace(asked.tracing)
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        config, train = _described(asked), asked.job.train
+        assert config is not None
+        setup = begin(asked, "seq_len")
+        if isinstance(setup, Unknown):
+            return setup
+        peft = setup.peft
+        if peft is not None:
+            peft = replace(peft, targets=tuple(switches(train.peft.targets)))
+        lengths = {"b": train.batch_size or 1, "s": train.seq_len or 1}
+        setup = replace(setup, mask=False, peft=peft)
+        model = cls(config, peft is not None)
+        return Resolved(model, asked.name, "causal-lm", {"L": config["n_layer"]}, lengths, setup)
+
+    def wire(self) -> dict[str, Any]:
+        steps = [name for name in ("b", "s") if name not in self.free]
+        return {"kind": self.kind, "task": "causal-lm", "config": dict(self.config), "steps_with": steps}
+
+    @property
+    def filed(self) -> str:
+        return self.kind
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The loss takes 128 positions at a time beside adapters, and else 128 rows of the batch (tracer/litgpt.py)."""
+        return ("b",) if self.adapted else ()
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
+
+
+def _described(asked: Asked) -> dict[str, Any] | None:
+    """litgpt's model of what a job asks for; None where the job does not run litgpt."""
+    if "litgpt" not in asked.job.software:
+        return None
+    found = likened(asked)
+    return None if isinstance(found, Unknown) else litgpt(asked.job, found.architecture, found.config)
+
+
+def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None:
     """The description of litgpt's model for a checkpoint; None: the job does not run litgpt, or its form is not known
     (models, adapters but LoRA and LLaMA-Adapter), or it is sharded or checkpointed, where transformers' layers stand
     for litgpt's.
@@ -74,7 +132,7 @@ def litgpt(job: Job, architecture: str, config: Mapping[str, Any]) -> dict[str, 
         "bias": architecture in ("gpt-neox", "phi"),
         "head_bias": architecture == "phi",
         "norm": "layer" if layer else "rms+1" if architecture == "gemma" else "rms",
-        "widens": _release(job) >= WIDENED,
+        "widens": litgpt_release(job) >= WIDENED,
         "mlp": _MLP[architecture],
         "parallel_residual": layer,
         "shared_attention_norm": architecture in _SHARED_NORM,
@@ -87,22 +145,6 @@ def stand_in(job: Job, architecture: str) -> Likeness:
     quantised = job.train.quantization.type not in (None, "none")
     note = "run by litgpt's own code, and reckoned as by transformers: with torch its own step is traced"
     return Likeness(architecture, dict, note, wider=WIDER_QUANTISED if quantised else WIDER)
-
-
-def repeats_keys(job: Job) -> bool:
-    """Whether grouped keys and values are copied for each query head (torchtune/modules/attention.py)."""
-    return "torchtune" in job.software
-
-
-def gathers(job: Job) -> bool:
-    """Whether FSDP loads a checkpoint with all parameters whole on every GPU: litgpt until 0.5, through Fabric
-    (lightning/fabric/strategies/fsdp.py, load_checkpoint: `summon_full_params(module, rank0_only=False)`)."""
-    return job.parallel.strategy == "fsdp" and "litgpt" in job.software and _release(job) < DISTRIBUTED
-
-
-def _release(job: Job) -> tuple[int, ...]:
-    """litgpt's release; of one that is not stated, the newest."""
-    return tuple(map(int, re.findall(r"\d+", job.software["litgpt"])[:2])) or (99, 0)
 
 
 def switches(targets: Sequence[str] | None) -> list[str]:

@@ -7,125 +7,140 @@ the architecture. Lengths that a batch has beside its size are Job's: `image_siz
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.workloads import perception_table as kinds
+from preflight.memory.device.fit import pairwise_loss
+from preflight.memory.device.fit.make import Made, Runner
+from preflight.memory.device.setup import with_kernel
+from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
+from preflight.memory.device.workloads import perception_table as table
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
 
-KIND = "perception"
 UNIT = 64
 """Pixels of an image's side that `u` counts, in laws of every side."""
 OBJECTS = 93
 """The most that an image of COCO's train2017 holds: what a batch is taken to have where train.target_len is absent."""
-SAM_FROZEN = ["vision_encoder", "prompt_encoder"]
+FIRST_STEP = "denoised-boxes"
+"""The recipe of models that keep anchors and positions of their first step (RT-DETR, D-FINE: lru_cache)."""
+SAM_FROZEN = ("vision_encoder", "prompt_encoder")
 """What is not trained of SAM where nothing is said: its decoder alone is, as fine-tuning notebooks have it."""
 
 
-def knows(architecture: str, task: str = "") -> bool:
-    """Whether this architecture, trained for this task, is one of these."""
-    return kinds.chosen(architecture.replace("_", "-"), task, ()) is not None
+@dataclass(frozen=True)
+class Perception(OwnStep):
+    """A model of transformers that sees or hears, by the class that is trained."""
+
+    kind: ClassVar[str] = "perception"
+    warm_up: ClassVar[bool] = True
+    trained: str
+    """The class."""
+    recipe: str
+    """Which batches it is trained on (tracer/perception_batches.py)."""
+    counts: Mapping[str, int]
+    """Lengths that the tracer is told with the model: the longer side of images, frames of a clip."""
+    sizes: Mapping[str, int]
+    """Every length that a law is of, and not a function of."""
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return table.chosen(asked.known_as.replace("_", "-"), asked.task, ()) is not None
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        job, config = asked.job, asked.config
+        architecture = asked.known_as.replace("_", "-")
+        stated = config.get("architectures") or ()
+        found = table.chosen(architecture, asked.task, (stated,) if isinstance(stated, str) else stated)
+        if found is None:
+            return Unknown(f"what of {asked.name} is trained is not known: state model.config.architectures")
+        if found.refused:
+            return Unknown(f"no law holds for {asked.name}: {found.refused}")
+        setup = begin(asked)
+        if isinstance(setup, Unknown):
+            return setup
+        lengths = _lengths(job, architecture, config, found.recipe)
+        if isinstance(lengths, Unknown):
+            return lengths
+        mask = found.recipe in table.PADDED and job.train.sequences not in ("exact", "packed")
+        setup = with_kernel(setup, job, asked.gpu, mask)
+        if _is_prompted(job, architecture):
+            setup = replace(setup, frozen=SAM_FROZEN)
+        counts: dict[str, int] = {k: lengths.pop(k) for k in ("wide", "frames") if k in lengths}
+        whole = table.usual(architecture, config) | dict(config)
+        whole.pop("architectures", None)
+        dims: dict[str, int] = {}
+        if found.recipe == "segmentation":
+            dims["V"] = whole["vocab_size"] = table.classes(whole)
+        if architecture in table.SIDED and lengths["i"] % UNIT == 0:
+            lengths["u"] = lengths.pop("i") // UNIT
+        sizes = {k: v for k, v in {**counts, **lengths}.items() if k not in ("b", "u")}
+        model = cls(architecture, whole, found.recipe, found.name, found.recipe, counts, sizes)
+        return Resolved(model, asked.name, found.recipe, dims, lengths, setup)
+
+    def told(self) -> dict[str, Any]:
+        return {"class": self.trained, "recipe": self.recipe, "counts": dict(self.counts)}
+
+    @property
+    def filed(self) -> str:
+        said = {k: v for k, v in self.config.items() if k not in table.NO_SIZES and not k.startswith("_")}
+        return f"{self.architecture}-{digest([self.trained, said])}"
+
+    @property
+    def extra(self) -> str:
+        return " ".join(f"{name}={size}" for name, size in sorted(self.sizes.items())) or "-"
+
+    @property
+    def convolutional(self) -> bool:
+        return self.architecture not in table.WITHOUT_CONVOLUTIONS
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        if self.recipe in table.WITH_OBJECTS:
+            return pairwise_loss.make(resolved, kind, run, self.recipe == FIRST_STEP)
+        return super().make(resolved, kind, run)
+
+    def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
+        """A single object in each image, where it is not stated how many there are."""
+        if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
+            yield job.model_copy(update={"train": job.train.model_copy(update={"target_len": 1})})
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        if self.recipe in table.WITH_OBJECTS and ready.job.train.target_len is None:
+            yield f"at most {OBJECTS} objects in an image, as COCO has; state train.target_len"
+        if _is_prompted(ready.job, self.architecture):
+            yield "the mask decoder alone is trained, as fine-tuning notebooks have it: state train.frozen"
 
 
-def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
-    """What the law of such a model is looked up by."""
-    from preflight.memory.device.attention import kernel
-    from preflight.memory.device.resolve import Resolved, setup_of
-
-    architecture = architecture.replace("_", "-")
-    stated = config.get("architectures") or ()
-    found = kinds.chosen(architecture, job.task or "", (stated,) if isinstance(stated, str) else stated)
-    if found is None:
-        return Unknown(f"what of {name} is trained is not known: state model.config.architectures")
-    if found.refused:
-        return Unknown(f"no law holds for {name}: {found.refused}")
-    lengths = _lengths(job, architecture, config, found.recipe)
-    if isinstance(lengths, Unknown):
-        return lengths
-    setup = setup_of(job, None, config, gpu)
-    if isinstance(setup, Unknown):
-        return setup
-    mask = found.recipe in kinds.PADDED and job.train.sequences not in ("exact", "packed")
-    in_half = job.train.precision != "fp32"
-    chosen = kernel(job.train.attention or "sdpa", mask, in_half, gpu)
-    setup = {**setup, "attention": "sdpa" if chosen == "flash" else chosen, "mask": mask}
-    if architecture in kinds.PROMPTED and "frozen" not in job.train.model_fields_set:
-        setup["frozen"] = SAM_FROZEN
-    counts = {k: lengths.pop(k) for k in ("wide", "frames") if k in lengths}
-    whole = kinds.usual(architecture, config) | dict(config)
-    whole.pop("architectures", None)
-    dims: dict[str, int] = {}
-    if found.recipe == "segmentation":
-        dims["V"] = whole["vocab_size"] = kinds.classes(whole)
-    if architecture in kinds.SIDED and lengths["i"] % UNIT == 0:
-        lengths["u"] = lengths.pop("i") // UNIT
-    said = sorted([*counts.items(), *lengths.items()])
-    extra = " ".join(f"{k}={v}" for k, v in said if k not in ("b", "u")) or "-"
-    model = {"kind": KIND, "architecture": architecture, "config": whole, "class": found.name, "recipe": found.recipe,
-             "task": found.recipe, "counts": counts, "filed": filed(architecture, found.name, whole),
-             "extra": extra}  # fmt: skip
-    return Resolved(None, found.recipe, dims, lengths, {}, setup, model, name)
+def _is_prompted(job: Job, architecture: str) -> bool:
+    """Whether a model that is prompted is trained without a word of what is frozen."""
+    return architecture in table.PROMPTED and "frozen" not in job.train.model_fields_set
 
 
-def filed(architecture: str, of: str, config: Mapping[str, Any]) -> str:
-    """The name of a model's law file: its class, and what its config says but for words and counts of classes."""
-    said = {k: v for k, v in config.items() if k not in kinds.NO_SIZES and not k.startswith("_")}
-    text = json.dumps([of, said], sort_keys=True, default=str)
-    return f"{architecture}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
-
-
-def is_convolutional(model: Mapping[str, Any]) -> bool:
-    """Whether convolutions are much of a model."""
-    return model.get("architecture") not in kinds.WITHOUT_CONVOLUTIONS
-
-
-def with_possible(ready: Ready, gpu: Gpu | None) -> Ready:
-    """With what a job may be as well, where it does not say how many objects an image has or what is trained."""
-    from preflight.memory.device.prepare import prepare
-
-    job, model = ready.job, ready.resolved.model
-    if model["recipe"] in kinds.WITH_OBJECTS and job.train.target_len is None:
-        fewest = prepare(job.model_copy(update={"train": job.train.model_copy(update={"target_len": 1})}), gpu)
-        note = f"at most {OBJECTS} objects in an image, as COCO has; state train.target_len"
-        possible = () if isinstance(fewest, Unknown) else (fewest,)
-        ready = replace(ready, others=(*ready.others, *possible), notes=(*ready.notes, note))
-    if model["architecture"] in kinds.PROMPTED and "frozen" not in job.train.model_fields_set:
-        note = "the mask decoder alone is trained, as fine-tuning notebooks have it: state train.frozen"
-        ready = replace(ready, notes=(*ready.notes, note))
-    return ready
-
-
-def _lengths(job: Job, architecture: str, config: Mapping[str, Any], recipe: str) -> dict[str, int] | Unknown:
+def _lengths(job: Job, architecture: str, config: Config, recipe: str) -> dict[str, int] | Unknown:
     train = job.train
-    if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
-    found = {"b": train.batch_size}
-    needs = kinds.NEEDS[recipe]
+    found = {"b": train.batch_size or 1}
+    needs = table.NEEDS[recipe]
     if "i" in needs:
         sides = _sides(job, architecture, config)
         found["i"] = sides[0]
         if len(sides) > 1:
             found["wide"] = sides[1]
     if "frames" in needs:
-        found["frames"] = int(config.get("num_frames") or kinds.FRAMES.get(architecture, 16))
+        found["frames"] = int(config.get("num_frames") or table.FRAMES.get(architecture, 16))
     if "s" in needs:
         if train.seq_len is None:
-            what = "samples of sound" if recipe in kinds.HEARD else "tokens"
+            what = "samples of sound" if recipe in table.HEARD else "tokens"
             return Unknown(f"train.seq_len ({what}) is not known")
         found["s"] = train.seq_len
     if "objects" in needs:
         found["t"] = train.target_len or OBJECTS
     if "words" in needs:
-        words = train.text_len or train.target_len or kinds.TEXTS.get(architecture)
+        words = train.text_len or train.target_len or table.TEXTS.get(architecture)
         if words is None:
             return Unknown("train.text_len is not known")
         found["t"] = words
@@ -136,14 +151,14 @@ def _lengths(job: Job, architecture: str, config: Mapping[str, Any], recipe: str
     return found
 
 
-def _sides(job: Job, architecture: str, config: Mapping[str, Any]) -> tuple[int, ...]:
+def _sides(job: Job, architecture: str, config: Config) -> tuple[int, ...]:
     """Sides of an image, the shorter one first where they differ."""
     own = config.get("image_size") or (config.get("vision_config") or config.get("encoder") or {}).get("image_size")
-    said = job.train.image_size or own or kinds.IMAGES.get(architecture, kinds.USUAL_IMAGE)
+    said = job.train.image_size or own or table.IMAGES.get(architecture, table.USUAL_IMAGE)
     if isinstance(said, (list, tuple)):
         return (int(said[0]), int(said[1])) if said[0] != said[1] else (int(said[0]),)
     if isinstance(own, (list, tuple)) and own[0] != own[1]:
         return int(said), round(int(said) * own[1] / own[0])
-    if architecture in kinds.OBLONG:
-        return int(said), round(int(said) * kinds.LONGEST / kinds.SHORTEST)
+    if architecture in table.OBLONG:
+        return int(said), round(int(said) * table.LONGEST / table.SHORTEST)
     return (int(said),)

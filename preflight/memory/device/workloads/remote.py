@@ -8,11 +8,18 @@ and what is held besides (a normalised copy of the head, a mask of linear positi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from preflight.memory.device.attention import window
+from preflight.memory.device.workload import Config
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.values import Unknown
 
-Config = Mapping[str, Any]
+if TYPE_CHECKING:
+    from preflight.memory.device.workload import Asked
+
+SAME_CODE = {"xlm-roberta": "roberta", "mistral": "llama", "camembert": "roberta", "deberta_v2": "deberta-v2"}
+"""Architectures whose tape is another's, event by event (mistral: within its sliding window)."""
 Terms = tuple[tuple[int, Mapping[str, int]], ...]
 """(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
 
@@ -156,6 +163,28 @@ def likeness(architecture: str, config: Config) -> Likeness | None:
     if name == "chatglm":
         return CHATGLM_FIRST if "inner_hidden_size" in config else CHATGLM
     return _baichuan(config) if name == "baichuan" else _ALIKE.get(name)
+
+
+@dataclass(frozen=True)
+class Likened:
+    """The model of transformers that a job's model is, or is reckoned as. `reach`: the size of its sliding window."""
+
+    architecture: str
+    config: Config
+    like: Likeness | None
+    reach: int | None
+
+
+def likened(asked: Asked) -> Likened | Unknown:
+    """The model of transformers that is asked for."""
+    architecture, config = asked.architecture, asked.config
+    like = likeness(architecture, config)
+    if like is not None:
+        try:
+            architecture, config = like.architecture, like.config(config)
+        except (KeyError, TypeError) as error:
+            return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
+    return Likened(SAME_CODE.get(architecture, architecture), config, like, window(architecture, config))
 
 
 def elements(terms: Terms, dims: Mapping[str, int]) -> tuple[int, ...]:

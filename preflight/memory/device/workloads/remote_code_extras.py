@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from preflight.memory.device.step.effect import Effect, Passage
 from preflight.memory.device.step.replay import Segment
 from preflight.memory.device.workloads.remote import elements
 from preflight.vocabulary.estimates import ALL_PARTS
 
 if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.prepare import Ready
+    from preflight.memory.device.workload import Resolved
 
 _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
+
+
+class RemoteCode(Effect):
+    """What a model's own code holds beside the tape of the family whose law stands for it."""
+
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        found = held(ready.resolved, ready.dims)
+        if found:
+            yield Passage("forward", "temporary", found)
+
+    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return pulsed(segment, pulse(ready.resolved, dims))
+
+    def raised(self, ready: Ready, peak: int) -> int:
+        more = pulse(ready.resolved, ready.dims)
+        return max(peak, more + at_head(Segment.of(ready.laws.made.tape, ready.dims))) if more else peak
+
+    def wider(self, ready: Ready) -> tuple[float, float]:
+        return ready.resolved.like.wider if ready.resolved.like is not None else (0.0, 0.0)
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        if ready.resolved.like is not None:
+            yield f"{ready.resolved.name} is {ready.resolved.like.note}"
 
 
 def held(resolved: Resolved, dims: Mapping[str, int]) -> tuple[int, ...]:
     """Bytes of each storage that lives through the step."""
     if resolved.like is None:
         return ()
-    width = 2 if resolved.setup["autocast"] or resolved.setup["weights"] != "fp32" else 4
+    width = 2 if resolved.setup.autocast or resolved.setup.weights != "fp32" else 4
     return tuple(width * count for count in elements(resolved.like.held, dims))
 
 
 def pulse(resolved: Resolved, dims: Mapping[str, int]) -> int:
     """Bytes that live for a moment of forward, before there are logits: in 16 bits of autocast."""
-    if resolved.like is None or not resolved.setup["autocast"]:
+    if resolved.like is None or not resolved.setup.autocast:
         return 0
     return sum(2 * count for count in elements(resolved.like.pulse, dims))
 
@@ -45,11 +70,6 @@ def at_head(segment: Segment) -> int:
     """Live bytes of a step before its first logits."""
     sign = {"b": 1, "d": -1}
     return sum(sign.get(kind, 0) * nbytes for kind, _, nbytes, *_ in segment.events[: _head(segment)])
-
-
-def notes(resolved: Resolved) -> tuple[str, ...]:
-    """How the model is reckoned, for the user."""
-    return () if resolved.like is None else (f"{resolved.name} is {resolved.like.note}",)
 
 
 def _head(segment: Segment) -> int:

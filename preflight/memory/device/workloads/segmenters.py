@@ -3,20 +3,14 @@ under. A law is a function of the batch, and of the image's side where 64 pixels
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest, without_mask
 from preflight.vocabulary.values import Unknown
 
-if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
-    from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
-
-KIND = "dense"
 UNIT = 64
 """Pixels of a side that `u` counts."""
 IMAGE = 520
@@ -38,51 +32,66 @@ ALIKE = ("weights", "weights_backbone", "encoder_weights", "pretrained", "progre
 """Keyword arguments that change nothing but values (no activation comes before the loss)."""
 
 
-def knows(target: str) -> bool:
-    """Whether this names a model that labels pixels or clips."""
-    return any(pattern.match(target) for pattern in (_SEGMENTERS, _CLIPS, _SMP))
+@dataclass(frozen=True)
+class Segmenter(OwnStep):
+    """A model that labels pixels or clips."""
+
+    kind: ClassVar[str] = "dense"
+    home: str
+    name: str
+    kwargs: Mapping[str, object]
+    counts: Mapping[str, int]
+    image: int | None
+    """Pixels of a side, of a law of one side."""
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return _matched(asked.known_as) is not None
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        found = _matched(asked.known_as)
+        assert found is not None
+        setup = begin(asked, adapts=False)
+        if isinstance(setup, Unknown):
+            return setup
+        train, given = asked.job.train, asked.job.model.kwargs or {}
+        kwargs = {k: v for k, v in given.items() if k not in ALIKE and k != "frames"}
+        clip, smp = found.re is _CLIPS, found.re is _SMP
+        counts: dict[str, int] = {}
+        if clip:
+            usual = next((n for word, n in FRAMES.items() if found[1].startswith(word)), 16)
+            counts["frames"] = int(given.get("frames", usual))
+        image = train.image_size or (_clip_side(found[1]) if clip else CROP if smp else IMAGE)
+        key, usual_classes = ("classes", 1) if smp else ("num_classes", CLIP_CLASSES if clip else CLASSES)
+        classes = int(kwargs.pop(key, usual_classes))
+        by_side = image % UNIT == 0 and not clip
+        lengths = {"b": train.batch_size or 1, "u" if by_side else "i": image // UNIT if by_side else image}
+        model = cls("dense", {"vocab_size": classes}, "dense", "segmentation_models_pytorch" if smp else "torchvision",
+                    found[1], kwargs, counts, None if by_side else image)  # fmt: skip
+        dims = {"V": classes} if classes > 1 else {}  # a single one has another loss
+        return Resolved(model, asked.name, "dense", dims, lengths, without_mask(setup))
+
+    def told(self) -> dict[str, Any]:
+        return {"home": self.home, "name": self.name, "kwargs": dict(self.kwargs), "counts": dict(self.counts)}
+
+    @property
+    def filed(self) -> str:
+        return f"dense-{self.name.lower()}-{digest([self.home, self.name, dict(self.kwargs)])}"
+
+    @property
+    def extra(self) -> str:
+        sizes = {**self.counts, **({"image": self.image} if self.image is not None else {})}
+        text = " ".join(f"{name}={size}" for name, size in sizes.items()) or "-"
+        return text if self.config["vocab_size"] > 1 else f"{text} classes=1"
+
+    @property
+    def convolutional(self) -> bool:
+        return True
 
 
-def resolve(job: Job, name: str, target: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
-    """What the law of such a model is looked up by."""
-    from preflight.memory.device.resolve import Resolved, setup_of
-
-    train = job.train
-    if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
-    if train.gradient_checkpointing or train.peft.method not in (None, "none"):
-        return Unknown(f"{target} has no law with checkpoints or adapters")
-    setup = setup_of(job, None, {}, gpu)
-    if isinstance(setup, Unknown):
-        return setup
-    setup = {**setup, "attention": "sdpa", "mask": False}
-    kwargs = {k: v for k, v in (job.model.kwargs or {}).items() if k not in ALIKE and k != "frames"}
-    clip, segmenter, smp = (pattern.match(target) for pattern in (_CLIPS, _SEGMENTERS, _SMP))
-    found = clip or segmenter or smp
-    assert found is not None
-    counts: dict[str, int] = {}
-    if clip:
-        usual = next((n for word, n in FRAMES.items() if found[1].startswith(word)), 16)
-        counts["frames"] = int((job.model.kwargs or {}).get("frames", usual))
-    image = train.image_size or (_clip_side(found[1]) if clip else CROP if smp else IMAGE)
-    home = "segmentation_models_pytorch" if smp else "torchvision"
-    key, usual_classes = ("classes", 1) if smp else ("num_classes", CLIP_CLASSES if clip else CLASSES)
-    classes = int(kwargs.pop(key, usual_classes))
-    dims = {"V": classes} if classes > 1 else {}  # a single one has another loss
-    lengths = {"b": train.batch_size}
-    by_side = image % UNIT == 0 and not clip
-    lengths["u" if by_side else "i"] = image // UNIT if by_side else image
-    extra = " ".join([*(f"{k}={v}" for k, v in counts.items()), *([] if by_side else [f"image={image}"])]) or "-"
-    model = {"kind": KIND, "architecture": KIND, "home": home, "name": found[1], "kwargs": kwargs, "counts": counts,
-             "config": {"vocab_size": classes}, "task": "dense", "filed": filed(home, found[1], kwargs),
-             "extra": extra if dims else f"{extra} classes=1"}  # fmt: skip
-    return Resolved(None, "dense", dims, lengths, {}, setup, model, name)
-
-
-def filed(home: str, name: str, kwargs: Mapping[str, Any]) -> str:
-    """The name of a model's law file."""
-    text = json.dumps([home, name, dict(kwargs)], sort_keys=True, default=str)
-    return f"dense-{name.lower()}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+def _matched(target: str) -> re.Match[str] | None:
+    return next((found for one in (_CLIPS, _SEGMENTERS, _SMP) if (found := one.match(target))), None)
 
 
 def _clip_side(name: str) -> int:

@@ -6,21 +6,20 @@ convolutions make of them, `w`. Without `task: sequence-classification` the loss
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
+from preflight.memory.device.setup import Setup, with_kernel
+from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.prepare import Ready
     from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
 
-KIND = "speech"
 ARCHITECTURES = ("wav2vec2", "hubert", "wavlm", "data2vec-audio")
 NEARLY = {"hubert": "wav2vec2"}
 """Architectures whose step is another's but for what that keeps longer: the features, and where batches are masked the
@@ -37,28 +36,83 @@ DEFAULTS: Mapping[str, Any] = {
     "do_stable_layer_norm": False, "use_weighted_layer_sum": False, "classifier_proj_size": 256, "add_adapter": False,
 }  # fmt: skip
 """What decides a tape, with the defaults of Wav2Vec2Config (HubertConfig's and WavLMConfig's are the same)."""
-ADAPTED = ["q_proj", "v_proj"]
+ADAPTED = ("q_proj", "v_proj")
 """Where adapters stand when nothing is said (peft, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING)."""
 FROZEN = "feature_encoder"
 
 
-def knows(architecture: str) -> bool:
-    """Whether this is a model of raw sound."""
-    return architecture in ARCHITECTURES
+@dataclass(frozen=True)
+class Speech(OwnStep):
+    """A model of raw sound."""
 
+    kind: ClassVar[str] = "speech"
+    head: str
+    """"ctc" or "classification"."""
+    mask: bool
 
-def filed(architecture: str, config: Mapping[str, Any]) -> str:
-    """The name of a model's law file: its architecture and what its config says of DEFAULTS' keys."""
-    said = {key: config.get(key, default) for key, default in DEFAULTS.items()}
-    said = {key: bool(value) if key.endswith("dropout") else value for key, value in said.items()}
-    text = json.dumps(said, sort_keys=True, default=str)
-    return f"{architecture}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return asked.known_as in ARCHITECTURES
 
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        train, architecture = asked.job.train, asked.known_as
+        setup = begin(asked, "seq_len (samples of sound)")
+        if isinstance(setup, Unknown):
+            return setup
+        other = [part for part in train.frozen if "feature" not in part]
+        if other:
+            return Unknown(f"train.frozen: {other[0]} of a speech model has no law")
+        config = {"vocab_size": 32, "num_hidden_layers": DEFAULTS["num_hidden_layers"], **asked.config}
+        # Feature extractors give a mask where the convolutions' norm is by layer (their return_attention_mask).
+        by_layer = architecture == "data2vec-audio" or config.get("feat_extract_norm") == "layer"
+        mask = by_layer and train.sequences not in ("exact", "packed")
+        setup = _setup(with_kernel(setup, asked.job, asked.gpu, mask), asked.job)
+        head = "classification" if asked.task == "sequence-classification" else "ctc"
+        long = frames(train.seq_len or 1)
+        lengths, dims = {"b": train.batch_size or 1, "w": long}, {}
+        if head == "ctc":  # a label needs a frame: what is not stated is at most that
+            lengths["t"] = min(train.target_len or long, long)
+            dims["V"] = config["vocab_size"] = train.vocab_size or int(config["vocab_size"])
+        model = cls(architecture, config, f"speech-{head}", head, mask)
+        dims |= {one.name: config[one.key] for one in model.depths}
+        return Resolved(model, asked.name, model.task, dims, lengths, setup)
 
-def nearly(family: str) -> str | None:
-    """The law file that stands in for one which nobody shipped: at most half a per cent above it."""
-    architecture, _, of = family.partition("-")
-    return f"{NEARLY[architecture]}-{of}" if architecture in NEARLY else None
+    def told(self) -> dict[str, Any]:
+        return {"head": self.head, "mask": self.mask}
+
+    @property
+    def filed(self) -> str:
+        return f"{self.architecture}-{digest(self._said)}"
+
+    @property
+    def nearly(self) -> str | None:
+        other = NEARLY.get(self.architecture)
+        return f"{other}-{digest(self._said)}" if other is not None else None
+
+    @property
+    def _said(self) -> dict[str, Any]:
+        """What the config says of DEFAULTS' keys."""
+        said = {key: self.config.get(key, default) for key, default in DEFAULTS.items()}
+        return {key: bool(value) if key.endswith("dropout") else value for key, value in said.items()}
+
+    @property
+    def convolutional(self) -> bool:
+        return True
+
+    @property
+    def depths(self) -> tuple[Depth, ...]:
+        deep = self.config.get("num_hidden_layers", DEFAULTS["num_hidden_layers"]) > CHECK_LAYERS
+        return (Depth("encoder.layers", "num_hidden_layers", "L"),) if deep else ()
+
+    def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
+        """The convolutions trained as well, where nothing is said of it."""
+        if "frozen" not in job.train.model_fields_set:
+            yield job.model_copy(update={"train": job.train.model_copy(update={"frozen": []})})
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        if "frozen" not in ready.job.train.model_fields_set:
+            yield "convolutions are taken as frozen, as transformers' example scripts have it: state train.frozen"
 
 
 def frames(samples: int) -> int:
@@ -66,50 +120,12 @@ def frames(samples: int) -> int:
     return max(1, -(-(samples - SPARE) // STRIDE))
 
 
-def depths_of(config: Mapping[str, Any]) -> tuple[Depth, ...]:
-    """The encoder's layers, where they are more than a trace has."""
-    deep = config.get("num_hidden_layers", DEFAULTS["num_hidden_layers"]) > CHECK_LAYERS
-    return (Depth("encoder.layers", "num_hidden_layers", "L"),) if deep else ()
-
-
-def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
-    """What a speech model's law is looked up by."""
-    from preflight.memory.device.attention import kernel
-    from preflight.memory.device.resolve import Resolved, setup_of
-
-    train = job.train
-    if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
-    if train.seq_len is None:
-        return Unknown("train.seq_len (samples of sound) is not known")
-    other = [part for part in train.frozen if "feature" not in part]
-    if other:
-        return Unknown(f"train.frozen: {other[0]} of a speech model has no law")
-    config = {"vocab_size": 32, **{k: DEFAULTS[k] for k in ("num_hidden_layers",)}, **config}
-    setup = setup_of(job, None, config, gpu)
-    if isinstance(setup, Unknown):
-        return setup
-    # Feature extractors give a mask where the convolutions' norm is by layer (their return_attention_mask).
-    by_layer = architecture == "data2vec-audio" or config.get("feat_extract_norm") == "layer"
-    mask = by_layer and train.sequences not in ("exact", "packed")
-    chosen = kernel(train.attention or "sdpa", mask, train.precision != "fp32", gpu)
-    setup = {**setup, "attention": "sdpa" if chosen == "flash" else chosen, "mask": mask}
-    setup.pop("frozen", None)
-    if is_frozen(job):
-        setup["frozen"] = [FROZEN]
-    if setup.get("peft") and not setup["peft"].get("targets"):
-        setup["peft"] = {**setup["peft"], "targets": ADAPTED}
-    head = "classification" if job.task == "sequence-classification" else "ctc"
-    long = frames(train.seq_len)
-    lengths = {"b": train.batch_size, "w": long}
-    dims = {one.name: config[one.key] for one in depths_of(config)}
-    if head == "ctc":  # a label needs a frame: what is not stated is at most that
-        lengths["t"] = min(train.target_len or long, long)
-        dims["V"] = train.vocab_size or int(config["vocab_size"])
-        config = {**config, "vocab_size": dims["V"]}
-    model = {"kind": KIND, "architecture": architecture, "config": dict(config), "head": head, "mask": mask,
-             "task": f"speech-{head}", "filed": filed(architecture, config), "extra": "-"}  # fmt: skip
-    return Resolved(None, f"speech-{head}", dims, lengths, {}, setup, model, name)
+def _setup(setup: Setup, job: Job) -> Setup:
+    """With the convolutions frozen, and adapters where peft puts them."""
+    peft = setup.peft
+    if peft is not None and not peft.targets:
+        peft = replace(peft, targets=ADAPTED)
+    return replace(setup, peft=peft, frozen=(FROZEN,) if is_frozen(job) else ())
 
 
 def is_frozen(job: Job) -> bool:

@@ -8,28 +8,27 @@ is traced whole.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
+from preflight.memory.device.setup import RANKED, Setup, loss_of, setup_of
+from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, digest
 from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
+    from preflight.memory.device.law.laws import Laws
     from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.resolve import Resolved
     from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
 
-KIND = "pictures"
 FREE = ("b", "s")
 """What a traced law is a function of; a shipped one of the rank of adapters too."""
 GRAIN = 32
@@ -63,67 +62,169 @@ clip_encoder.py: requires_grad_(False), forward under no_grad) and leaves it and
 adapters stand beside (llava/train/train.py, find_all_linear_names)."""
 
 
+@dataclass(frozen=True)
+class VisionLanguage(OwnStep):
+    """A model of images and text."""
+
+    kind: ClassVar[str] = "pictures"
+    image: Image
+    images: int
+    """Images of a sample."""
+    side: int | None
+    """What train.image_size says."""
+    varlen: bool
+    """Whether padding is taken out before attention."""
+    mask: bool
+    options: Mapping[str, object] | None
+    """Those of adapters."""
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return knows(asked.known_as)
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        job, train, kind = asked.job, asked.job.train, asked.known_as.replace("-", "_")
+        if train.batch_size is None:
+            return Unknown("train.batch_size is not known")
+        if train.seq_len is None:
+            return Unknown("train.seq_len is not known (all tokens of a sample, those of its images too)")
+        if train.images is None:
+            return Unknown("train.images is not known")
+        image = IMAGES[kind](asked.config, train.image_size) if train.images else Image(0)
+        if isinstance(image, Unknown):
+            return image
+        spans = train.images * (image.tokens + 1) + 1
+        if spans > train.seq_len:
+            return Unknown(f"train.seq_len {train.seq_len} is less than the {spans} tokens that "
+                           f"{train.images} images of {image.tokens} tokens take in {asked.name}")  # fmt: skip
+        setup = _setup(asked, kind)
+        if isinstance(setup, Unknown):
+            return setup
+        lengths = {"b": train.batch_size, "s": train.seq_len}
+        options = setup.peft.options if setup.peft is not None else None
+        if setup.peft is not None and setup.peft.rank:
+            lengths["r"] = setup.peft.rank
+            setup = replace(setup, peft=replace(setup.peft, rank=None))
+        config = _config(job, asked.config)
+        model = cls(SPELLINGS.get(kind, kind), config, "causal-lm", image, train.images, train.image_size,
+                    train.attention == "flash", setup.mask, options)  # fmt: skip
+        dims = {one.name: _layers(one, config) for one in model.depths}
+        vocabulary = (config.get("text_config") or config).get("vocab_size")
+        dims |= {"V": vocabulary} if isinstance(vocabulary, int) else {}
+        return Resolved(model, asked.name, "causal-lm", dims, lengths, setup)
+
+    def told(self) -> dict[str, Any]:
+        return {**_described(self.image, self.images, self._type), "mask": self.mask, "varlen": self.varlen}
+
+    @property
+    def _type(self) -> str:
+        return self.architecture.replace("-", "_")
+
+    @property
+    def filed(self) -> str:
+        return f"{self._type}-{digest(self.config)}"
+
+    @property
+    def extra(self) -> str:
+        words = [f"images={self.images}", f"side={self.side or 'own'}", *(["varlen"] if self.varlen else [])]
+        return " ".join([*words, *([json.dumps(self.options, sort_keys=True)] if self.options else [])])
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        return FREE
+
+    @property
+    def depths(self) -> tuple[Depth, ...]:
+        """The text's, then the tower's, where they are deeper than those of a trace."""
+        if self._type in WHOLE:
+            return ()
+        tower, key = TOWER.get(self._type, ("encoder.layers", "num_hidden_layers"))
+        both = (Depth(TEXT.get(self._type, "language_model.layers"), "text_config.num_hidden_layers", "L"),
+                Depth(tower, f"vision_config.{key}", "M"))  # fmt: skip
+        return tuple(one for one in both if _layers(one, self.config) > CHECK_LAYERS)
+
+    def make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE) -> Made:
+        tries = [self.depths, *([self.depths[:1]] if len(self.depths) > 1 and self.depths[0].name == "L" else [])]
+        for some in tries if self.depths else ():
+            try:
+                return self._make(resolved, kind, run, free, some)
+            except CannotMake:
+                continue
+        return self._make(resolved, kind, run, free, ())
+
+    def _make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depths: Sequence[Depth]) -> Made:
+        taken = self.images * (self.image.tokens + 1) + 1
+        least = -(-taken // GRAIN) * GRAIN
+        at = [{**point, **({"s": point["s"] + least} if "s" in point else {})} for point in points(free)]
+        fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
+        asked = resolved.request(kind)
+        requests = [asked.at({**fixed, **one}, at_depth(self.config, depths, PROBE_LAYERS)) for one in at[:-1]]
+        requests.append(asked.at({**fixed, **at[-1]}, at_depth(self.config, depths, CHECK_LAYERS)))
+        *fitted, last = [run([one])[0] for one in requests]  # each within the tracer's time
+        made = fold({one.stack: one.name for one in depths}, PolynomialReader(free, at[:-1]), fitted)
+        verify(made, last, {**at[-1], **{one.name: CHECK_LAYERS for one in depths}})
+        return replace(made, tape=_with_logits(made.tape, resolved.dims.get("V", 0)))
+
+    def refuses(self, resolved: Resolved, laws: Laws, scheme: str) -> Unknown | None:
+        if not scheme.startswith(("fsdp", "zero3")) or "L" in laws.made.tape.depths.values():
+            return None
+        return Unknown(f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known")
+
+    def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
+        """Text alone, where that is as usual for the model; a frozen tower, where full training does not say what is
+        trained."""
+        others: list[dict[str, object]] = []
+        if "images" not in job.train.model_fields_set and self.architecture in ALSO_TEXT:
+            others.append({"images": 0})
+        if is_open(job):
+            others.append({"frozen": ["vision"]})
+        for other in others:
+            yield job.model_copy(update={"train": job.train.model_copy(update=other)})
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        job = ready.job
+        if self.image.note:
+            yield self.image.note
+        if "images" not in job.train.model_fields_set:
+            yield "one image is counted in each sample: state train.images"
+        if _is_llava(job) and "frozen" not in job.train.model_fields_set:
+            yield "the vision tower is frozen, as LLaVA's own code has it: state train.frozen"
+        if is_open(job):
+            yield "all parts are taken as trained, and the interval holds a frozen tower: state train.frozen"
+
+
 def knows(architecture: str) -> bool:
     """Whether this is a model of images and text whose step is traced."""
     return architecture.replace("-", "_") in IMAGES
 
 
-def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
-    """What such a model's law is looked up by."""
-    from preflight.memory.device.resolve import RANKED, Resolved, loss_of, setup_of
-
-    train, kind = job.train, architecture.replace("-", "_")
-    if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
-    if train.seq_len is None:
-        return Unknown("train.seq_len is not known (all tokens of a sample, those of its images too)")
-    if train.images is None:
-        return Unknown("train.images is not known")
-    image = IMAGES[kind](config, train.image_size) if train.images else Image(0)
-    if isinstance(image, Unknown):
-        return image
-    spans = train.images * (image.tokens + 1) + 1
-    if spans > train.seq_len:
-        return Unknown(f"train.seq_len {train.seq_len} is less than the {spans} tokens that "
-                       f"{train.images} images of {image.tokens} tokens take in {name}")  # fmt: skip
+def _setup(asked: Asked, kind: str) -> Setup | Unknown:
+    job, train = asked.job, asked.job.train
     frozen = frozen_parts(job)
     if isinstance(frozen, Unknown):
         return frozen
-    config = _config(job, config)
-    setup = setup_of(job, None, config, gpu)
+    setup = setup_of(job, gpu=asked.gpu)
     if isinstance(setup, Unknown):
         return setup
-    if setup.get("peft") and setup["peft"]["method"] in RANKED and not setup["peft"]["targets"] and kind != "blip_2":
+    if setup.peft is not None and setup.peft.method in RANKED and not setup.peft.targets and kind != "blip_2":
         return Unknown(f"train.peft.targets is not known (peft has no layers of its own for {kind})")
-    varlen = train.attention == "flash"
-    old = setup["attention"] == "sdpa" and not varlen and gpu is not None and gpu.compute_capability < (8, 0)
-    setup = {**setup, **({"attention": "efficient"} if old else {})}
-    setup.pop("frozen", None)
-    if frozen:
-        setup["frozen"] = list(frozen)
-    loss = loss_of(train.loss, job.software.get("transformers"))
-    if loss is not None:
-        setup["loss"] = loss
-    lengths = {"b": train.batch_size, "s": train.seq_len}
-    if setup.get("peft") and setup["peft"].get("r"):
-        lengths["r"] = setup["peft"]["r"]
-        setup["peft"] = {key: value for key, value in setup["peft"].items() if key != "r"}
-    model = {"kind": KIND, "architecture": SPELLINGS.get(kind, kind), "config": config, "task": "causal-lm",
-             **_described(image, train.images, kind), "mask": setup["mask"], "varlen": varlen,
-             "filed": filed(kind, config)}  # fmt: skip
-    model["extra"] = _extra(train.images, train.image_size, varlen, setup)
-    dims = {one.name: _layers(one, config) for one in depths_of(kind, config)}
-    vocabulary = (config.get("text_config") or config).get("vocab_size")
-    dims |= {"V": vocabulary} if isinstance(vocabulary, int) else {}
-    return Resolved(None, "causal-lm", dims, lengths, {}, setup, model, name)
+    old = asked.gpu is not None and asked.gpu.compute_capability < (8, 0)
+    slow = setup.attention == "sdpa" and train.attention != "flash" and old
+    return replace(setup, attention="efficient" if slow else setup.attention, frozen=frozen,
+                   loss=loss_of(train.loss, job.software.get("transformers")))  # fmt: skip
+
+
+def _is_llava(job: Job) -> bool:
+    """Whether LLaVA's own code trains it."""
+    return str(job.model.name or "").lower().startswith(FREEZES_TOWER)
 
 
 def frozen_parts(job: Job) -> tuple[str, ...] | Unknown:
     """Parts that are not trained, of "vision", "projector", "language"."""
     if not job.train.frozen and "frozen" not in job.train.model_fields_set:
         adapted = job.train.peft.method not in (None, "none")
-        own = str(job.model.name or "").lower().startswith(FREEZES_TOWER)
-        return (("vision", "projector") if adapted else ("vision",)) if own else ()
+        return (("vision", "projector") if adapted else ("vision",)) if _is_llava(job) else ()
     found: dict[str, None] = {}
     for one in job.train.frozen:
         parts = _NAMED.get(one.removeprefix("model.").rstrip("."))
@@ -139,35 +240,6 @@ def is_open(job: Job) -> bool:
     return not adapted and "frozen" not in job.train.model_fields_set and not frozen_parts(job)
 
 
-def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
-    """With what is taken for granted in `notes`, and in `others` what the job may be as well: a frozen tower, where
-    full training does not say what is trained; text alone, where that is as usual for the model."""
-    job, resolved = ready.job, ready.resolved
-    gathers = ready.rank.layout.scheme.startswith(("fsdp", "zero3"))
-    if gathers and "L" not in ready.laws.made.tape.depths.values():
-        return Unknown(f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known")
-    notes = [one for one in (resolved.model.get("note"),) if one]
-    possible: list[Ready] = []
-    if "images" not in job.train.model_fields_set:
-        notes.append("one image is counted in each sample: state train.images")
-        if resolved.model["architecture"] in ALSO_TEXT:
-            possible += _also(job, {"images": 0}, gpu)
-    if str(job.model.name or "").lower().startswith(FREEZES_TOWER) and "frozen" not in job.train.model_fields_set:
-        notes.append("the vision tower is frozen, as LLaVA's own code has it: state train.frozen")
-    if is_open(job):
-        possible += _also(job, {"frozen": ["vision"]}, gpu)
-        notes.append("all parts are taken as trained, and the interval holds a frozen tower: state train.frozen")
-    return replace(ready, others=(*ready.others, *possible), notes=(*ready.notes, *notes))
-
-
-def _also(job: Job, train: Mapping[str, object], gpu: Gpu | None) -> list[Ready]:
-    """The job with other fields of `train`, where that has a law."""
-    from preflight.memory.device.prepare import prepare
-
-    found = prepare(job.model_copy(update={"train": job.train.model_copy(update=train)}), gpu)
-    return [] if isinstance(found, Unknown) else [found]
-
-
 def _described(image: Image, images: int, kind: str) -> dict[str, Any]:
     """The tracer's description of a sample's inputs (tracer/pictures.py, inputs)."""
     feeds = {}
@@ -180,43 +252,21 @@ def _described(image: Image, images: int, kind: str) -> dict[str, Any]:
             "marks": MARKED.get(kind), "note": image.note}  # fmt: skip
 
 
-def _config(job: Job, config: Mapping[str, Any]) -> dict[str, Any]:
+def _config(job: Job, config: Config) -> dict[str, Any]:
     found = {key: value for key, value in config.items() if key not in NOT_OF_A_MODEL}
     if job.train.vocab_size is not None:
         found["text_config"] = {**(found.get("text_config") or {}), "vocab_size": job.train.vocab_size}
     return found
 
 
-def filed(kind: str, config: Mapping[str, Any]) -> str:
-    """The name of a model's law file: its architecture and a digest of its config."""
-    text = json.dumps(config, sort_keys=True, default=str)
-    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
-
-
-def _extra(images: int, side: int | None, varlen: bool, setup: Mapping[str, Any]) -> str:
-    options = (setup.get("peft") or {}).get("options")
-    words = [f"images={images}", f"side={side or 'own'}", *(["varlen"] if varlen else [])]
-    return " ".join([*words, *([json.dumps(options, sort_keys=True)] if options else [])])
-
-
-def depths_of(kind: str, config: Mapping[str, Any]) -> tuple[Depth, ...]:
-    """The stacks of equal layers that are deeper than those of a trace: the text's, then the tower's."""
-    if kind in WHOLE:
-        return ()
-    tower, key = TOWER.get(kind, ("encoder.layers", "num_hidden_layers"))
-    both = (Depth(TEXT.get(kind, "language_model.layers"), "text_config.num_hidden_layers", "L"),
-            Depth(tower, f"vision_config.{key}", "M"))  # fmt: skip
-    return tuple(one for one in both if _layers(one, config) > CHECK_LAYERS)
-
-
-def _layers(depth: Depth, config: Mapping[str, Any]) -> int:
+def _layers(depth: Depth, config: Config) -> int:
     """How many layers a config states; 0 where it leaves that to its class, and such a stack is traced whole."""
     part, _, key = depth.key.partition(".")
     found = (config.get(part) or {}).get(key, 0)
     return found if isinstance(found, int) else 0
 
 
-def at_depth(config: Mapping[str, Any], depths: Sequence[Depth], layers: int) -> dict[str, Any]:
+def at_depth(config: Config, depths: Sequence[Depth], layers: int) -> dict[str, Any]:
     """A config with so many layers in each of the stacks; lists with an item for each layer are cut as well."""
     found = dict(config)
     for one in depths:
@@ -225,31 +275,6 @@ def at_depth(config: Mapping[str, Any], depths: Sequence[Depth], layers: int) ->
         cut = {k: v[:layers] for k, v in whole.items() if isinstance(v, list) and len(v) == whole[key]}
         found[part] = {**whole, **cut, key: layers}
     return found
-
-
-def make(resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE) -> Made:
-    """The law of one model as a function of `free`. Raises CannotMake, or what `run` raises."""
-    depths = depths_of(str(resolved.model["architecture"]).replace("-", "_"), resolved.model["config"])
-    tries = [depths, *([depths[:1]] if len(depths) > 1 and depths[0].name == "L" else [])]
-    for some in tries if depths else ():
-        try:
-            return _make(resolved, kind, run, free, some)
-        except CannotMake:
-            continue
-    return _make(resolved, kind, run, free, ())
-
-
-def _make(resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depths: Sequence[Depth]) -> Made:
-    taken = sum(resolved.model["spans"]) + len(resolved.model["spans"]) + 1
-    least = -(-taken // GRAIN) * GRAIN
-    at = [{**point, **({"s": point["s"] + least} if "s" in point else {})} for point in points(free)]
-    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-    requests = [_request(resolved, kind, {**fixed, **one}, depths, PROBE_LAYERS) for one in at[:-1]]
-    requests.append(_request(resolved, kind, {**fixed, **at[-1]}, depths, CHECK_LAYERS))
-    *fitted, last = [run([one])[0] for one in requests]  # each within the tracer's time
-    made = fold({one.stack: one.name for one in depths}, PolynomialReader(free, at[:-1]), fitted)
-    verify(made, last, {**at[-1], **{one.name: CHECK_LAYERS for one in depths}})
-    return replace(made, tape=_with_logits(made.tape, resolved.dims.get("V", 0)))
 
 
 def _with_logits(tape: Tape, vocabulary: int) -> Tape:
@@ -264,12 +289,3 @@ def _with_logits(tape: Tape, vocabulary: int) -> Tape:
         return size if width is None else ((width, (("V", 1), *monomial)),)
 
     return replace(tape, sizes=tuple(named(size) for size in tape.sizes))
-
-
-def _request(resolved: Resolved, kind: str, point: Mapping[str, int], depths: Sequence[Depth],
-             layers: int) -> dict[str, Any]:  # fmt: skip
-    model, setup = resolved.model, resolved.setup
-    if "r" in point:
-        setup = {**setup, "peft": {**setup["peft"], "r": point["r"]}}
-    config = at_depth(model["config"], depths, layers)
-    return {"model": {**model, "config": config}, "setup": setup, "point": dict(point), "kind": kind, "warm_up": False}

@@ -9,20 +9,20 @@ of a batch has (`train.target_len`). Where they are not stated, the interval hol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.workloads.denoisers import Companion
+from preflight.memory.device.parallel.rank import Held
+from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, without_mask
+from preflight.memory.device.workloads.detectors import WIDER as DETECTORS_WIDER
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.resolve import Resolved
+    from preflight.memory.device.step.loading import Row
     from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
 
-KIND = "yolo"
 HOMES = ("ultralytics:", "yolov5:")
 GRAIN = 32
 """Pixels that sides are multiples of: the largest stride (utils/checks.py, check_imgsz rounds up to it)."""
@@ -54,9 +54,75 @@ def spelled(name: str) -> str | None:
     return f"ultralytics:{name.rpartition('/')[2]}" if _NAME.fullmatch(name) else None
 
 
-def knows(target: str) -> bool:
-    """Whether this names a model of Ultralytics."""
-    return target.startswith(HOMES)
+@dataclass(frozen=True)
+class Yolo(OwnStep):
+    """A model of Ultralytics, by its stand-in."""
+
+    kind: ClassVar[str] = "yolo"
+    wider: ClassVar[tuple[float, float]] = DETECTORS_WIDER
+    warm_up: ClassVar[bool] = True
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return asked.known_as.startswith(HOMES)
+
+    @classmethod
+    def target_of(cls, name: str) -> str | None:
+        return spelled(name)
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        train = asked.job.train
+        stated = (asked.job.model.kwargs or {}).get("nc", asked.config.get("nc"))
+        if stated is not None and (not isinstance(stated, int) or stated < 1):
+            return Unknown(f"model.kwargs nc = {stated!r} is no number of classes")
+        config = config_of(asked.known_as, stated)
+        if config is None:
+            return Unknown(f"{asked.known_as} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
+                           "and x, with -seg, -pose and -cls for the last two")  # fmt: skip
+        setup = begin(asked, adapts=False, freezes=False)
+        if isinstance(setup, Unknown):
+            return setup
+        setup = without_mask(setup)
+        if train.precision == "fp16-mixed":
+            setup = replace(setup, autocast="fp16")  # softmaxes are written out, and CUDA widens fp16 within them
+        task = config["task"]
+        image = train.image_size or (IMAGE_OF_CLASSIFIERS if task == "classify" else IMAGE)
+        boxes = 0 if task == "classify" else train.target_len or BOXES
+        lengths = {"b": train.batch_size or 1, "k": -(-image // GRAIN), "o": boxes, "V": config["vocab_size"]}
+        return Resolved(cls("yolo", config, task), asked.name, task, {}, lengths, setup)
+
+    @property
+    def filed(self) -> str:
+        kind = "anchors" if self.config.get("anchors") else self.config["task"]
+        return f"yolo{self.config['version']}{self.config['scale']}-{kind}"
+
+    @property
+    def extra(self) -> str:
+        return f"classifier={self.config.get('classifier', '-')}"
+
+    @property
+    def convolutional(self) -> bool:
+        return True
+
+    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row], buffers: int) -> tuple[Held, ...]:
+        """Two workspaces of cuBLAS, and the averaged copy that the trainer holds unless the job says otherwise."""
+        workspaces = (Held(WORKSPACE, "temporary"),) * 2
+        if "ema" in job.train.copies.model_fields_set:
+            return workspaces
+        return (*workspaces, Held(sum(round(n * each) for n, each, _ in rows) + buffers, "weights"))
+
+    def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
+        """What the data may make of the job."""
+        if _open(job, resolved) is not None:
+            yield _with(job, FEWEST, 1)
+            yield _with(job, MOST, resolved.lengths["V"])
+
+    def notes(self, ready: Ready) -> Iterator[str]:
+        yield f"{ready.resolved.name} is reckoned as {STAND_IN}"
+        said = _open(ready.job, ready.resolved)
+        if said is not None:
+            yield said
 
 
 def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
@@ -79,67 +145,6 @@ def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
         return {**config, "anchors": True}
     first = (_FIRST_11 if version == "11" else _FIRST)[scale]
     return config if task == "classify" else {**config, "classifier": max(first, min(count, MOST_CLASSES))}
-
-
-def resolve(job: Job, name: str, target: str, kwargs: Mapping[str, Any], gpu: Gpu | None) -> Resolved | Unknown:
-    """What a model's law is looked up by."""
-    from preflight.memory.device.resolve import Resolved, setup_of
-
-    train = job.train
-    stated = (job.model.kwargs or {}).get("nc", kwargs.get("nc"))
-    if stated is not None and (not isinstance(stated, int) or stated < 1):
-        return Unknown(f"model.kwargs nc = {stated!r} is no number of classes")
-    config = config_of(target, stated)
-    if config is None:
-        return Unknown(f"{target} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l and x, with "
-                       "-seg, -pose and -cls for the last two")  # fmt: skip
-    if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
-    if train.gradient_checkpointing or train.frozen or train.peft.method not in (None, "none"):
-        return Unknown(f"{target} has no law with checkpoints, frozen layers or adapters")
-    setup = setup_of(job, None, {}, gpu)
-    if isinstance(setup, Unknown):
-        return setup
-    setup = {**setup, "attention": "sdpa", "mask": False}
-    if train.precision == "fp16-mixed":
-        setup["autocast"] = "fp16"  # softmaxes are written out, and CUDA widens fp16 within them
-    task = config["task"]
-    image = train.image_size or (IMAGE_OF_CLASSIFIERS if task == "classify" else IMAGE)
-    boxes = 0 if task == "classify" else train.target_len or BOXES
-    lengths = {"b": train.batch_size, "k": -(-image // GRAIN), "o": boxes, "V": config["vocab_size"]}
-    model = {"kind": KIND, "architecture": KIND, "config": config, "task": task, "filed": _filed(config),
-             "extra": f"classifier={config.get('classifier', '-')}"}  # fmt: skip
-    return Resolved(None, task, {}, lengths, {}, setup, model, name)
-
-
-def _filed(config: Mapping[str, Any]) -> str:
-    """The name of a model's law file."""
-    kind = "anchors" if config.get("anchors") else config["task"]
-    return f"yolo{config['version']}{config['scale']}-{kind}"
-
-
-def with_possible(ready: Ready, gpu: Gpu | None) -> Ready:
-    """With what the trainer holds beside the step, and in `others` what the data may make of the job."""
-    from preflight.memory.device.prepare import prepare
-
-    job, resolved = ready.job, ready.resolved
-    held = [Companion(WORKSPACE, "temporary", "cuBLAS' workspace")] * 2
-    if "ema" not in job.train.copies.model_fields_set:
-        weights = sum(round(n * each) for n, each, _ in ready.parameters)
-        held.append(Companion(weights + ready.buffers, "weights", "the averaged copy"))
-    ready = replace(ready, rank=replace(ready.rank, held=(*ready.rank.held, *held)))
-    notes = [f"{resolved.name} is reckoned as {STAND_IN}"]
-    open_fields = _open(job, resolved)
-    if open_fields is None:
-        return replace(ready, notes=(*ready.notes, *notes))
-    notes += [open_fields]
-    possible = []
-    for boxes, classes in ((FEWEST, 1), (MOST, resolved.lengths["V"])):
-        changed = _with(job, boxes, classes)
-        found = prepare(changed, gpu)
-        if not isinstance(found, Unknown):
-            possible.append(found)
-    return replace(ready, others=(*ready.others, *possible), notes=(*ready.notes, *notes))
 
 
 def _open(job: Job, resolved: Resolved) -> str | None:

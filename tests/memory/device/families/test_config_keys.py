@@ -10,7 +10,8 @@ from preflight.memory.device.attention import window
 from preflight.memory.device.families import FAMILIES, Family, family_of, unlike
 from preflight.memory.device.fit.make import request
 from preflight.memory.device.law import catalogue
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 
@@ -113,10 +114,10 @@ def test_a_sequence_longer_than_the_window_has_a_mask(length: int, masked: bool)
     exact = {"train.sequences": "exact", "train.seq_len": length}
     found = resolved("mistral", {**LLAMA, "sliding_window": 128}, **exact)
     assert isinstance(found, Resolved)
-    assert found.setup["mask"] is masked
+    assert found.setup.mask is masked
     flash = resolved("mistral", {**LLAMA, "sliding_window": 128}, **exact, **{"train.attention": "flash"})
     assert isinstance(flash, Resolved)
-    assert flash.setup["mask"] is False
+    assert flash.setup.mask is False
 
 
 # --- every key of every family, one after the other -------------------------------------------------------------------

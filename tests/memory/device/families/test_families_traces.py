@@ -13,7 +13,7 @@ from preflight.memory.device.fit.make import Made
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
 from preflight.memory.device.law.sizes import evaluate, with_derived
-from preflight.memory.device.resolve import SAME_CODE
+from preflight.memory.device.workloads.remote import SAME_CODE
 
 pytest.importorskip("torch")
 
@@ -80,7 +80,7 @@ def check(name: str, seed: int) -> None:
     key = rng.choice(store.keys(name))
     task, kind, setup, structure = from_key(key, family)
     made = law_of(name, key)
-    dims = draw(family, structure, rng, bool(setup["peft"]))
+    dims = draw(family, structure, rng, bool(setup.peft))
     if kind == "generate" and "t" in dims and dims["t"] % 8 in (0, 7):
         dims["t"] += 2  # relative positions of T5 are padded along t and t + 1, which a law has as one size
     asked = request(family, task, kind, setup, structure, dims)

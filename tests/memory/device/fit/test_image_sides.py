@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+import shipped as device
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory import device
 from preflight.memory.device.fit import image_sides
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import store
 from preflight.memory.device.law.sizes import evaluate
 from preflight.memory.device.workloads.image_models import usual_size
@@ -18,13 +17,6 @@ from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
 
 NETWORKS = ("timm-resnet18", "timm-resnet50", "torchvision-resnet50")
-
-
-@pytest.fixture
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def job(side: int | None, target: str = "timm:resnet50", batch: int = 16) -> Job:
@@ -51,7 +43,6 @@ def test_every_side_has_the_same_law(family: str) -> None:
         assert all(store.load(store.LawKey(family, f"{prefix} image={side}")) == law for side in image_sides.sides())
 
 
-@pytest.mark.usefixtures("shipped_only")
 def test_another_side_is_answered_without_tracing() -> None:
     found = {side: device.estimate(job(side), find_gpu("A100 40GB")) for side in (None, 224, 256, 448)}
     peaks = {side: one.requested.expected for side, one in found.items() if isinstance(one, DeviceEstimate)}
@@ -59,7 +50,6 @@ def test_another_side_is_answered_without_tracing() -> None:
     assert peaks[None] == peaks[224] < peaks[256] < peaks[448]
 
 
-@pytest.mark.usefixtures("shipped_only")
 def test_the_largest_allocation_is_spelled_in_pixels() -> None:
     found = device.estimate(job(288), find_gpu("A100 40GB"))
     assert isinstance(found, DeviceEstimate)
@@ -67,7 +57,6 @@ def test_the_largest_allocation_is_spelled_in_pixels() -> None:
     assert f"16 batch x {288 * 288:,} pixels x " in found.largest_allocation.product
 
 
-@pytest.mark.usefixtures("shipped_only")
 def test_maps_grow_with_the_square_of_the_side() -> None:
     key = store.LawKey(
         "timm-resnet50", f"image-classification train fp32/plain sdpa exact stored full {image_sides.ANY}"
@@ -78,7 +67,6 @@ def test_maps_grow_with_the_square_of_the_side() -> None:
     assert largest[448] == 4 * largest[224]
 
 
-@pytest.mark.usefixtures("shipped_only")
 @pytest.mark.parametrize("side", [225, 250, 32, 2048])
 def test_a_side_that_no_law_was_proved_for_stays_unknown(side: int) -> None:
     assert isinstance(device.estimate(job(side), None), (Unknown, DeviceEstimate))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from preflight.memory.device.law import catalogue, store
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 
@@ -190,16 +191,16 @@ def test_models_have_as_many_parameters_as_published(name: str) -> None:
     from preflight.tracer import models
 
     found = resolved(name, **SETUPS[0])
-    if isinstance(found, Unknown) or "target" in found.model:
+    if isinstance(found, Unknown) or found.workload.image_loop:
         pytest.skip("no model of transformers that is trained by itself")
-    description = found.model
+    description = found.workload.wire()
     if description.get("kind") == "denoisers":
         pytest.importorskip("diffusers")
     if found.family is not None:
         task, structure = found.task, found.structure
         request = requested(found.family, task, "train", found.setup, structure, found.all_dims)
         description = request["model"]
-    model = models.build(dict(description), dict(found.setup))
+    model = models.build(dict(description), found.setup.wire())
     assert_published(name, sum(p.numel() for p in model.parameters()))
 
 

@@ -67,7 +67,7 @@ def test_law_is_the_trace(name: str, seed: int) -> None:
     task, kind, setup, structure = from_key(key, family)
     made = store.load(store.LawKey(name, key))
     assert made is not None
-    dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))
+    dims = random_dims(family, rng, bool(setup.peft), bool(structure.get(GROUPED, True)))
     asked = request(family, task, kind, setup, structure, dims)
 
     reply = steps.trace(asked)
@@ -90,6 +90,6 @@ def test_validation_law_is_the_trace(name: str) -> None:
     task, kind, setup, structure = from_key(key, family)
     made = store.load(store.LawKey(name, key))
     assert made is not None
-    dims = random_dims(family, rng, bool(setup["peft"]), bool(structure.get(GROUPED, True)))
+    dims = random_dims(family, rng, bool(setup.peft), bool(structure.get(GROUPED, True)))
     reply = steps.trace(request(family, task, kind, setup, structure, dims))
     assert Law(made.tape).peak(dims).bytes == traced_peak(reply), key

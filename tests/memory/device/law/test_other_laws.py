@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from shipped import prepare
 
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import other_laws
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import Ready
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
 
@@ -21,13 +21,6 @@ LLAMA: dict[str, object] = {"model.architecture": "llama", "model.config": CONFI
 GPT2: dict[str, object] = {"model.name": "openai-community/gpt2"}
 SAME = ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-0.6B", "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "allenai/OLMo-2-0425-1B",
         "google/gemma-2-2b", "google/gemma-2b", "microsoft/Phi-3-mini-4k-instruct")  # fmt: skip
-
-
-@pytest.fixture
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def job(model: Mapping[str, object], strategy: str = "fsdp", more: Mapping[str, object] = NONE) -> Job:
@@ -49,7 +42,7 @@ def ready(wanted: Job) -> Ready:
 OPTIONS: dict[str, object] = {"fsdp_version": 2, "no_sync": False, "param_dtype": "bf16", "reduce_dtype": "fp32"}
 
 
-def test_the_stream_has_two_bytes_and_states_have_four(shipped_only: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stream_has_two_bytes_and_states_have_four(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = job(LLAMA, more={"parallel.options": OPTIONS, "train.gradient_checkpointing": True})
     here = ready(wanted)
     monkeypatch.setattr(other_laws, "in_half", lambda *given: None)
@@ -73,7 +66,7 @@ def _peak(one: Ready, batch: int) -> int:
     (GPT2, {}, False),  # autocast computes its norms in fp32
     (GPT2, {"train.precision": "fp32"}, True),  # no autocast: what is gathered is what computes
 ])  # fmt: skip
-def test_whose_law_is_another(shipped_only: object, monkeypatch: pytest.MonkeyPatch, model: Mapping[str, object],
+def test_whose_law_is_another(monkeypatch: pytest.MonkeyPatch, model: Mapping[str, object],
                               more: Mapping[str, object], changes: bool) -> None:  # fmt: skip
     wanted = job(model, more={"parallel.options": OPTIONS, **more})
     found = ready(wanted)
@@ -97,7 +90,7 @@ def test_sixteen_bit_weights_step_alike_with_and_without_autocast(name: str, che
         assert mixed.laws.plain.peak(dims).bytes == pytest.approx(plain.laws.plain.peak(dims).bytes, rel=1e-3)
 
 
-def test_the_parallel_loss_has_a_fourth_tensor_of_logits(shipped_only: object) -> None:
+def test_the_parallel_loss_has_a_fourth_tensor_of_logits() -> None:
     model = {**LLAMA, "model.config": {**CONFIG, "vocab_size": 256000}}
     common: dict[str, object] = {"parallel.tensor": 4, "train.gradient_checkpointing": True}
     options = {**OPTIONS, "sequence_parallel": False}

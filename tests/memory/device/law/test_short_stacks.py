@@ -37,7 +37,7 @@ def check(name: str, depth: int, seed: int) -> None:
     family, rng = FAMILIES[name], random.Random(f"{name} {depth} {seed}")
     key = rng.choice(store.keys(name))
     task, kind, setup, structure = from_key(key, family)
-    dims = draw(family, structure, rng, bool(setup["peft"]))
+    dims = draw(family, structure, rng, bool(setup.peft))
     first, *rest = rng.sample(sorted(set(family.depths.values())), len(set(family.depths.values())))
     dims |= {first: depth, **{other: rng.randint(1, 5) for other in rest}}
     traced = traced_peak(steps.trace(request(family, task, kind, setup, structure, dims)))

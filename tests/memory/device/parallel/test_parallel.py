@@ -5,18 +5,18 @@ from __future__ import annotations
 import random
 
 import pytest
+import shipped as device
+from shipped import prepare
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory import device
 from preflight.memory.device.families import FAMILIES
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
 from preflight.memory.device.parallel import ddp, layouts, nccl, units, zero
 from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.options import Options
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import Ready
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -25,13 +25,6 @@ GIB = 2**30
 SMALL: dict[str, object] = {
     "model.name": "bert-base-uncased", "train.batch_size": 4, "train.seq_len": 128, "train.precision": "bf16-mixed",
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def job(strategy: str = "none", ranks: int = 1, **more: object) -> Job:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.estimate import requested_peak
 from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.step.run import requested_peak
 from preflight.vocabulary.job import build
 
 torch = pytest.importorskip("torch")

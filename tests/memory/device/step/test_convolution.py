@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import shipped as device
+from shipped import laws_for, resolve
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory import device
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import store
-from preflight.memory.device.law.laws import laws_for
 from preflight.memory.device.law.tape import expand
-from preflight.memory.device.resolve import Resolved, resolve
 from preflight.memory.device.step import convolution
 from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.optimizers import Step
 from preflight.memory.device.step.replay import Replay, Segment
-from preflight.memory.device.workloads import image_models
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import image_models as images
+from preflight.memory.tracing import TRACE
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job, build
 
@@ -27,13 +27,6 @@ RESNET = {
     "train.optimizer": "sgd-momentum",
 }
 A100 = "A100 40GB"
-
-
-@pytest.fixture(autouse=True)
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def job(**changes: object) -> Job:
@@ -146,22 +139,22 @@ def test_a_stated_context_is_taken_as_it_is() -> None:
      ("torchvision:efficientnet_b1", 240), ("torchvision:resnet18", 224), ("my.package.Net", 224)],
 )  # fmt: skip
 def test_the_size_that_a_model_was_made_for(target: str, size: int) -> None:
-    assert image_models.usual_size(target) == size
+    assert images.usual_size(target) == size
     assert resolved(model__target=target).lengths["i"] == size
     assert resolved(model__target=target, train__image_size=160).lengths["i"] == 160
 
 
 def test_batches_that_wait() -> None:
     batch = 3 * 224 * 224 * 4 * 64
-    assert sum(image_models.waiting(resolved(), {"b": 64, "i": 224})) == round(2.25 * batch)
+    assert sum(images.waiting(resolved(), {"b": 64, "i": 224})) == round(2.25 * batch)
     other = resolved(model__target="torchvision:resnet18")
-    assert sum(image_models.waiting(other, {"b": 64, "i": 224})) == batch
+    assert sum(images.waiting(other, {"b": 64, "i": 224})) == batch
 
 
 def test_decay_copies_all_gradients_at_once() -> None:
-    step = image_models.decayed(Step((40, 40), ()), job(), resolved(), [(10, 4), (5, 4)])
+    step = images.decayed(Step((40, 40), ()), job(), resolved(), [(10, 4), (5, 4)])
     assert step.temporary == 60
-    fused = image_models.decayed(Step((), ()), job(train__optimizer_impl="fused"), resolved(), [(10, 4)])
+    fused = images.decayed(Step((), ()), job(train__optimizer_impl="fused"), resolved(), [(10, 4)])
     assert fused.temporary == 0
 
 
@@ -200,7 +193,7 @@ def test_shipped_laws_against_traces(family: str, batch: int) -> None:
 
     library, _, name = family.partition("-")
     pytest.importorskip(library)
-    side = image_models.usual_size(f"{library}:{name}")
+    side = images.usual_size(f"{library}:{name}")
     for key in store.keys(family):
         if not key.endswith(f"image={side}"):
             continue
@@ -214,9 +207,11 @@ def test_shipped_laws_against_traces(family: str, batch: int) -> None:
         verify(law, trace({"model": model, "setup": setup, "point": point, "kind": kind}), point)
 
 
-def test_attention_that_is_written_out_is_traced_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_that_is_written_out_is_traced_so() -> None:
+    pytest.importorskip("torch")
     asked = {"model__target": "timm:vit_base_patch16_224", "train__attention": "eager"}
-    assert resolved(**asked).setup["attention"] == "sdpa"  # shipped laws have no other
-    monkeypatch.setattr("preflight.memory.device.resolve._can_trace", lambda: True)
-    assert resolved(**asked).setup["attention"] == "math"
-    assert resolved(model__target="timm:vit_base_patch16_224").setup["attention"] == "sdpa"
+    assert resolved(**asked).setup.attention == "sdpa"  # shipped laws have no other
+    found = resolve(job(**asked), tracing=TRACE)
+    assert isinstance(found, Resolved)
+    assert found.setup.attention == "math"
+    assert resolved(model__target="timm:vit_base_patch16_224").setup.attention == "sdpa"

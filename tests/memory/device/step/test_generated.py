@@ -8,13 +8,13 @@ import weakref
 from typing import Any
 
 import pytest
+from shipped import estimate as estimated
+from shipped import laws_for, prepare
 
-from preflight.memory.device.estimate import estimate as estimated
-from preflight.memory.device.fit.subprocess import TRACING
-from preflight.memory.device.law import laws
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import Ready
 from preflight.memory.device.step import generated
-from preflight.memory.device.workloads import denoisers
+from preflight.memory.device.step.validation import Phase
+from preflight.memory.device.workloads import denoisers, pipelines
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -26,11 +26,6 @@ LORA: dict[str, object] = {
     "train.gradient_checkpointing": True, "train.companions": ["vae", "text_encoder", "text_encoder_2"],
 }  # fmt: skip
 IMAGES: dict[str, object] = {**LORA, "validation.generates": True, "validation.loads": []}
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def device(**changes: object) -> DeviceEstimate:
@@ -45,9 +40,18 @@ def ready(**changes: object) -> Ready:
     return found
 
 
+def rounds(one: Ready) -> list[Phase]:
+    return list(generated.rounds(one, one.resolved.workload))
+
+
+def notes(one: Ready) -> tuple[str, ...]:
+    return generated.notes(one, one.resolved.workload)
+
+
 def loaded(one: Ready, phase: str) -> int:
     """Bytes that a phase has beside what is there while training."""
-    return max((sum(each.loaded) for each in generated.phases(one) if each.name == phase), default=0)
+    phases = generated.phases(one, one.resolved.workload)
+    return max((sum(each.loaded) for each in phases if each.name == phase), default=0)
 
 
 def test_generating_is_a_phase_of_its_own() -> None:
@@ -57,7 +61,7 @@ def test_generating_is_a_phase_of_its_own() -> None:
 
 def test_what_is_loaded_lies_beside_what_is_there() -> None:
     some = ready(validation__loads=["text_encoder", "text_encoder_2:fp32"])
-    row = denoisers.data()["models"][SDXL]["companions"]
+    row = pipelines.data()["models"][SDXL]["companions"]
     expected = 2 * row["text_encoder"]["parameters"] + 4 * row["text_encoder_2"]["parameters"]
     assert loaded(some, "validation") == expected
 
@@ -73,15 +77,15 @@ def test_unsaid_loads_are_what_the_scripts_have_in_the_end() -> None:
     assert isinstance(some, Ready)
     stated = ready(validation__loads=["denoiser", "text_encoder", "text_encoder_2"], train__companions=["vae"])
     assert loaded(some, "validation") == loaded(stated, "validation")
-    assert any("validation.loads" in note for note in generated.notes(some))
-    assert generated.notes(stated) == ()
+    assert any("validation.loads" in note for note in notes(some))
+    assert notes(stated) == ()
 
 
 def test_full_training_loads_no_second_denoiser() -> None:
     full: dict[str, object] = {"model.name": SD15, "train.peft.method": None, "train.gradient_checkpointing": True}
     some = prepare(build({**LORA, **full, "train.companions": ["vae"], "validation.generates": True}))
     assert isinstance(some, Ready)
-    row = denoisers.data()["models"][SD15]["companions"]
+    row = pipelines.data()["models"][SD15]["companions"]
     assert sum(generated.loaded(some)) == 2 * row["text_encoder"]["parameters"]
 
 
@@ -120,17 +124,17 @@ def test_an_old_accelerate_copies_fp16_weights_to_save_them(changes: dict[str, o
 
 def test_images_have_the_pipelines_side_whatever_is_trained() -> None:
     small, large = ready(train__image_size=512), ready(train__image_size=1024)
-    assert [p.peak.bytes for p in generated.rounds(small)] == [p.peak.bytes for p in generated.rounds(large)]
+    assert [p.peak.bytes for p in rounds(small)] == [p.peak.bytes for p in rounds(large)]
 
 
 def test_more_images_at_once_take_more() -> None:
-    peaks = [max(p.peak.bytes for p in generated.rounds(ready(validation__batch_size=b))) for b in (1, 2)]
+    peaks = [max(p.peak.bytes for p in rounds(ready(validation__batch_size=b))) for b in (1, 2)]
     assert peaks[0] < peaks[1] <= 2 * peaks[0]
 
 
 def test_a_vae_in_16_bits_decodes_in_them() -> None:
     wide, half = (ready(train__companions=[name]) for name in ("vae", "vae:fp16"))
-    peaks = [max(p.peak.bytes for p in generated.rounds(one)) for one in (wide, half)]
+    peaks = [max(p.peak.bytes for p in rounds(one)) for one in (wide, half)]
     assert peaks[1] <= peaks[0]
     assert half.held < wide.held
 
@@ -138,10 +142,10 @@ def test_a_vae_in_16_bits_decodes_in_them() -> None:
 def test_a_note_says_what_images_would_take_where_nothing_says_whether_there_are_any() -> None:
     unsaid = prepare(build(LORA))
     assert isinstance(unsaid, Ready)
-    (note,) = generated.notes(unsaid)
+    (note,) = notes(unsaid)
     assert "validation.generates" in note
     assert "GiB" in note
-    assert generated.notes(ready(validation__generates=False)) == ()
+    assert notes(ready(validation__generates=False)) == ()
 
 
 def test_what_is_not_known_to_be_loaded_is_named() -> None:
@@ -175,12 +179,12 @@ def test_a_generating_steps_law_is_the_trace(model: str, dims: dict[str, int]) -
     pytest.importorskip("peft")
     from preflight.tracer import steps
 
-    asked = denoisers.generator(ready(model__name=model, train__companions=["vae"]).resolved, 1)
-    law = laws.laws_for(asked, "eval")
+    some = ready(model__name=model, train__companions=["vae"]).resolved
+    asked = some.workload.generator(some, 1)
+    law = laws_for(asked, "eval")
     assert not isinstance(law, Unknown), law
-    setup = {**asked.setup, "peft": {**asked.setup["peft"], "r": dims["r"]}}
-    request = {"model": asked.model, "setup": setup, "point": dims, "kind": "eval", "warm_up": False}
-    assert law.plain.peak(dims).bytes == pytest.approx(_peak(steps.trace(request)), rel=0.001)
+    reply = steps.trace(asked.request("eval").at(dims))
+    assert law.plain.peak(dims).bytes == pytest.approx(_peak(reply), rel=0.001)
 
 
 @pytest.mark.slow
@@ -192,11 +196,12 @@ def test_a_decoders_law_is_the_trace(vae: str, dtype: str, autocast: bool, dims:
     pytest.importorskip("diffusers")
     from preflight.tracer import steps
 
-    one = denoisers.Companion(0, "weights", "vae", dtype, denoisers.data()["vaes"][vae])
-    asked = denoisers.decoder(ready().resolved, one, autocast)
-    law = laws.laws_for(asked, "eval")
+    one = pipelines.Companion(0, "weights", "vae", dtype, pipelines.data()["vaes"][vae])
+    some = ready().resolved
+    asked = some.workload.decoder(some, one, autocast)
+    law = laws_for(asked, "eval")
     assert not isinstance(law, Unknown), law
-    reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "eval", "warm_up": False})
+    reply = steps.trace(asked.request("eval").at(dims))
     assert law.plain.peak(dims).bytes == _peak(json.loads(json.dumps(reply)))
 
 
@@ -224,7 +229,7 @@ def test_a_pipeline_that_runs_has_as_much_alive_as_its_trace() -> None:
     }
     for name, model in traced.items():
         point = {"b": 1, "i": 8 * UNET["sample_size"]}
-        request = {"model": {"kind": denoisers.KIND, **model}, "setup": setup, "point": point, "kind": "eval"}
+        request = {"model": {"kind": denoisers.Denoiser.kind, **model}, "setup": setup, "point": point, "kind": "eval"}
         reply = steps.trace({**request, "warm_up": False})
         # A CPU's convolutions take what they need outside of torch.
         assert _peak(reply, set(reply["workspaces"])) == pytest.approx(peaks[name], rel=0.01), name

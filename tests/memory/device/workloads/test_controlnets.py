@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from shipped import estimate as estimated
+from shipped import laws_for, prepare
 
-from preflight.memory.device.estimate import estimate as estimated
-from preflight.memory.device.fit.subprocess import TRACING
-from preflight.memory.device.law import laws
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import Ready
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -20,11 +19,6 @@ CONTROLNET: dict[str, object] = {
     "model.name": SD15, "train.batch_size": 2, "train.precision": "fp16-mixed", "train.peft.method": "controlnet",
     "train.gradient_checkpointing": True, "train.companions": ["vae", "text_encoder"],
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def ready(**changes: object) -> Ready:
@@ -76,9 +70,9 @@ def test_a_controlnets_law_is_the_trace(changes: dict[str, object], dims: dict[s
     from preflight.tracer import steps
 
     asked = ready(**changes).resolved
-    law = laws.laws_for(asked, "train")
+    law = laws_for(asked, "train")
     assert not isinstance(law, Unknown), law
-    reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "train"})
+    reply = steps.trace(asked.request("train").at(dims))
     assert Law(law.made.tape).peak(dims).bytes == pytest.approx(_peak(reply), rel=0.001)
 
 

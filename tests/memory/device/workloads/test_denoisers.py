@@ -6,15 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from shipped import estimate as estimated
+from shipped import laws_for, prepare, resolve
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.estimate import estimate as estimated
-from preflight.memory.device.fit.subprocess import TRACING
-from preflight.memory.device.law import laws
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.prepare import Ready, prepare
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import denoisers
+from preflight.memory.device.prepare import Ready
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import denoisers, pipelines
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -26,11 +25,6 @@ LORA: dict[str, object] = {
     "model.name": SD15, "train.batch_size": 2, "train.precision": "fp16-mixed", "train.peft.method": "lora",
     "train.gradient_checkpointing": True,
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def device(**changes: object) -> DeviceEstimate:
@@ -60,7 +54,7 @@ def test_trainable_parameters_are_the_published_ones() -> None:
 def test_companions_are_weights_in_the_stated_dtype() -> None:
     alone = device(train__companions=[])
     beside = device(train__companions=["text_encoder"])
-    count = denoisers.data()["models"][SD15]["companions"]["text_encoder"]["parameters"]
+    count = pipelines.data()["models"][SD15]["companions"]["text_encoder"]["parameters"]
     more = beside.breakdown["weights"] - alone.breakdown["weights"]
     assert 2 * count <= more < 2 * count + UNSPLIT
     wide = device(train__companions=["text_encoder"], train__precision="fp32", train__peft__method=None)
@@ -92,10 +86,10 @@ def test_an_unknown_companion_is_unknown() -> None:
 def test_a_config_with_every_default_has_the_same_law() -> None:
     short = resolve(build(LORA))
     assert isinstance(short, Resolved)
-    whole = {**denoisers.data()["defaults"]["UNet2DConditionModel"], **short.model["config"], "_class_name": "UNet",
+    whole = {**pipelines.data()["defaults"]["UNet2DConditionModel"], **short.workload.config, "_class_name": "UNet",
              "sample_size": 96}  # fmt: skip
-    assert denoisers.filed("UNet2DConditionModel", whole) == short.model["filed"]
-    assert denoisers.filed("UNet2DConditionModel", {**whole, "layers_per_block": 3}) != short.model["filed"]
+    assert denoisers.file_of("UNet2DConditionModel", whole) == short.workload.filed
+    assert denoisers.file_of("UNet2DConditionModel", {**whole, "layers_per_block": 3}) != short.workload.filed
 
 
 @pytest.mark.parametrize(
@@ -163,16 +157,16 @@ def test_an_encoders_law_is_the_trace(vae: str, dtype: str, dims: dict[str, int]
 
     some = resolve(build(LORA))
     assert isinstance(some, Resolved)
-    one = denoisers.Companion(0, "weights", "vae", dtype, denoisers.data()["vaes"][vae])
-    asked = denoisers.encoder(some, one)
-    law = laws.laws_for(asked, "eval")
+    one = pipelines.Companion(0, "weights", "vae", dtype, pipelines.data()["vaes"][vae])
+    asked = some.workload.encoder(some, one)
+    law = laws_for(asked, "eval")
     assert not isinstance(law, Unknown), law
-    reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "eval", "warm_up": False})
+    reply = steps.trace(asked.request("eval").at(dims))
     assert law.plain.peak(dims).bytes == _peak(json.loads(json.dumps(reply)))
     counted = sum(n for n, _, _ in law.made.parameters.sizes({}, dims))
     assert counted == next(
         row["companions"]["vae"]["parameters"]
-        for row in denoisers.data()["models"].values()
+        for row in pipelines.data()["models"].values()
         if row["companions"]["vae"]["vae"] == vae
     )
 
@@ -195,12 +189,9 @@ def test_a_denoisers_law_is_the_trace(changes: dict[str, object], dims: dict[str
 
     asked = resolve(build({**LORA, **changes}))
     assert isinstance(asked, Resolved)
-    law = laws.laws_for(asked, "train")
+    law = laws_for(asked, "train")
     assert not isinstance(law, Unknown), law
-    setup = dict(asked.setup)
-    if setup["peft"]:
-        setup["peft"] = {**setup["peft"], "r": dims["r"]}
-    reply = steps.trace({"model": asked.model, "setup": setup, "point": dims, "kind": "train", "warm_up": True})
+    reply = steps.trace({**asked.request("train").at(dims), "warm_up": True})
     assert Law(law.made.tape).peak(dims).bytes == pytest.approx(_peak(reply), rel=0.001)
     assert sum(n for n, _, _ in law.made.parameters.sizes({}, dims)) == sum(row[2] for row in reply["parameters"])
 
@@ -223,7 +214,7 @@ def test_counts_of_text_encoders_are_those_of_their_configs() -> None:
     counts = {sum(p.numel() for p in model.parameters()) for model in built}
     stated = {
         row["parameters"]
-        for model in denoisers.data()["models"].values()
+        for model in pipelines.data()["models"].values()
         for name, row in model["companions"].items()
         if name != "vae"
     }
@@ -235,3 +226,12 @@ def test_without_a_law_the_bound_is_of_weights_in_16_bits() -> None:
     assert found.verdict == "unknown"
     wide = device(model__name="PixArt-alpha/PixArt-XL-2-512x512", train__image_size=512, train__weights_dtype="fp32")
     assert 2 * found.breakdown["weights"] == wide.breakdown["weights"]
+
+
+def test_companions_lie_beside_every_way_of_sharding() -> None:
+    one = ready(train__peft__method="none", parallel__strategy="fsdp", parallel__gpus_per_node=2,
+                parallel__ranks_per_node=2, train__companions=["vae"])  # fmt: skip
+    assert one.others
+    held = [sum(each.nbytes for each in some.rank.held if isinstance(each, pipelines.Companion))
+            for some in (one, *one.others)]  # fmt: skip
+    assert min(held) == max(held) > 0

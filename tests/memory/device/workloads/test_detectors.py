@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from shipped import estimate as estimated
+from shipped import laws_for, resolve
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.estimate import estimate as estimated
-from preflight.memory.device.fit.subprocess import TRACING
-from preflight.memory.device.law import laws
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import detectors
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -19,11 +18,6 @@ from preflight.vocabulary.values import Unknown
 JOB: dict[str, object] = {"model.target": "detectron2:faster_rcnn_R50-FPN", "train.batch_size": 2, "task": "other",
                           "train.optimizer": "sgd-momentum"}  # fmt: skip
 OLD = "V100-16GB"
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +58,7 @@ def test_names_say_what_is_built(target: str, wanted: dict[str, object]) -> None
     ],
 )
 def test_spellings_of_the_zoos_mean_one_model(spelled: str, same: str) -> None:
-    assert detectors.knows(spelled)
+    assert detectors.Detector.target_of(spelled)
     assert detectors.config_of(spelled) == detectors.config_of(same) is not None
 
 
@@ -109,10 +103,10 @@ def test_a_law_is_the_trace(target: str) -> None:
 
     asked = resolve(build({**JOB, "model.target": target, "train.batch_size": 4}), find_gpu(OLD))
     assert isinstance(asked, Resolved)
-    law = laws.laws_for(asked, "train")
+    law = laws_for(asked, "train")
     assert not isinstance(law, Unknown), law
     dims = asked.all_dims
-    reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "train", "warm_up": True})
+    reply = steps.trace({**asked.request("train").at(dims), "warm_up": True})
     assert law.plain.peak(dims).bytes == _peak(reply)
 
 
@@ -120,7 +114,7 @@ def test_true_masks_on_the_device_are_of_the_images_size() -> None:
     # mmdetection gathers one for each positive box in 8 and in 32 bits, one image after the other
     found = {}
     for target in ("mmdet:mask_rcnn_r50_fpn_1x", "mmdet:faster_rcnn_r50_fpn_1x"):
-        law = laws.laws_for(_asked(target), "train")
+        law = laws_for(_asked(target), "train")
         assert not isinstance(law, Unknown), law
         found[target] = law.plain.peak(_asked(target).all_dims).bytes
     masks, boxes = found.values()
@@ -137,7 +131,16 @@ def test_parameters_are_those_of_the_papers_model() -> None:
     # 41.7 M: mmdetection's and detectron2's Faster R-CNN with a ResNet-50 pyramid on COCO's 80 classes.
     asked = resolve(build(JOB), find_gpu(OLD))
     assert isinstance(asked, Resolved)
-    law = laws.laws_for(asked, "train")
+    law = laws_for(asked, "train")
     assert not isinstance(law, Unknown), law
     count = sum(n for n, _, _ in law.made.parameters.sizes({}, asked.all_dims))
     assert round(count / 1e6, 1) == 41.7
+
+
+def test_a_configurations_name_is_enough() -> None:
+    by_name, by_target = (
+        resolve(build({"train.batch_size": 2, "train.precision": "fp32", field: "COCO-Detection/rpn_R_50_C4_1x.yaml"}))
+        for field in ("model.name", "model.target")
+    )
+    assert isinstance(by_name, Resolved)
+    assert by_name == by_target

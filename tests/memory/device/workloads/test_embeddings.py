@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from preflight.memory.device.fit.make import verify
 from preflight.memory.device.fit.subprocess import has_torch, request_traces
 from preflight.memory.device.law import laws
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 
@@ -34,19 +33,19 @@ def resolved(**more: object) -> Resolved:
 
 def test_texts_of_a_sample_and_pieces_of_a_batch_are_part_of_the_law() -> None:
     plain, three = resolved(), resolved(model__kwargs={"texts": 3})
-    assert (plain.model["texts"], three.model["texts"]) == (2, 3)
-    assert plain.model["extra"] != three.model["extra"]
+    assert (plain.workload.texts, three.workload.texts) == (2, 3)
+    assert plain.workload.extra != three.workload.extra
     cached = resolved(model__kwargs={"mini_batch_size": 4})
-    assert cached.model["mini"] == 4
-    assert resolved(model__kwargs={"mini_batch_size": 8}).model["mini"] is None  # all of the batch is one piece
+    assert cached.workload.mini == 4
+    assert resolved(model__kwargs={"mini_batch_size": 8}).workload.mini is None  # all of the batch is one piece
 
 
 def test_other_depths_and_vocabularies_have_the_same_law() -> None:
     deep = resolved(model__config={**NARROW, "num_hidden_layers": 24, "vocab_size": 30_522})
-    assert deep.model["filed"] == resolved().model["filed"]
-    assert deep.model["extra"] == resolved().model["extra"]
+    assert deep.workload.filed == resolved().workload.filed
+    assert deep.workload.extra == resolved().workload.extra
     wide = resolved(model__config={**NARROW, "hidden_size": 64})
-    assert wide.model["filed"] != resolved().model["filed"]
+    assert wide.workload.filed != resolved().workload.filed
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,6 @@ def test_the_law_is_a_direct_trace_at_full_depth(precision: str, checkpointing: 
     known = laws.laws_for(found, "train")
     assert not isinstance(known, Unknown), known
     dims = found.all_dims
-    request: dict[str, Any] = {"model": found.model, "setup": found.setup, "kind": "train", "point": dims,
-                               "warm_up": True}  # fmt: skip
+    request = {**found.request("train").at(dims), "warm_up": True}
     (trace,), _ = request_traces([request])
     verify(known.made, trace, dims)

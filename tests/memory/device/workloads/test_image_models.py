@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import shipped as device
+from shipped import resolve
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory import device
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import store
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import image_models
+from preflight.memory.device.resolve import target_of
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import image_models as images
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 
 MIB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def shipped_only() -> object:
-    TRACING.allowed = False
-    yield
-    TRACING.allowed = True
 
 
 def job(**changes: object) -> Job:
@@ -59,7 +53,7 @@ def estimate(**changes: object) -> DeviceEstimate:
     ],
 )
 def test_a_model_of_a_library_by_any_of_its_spellings(name: str, target: str | None) -> None:
-    assert image_models.target_of(name) == target
+    assert target_of(name) == target
 
 
 @pytest.mark.parametrize("field", ["model__name", "model__target"])
@@ -72,9 +66,9 @@ def test_spellings_share_a_law(field: str, spelling: str) -> None:
 
 
 def test_a_tag_brings_the_side_of_its_weights() -> None:
-    assert image_models.usual_size("timm:convnext_base") != 384
-    assert image_models.usual_size("timm:convnext_base.fb_in22k_ft_in1k_384") == 384
-    assert image_models.usual_size("timm:convnext_base.fb_in1k") == image_models.usual_size("timm:convnext_base")
+    assert images.usual_size("timm:convnext_base") != 384
+    assert images.usual_size("timm:convnext_base.fb_in22k_ft_in1k_384") == 384
+    assert images.usual_size("timm:convnext_base.fb_in1k") == images.usual_size("timm:convnext_base")
 
 
 def test_where_benchmarking_is_unknown_the_interval_holds_both() -> None:

@@ -7,7 +7,8 @@ import pytest
 from preflight.memory import device
 from preflight.memory.device.fit.subprocess import request_traces
 from preflight.memory.device.law.laws import laws_for
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -32,7 +33,7 @@ def test_the_folded_law_is_that_of_the_whole_model() -> None:
     assert resolved.dims == {"L": 12}
     folded = laws_for(resolved, "train")
     assert not isinstance(folded, Unknown), folded
-    request = {"model": resolved.model, "setup": resolved.setup, "kind": "train", "point": {"b": 4, "s": 96}}
+    request = {**resolved.request("train").at({"b": 4, "s": 96}), "warm_up": True}
     events = request_traces([request])[0][0]["events"]
     live = peak = 0
     for value, _ in events:

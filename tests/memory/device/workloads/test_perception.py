@@ -3,16 +3,17 @@ direct traces at another batch."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from preflight.memory.device.estimate import estimate as estimated
 from preflight.memory.device.fit.make import verify
-from preflight.memory.device.fit.subprocess import TRACING, has_torch, request_traces
+from preflight.memory.device.fit.subprocess import has_torch, request_traces
 from preflight.memory.device.law import laws
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import perception, perception_table, registry
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import perception
+from preflight.memory.device.workloads import perception_table as perception_kinds
+from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -60,10 +61,10 @@ def reason(changes: dict[str, object]) -> str:
 
 
 def test_every_class_has_a_recipe_that_says_what_it_needs() -> None:
-    recipes = {recipe for classes in perception_table.CLASSES.values() for recipe in classes.values()}
-    assert recipes <= set(perception_table.NEEDS)
-    assert set(perception_table.PADDED) <= set(perception_table.NEEDS)
-    assert not set(perception_table.REFUSED) & set(perception_table.CLASSES)
+    recipes = {recipe for classes in perception_kinds.CLASSES.values() for recipe in classes.values()}
+    assert recipes <= set(perception_kinds.NEEDS)
+    assert set(perception_kinds.PADDED) <= set(perception_kinds.NEEDS)
+    assert not set(perception_kinds.REFUSED) & set(perception_kinds.CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_every_class_has_a_recipe_that_says_what_it_needs() -> None:
     ],
 )  # fmt: skip
 def test_the_class_is_the_configs_or_the_tasks_or_the_usual_one(fields: dict[str, object], trained: str) -> None:
-    assert resolved({"model.config": {}, **fields}).model["class"] == trained
+    assert resolved({"model.config": {}, **fields}).workload.wire()["class"] == trained
 
 
 @pytest.mark.parametrize(
@@ -103,34 +104,33 @@ def test_what_is_missing_or_refused_is_named(fields: dict[str, object], said: st
     assert said in reason(fields)
 
 
-def test_without_torch_what_has_no_law_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
-    found = estimated(build({**SEGFORMER, "train.image_size": 100}), None)
+def test_without_torch_what_has_no_law_is_unknown() -> None:
+    found = estimated(build({**SEGFORMER, "train.image_size": 100}), None, SHIPPED_ONLY)
     assert isinstance(found, Unknown)
     assert "no law is shipped for segformer" in found.reason
 
 
 def test_sides_of_detectors_are_those_of_their_processors() -> None:
-    assert resolved({"model.architecture": "detr", "model.config": {}}).model["counts"] == {"wide": 1333}
+    assert resolved({"model.architecture": "detr", "model.config": {}}).workload.counts == {"wide": 1333}
     square = resolved({"model.architecture": "rt_detr", "model.config": {}})
     assert square.lengths["i"] == 640
     own = resolved({"model.architecture": "yolos", "model.config": {"image_size": [512, 864]}})
-    assert (own.lengths["i"], own.model["counts"]["wide"]) == (512, 864)
+    assert (own.lengths["i"], own.workload.counts["wide"]) == (512, 864)
 
 
 def test_laws_of_every_side_are_functions_of_64_pixels_and_classes() -> None:
     found = resolved(SEGFORMER)
-    assert (found.lengths["u"], found.dims["V"]) == (2, perception_table.ADE20K)
+    assert (found.lengths["u"], found.dims["V"]) == (2, perception_kinds.ADE20K)
     assert "i" not in found.lengths
     other = resolved(SEGFORMER, **{"train.image_size": 512})
-    assert other.model["filed"] == found.model["filed"]
+    assert other.workload.filed == found.workload.filed
     assert resolved(SEGFORMER, **{"train.image_size": 100}).lengths["i"] == 100
 
 
 def test_sam_trains_its_decoder_where_nothing_is_said() -> None:
     plain: dict[str, object] = {"model.architecture": "sam", "model.config": {}}
-    assert resolved(plain).setup["frozen"] == perception.SAM_FROZEN
-    assert "frozen" not in resolved(plain, **{"train.frozen": []}).setup
+    assert resolved(plain).setup.frozen == perception.SAM_FROZEN
+    assert resolved(plain, **{"train.frozen": []}).setup.frozen == ()
 
 
 @pytest.mark.slow
@@ -142,9 +142,7 @@ def test_the_law_is_a_direct_trace_at_another_batch(kind: str, precision: str) -
     known = laws.laws_for(found, "train")
     assert not isinstance(known, Unknown), known
     dims = {**found.all_dims, "b": 6}
-    request: dict[str, Any] = {**registry.request(found, "train"), "point": dims}
-    request["warm_up"] = True
-    (trace,), _ = request_traces([request])
+    (trace,), _ = request_traces([found.request("train").at(dims)])
     verify(known.made, trace, dims)
 
 

@@ -4,18 +4,12 @@ of."""
 from __future__ import annotations
 
 import pytest
+from shipped import estimate as estimated
 
-from preflight.memory.device.estimate import estimate as estimated
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 
 TEXTS: dict[str, object] = {"task": "contrastive", "train.seq_len": 128, "model.kwargs": {"texts": 2}}
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def device(**fields: object) -> DeviceEstimate:

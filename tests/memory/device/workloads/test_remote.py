@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from preflight.memory.device import estimate
-from preflight.memory.device.estimate import requested_peak
 from preflight.memory.device.law import catalogue, store
 from preflight.memory.device.prepare import Ready, prepare
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.replay import Replay, Segment
-from preflight.memory.device.workloads import remote, remote_code_extras
+from preflight.memory.device.step.run import requested_peak
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import remote
+from preflight.memory.device.workloads import remote_code_extras as own
 from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -109,14 +111,14 @@ def test_adapters_stand_beside_the_same_layers(
 ) -> None:
     peft = {"train.peft.method": "lora", "train.peft.targets": targets}
     found = resolved(job(architecture, config, **peft))
-    assert found.setup["peft"]["targets"] == named
+    assert found.setup.peft.targets == (tuple(named) if isinstance(named, list) else named)
 
 
 def test_the_installed_transformers_does_not_decide_for_remote_code() -> None:
     old = {"software": {"transformers": "4.30"}}
-    assert "loss" not in resolved(job("baichuan", LLAMA, **old)).setup
-    assert resolved(job("baichuan", LLAMA, **old)).setup["attention"] == "sdpa"
-    assert resolved(job("llama", LLAMA, **old)).setup["attention"] == "eager"
+    assert resolved(job("baichuan", LLAMA, **old)).setup.loss is None
+    assert resolved(job("baichuan", LLAMA, **old)).setup.attention == "sdpa"
+    assert resolved(job("llama", LLAMA, **old)).setup.attention == "eager"
 
 
 def test_a_head_that_is_normalised_is_held_twice() -> None:
@@ -133,17 +135,17 @@ def test_a_head_that_is_normalised_is_held_twice() -> None:
 def test_a_head_is_normalised_in_fp32_before_there_are_logits() -> None:
     second = {**LLAMA, "vocab_size": 125696}
     mixed, plain = resolved(job("baichuan", second)), resolved(job("baichuan", second, **{"train.precision": "bf16"}))
-    assert remote_code_extras.pulse(mixed, mixed.all_dims) == 4 * 125696 * 512
-    assert remote_code_extras.pulse(plain, plain.all_dims) == 0
+    assert own.pulse(mixed, mixed.all_dims) == 4 * 125696 * 512
+    assert own.pulse(plain, plain.all_dims) == 0
     logits, other = ALL_PARTS.index("logits"), ALL_PARTS.index("activations")
     step = Segment.listed((("b", 0, 10, other, "forward", ""), ("b", 1, 7, logits, "forward", ""),
                            ("d", 1, 7, logits, "backward", ""), ("d", 0, 10, other, "backward", "")))  # fmt: skip
-    assert remote_code_extras.at_head(step) == 10
+    assert own.at_head(step) == 10
     replay = Replay(CachingAllocator())
-    replay.run(remote_code_extras.pulsed(step, 3000))
+    replay.run(own.pulsed(step, 3000))
     assert replay.peak == 512 + 3072
     assert replay.allocator.allocated == 0
-    assert remote_code_extras.pulsed(step, 0) is step
+    assert own.pulsed(step, 0) is step
 
 
 def test_linear_positions_have_a_value_per_head_and_pair() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from shipped import estimate as estimated
+from shipped import laws_for, resolve
 
-from preflight.memory.device.estimate import estimate as estimated
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import laws, store
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import speech
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -20,11 +20,6 @@ BASE: dict[str, object] = {
     "model.name": "facebook/wav2vec2-base", "train.batch_size": 4, "train.seq_len": 160_000, "train.target_len": 120,
     "train.precision": "fp16-mixed", "train.frozen": ["feature_encoder"],
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _shipped_laws_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def device(**changes: object) -> DeviceEstimate:
@@ -72,15 +67,24 @@ def test_what_is_missing_is_named(changes: dict[str, object], reason: str) -> No
 def test_a_task_of_sequences_is_classification() -> None:
     found = resolve(build({**BASE, "task": "sequence-classification"}))
     assert isinstance(found, Resolved)
-    assert found.model["head"] == "classification"
+    assert found.workload.head == "classification"
     assert "t" not in found.lengths
 
 
+def test_a_traced_law_stands_for_one_length_of_labels() -> None:
+    few, many = (resolve(build({**BASE, "train.target_len": n})) for n in (20, 120))
+    assert isinstance(few, Resolved)
+    assert isinstance(many, Resolved)
+    assert (few.fixed["t"], many.fixed["t"]) == (20, 120)
+
+
 def test_dropout_counts_as_on_or_off_in_the_name_of_a_law() -> None:
-    config = {"vocab_size": 32}
-    assert speech.filed("wav2vec2", config) == speech.filed("wav2vec2", {**config, "hidden_dropout": 0.3})
-    assert speech.filed("wav2vec2", config) != speech.filed("wav2vec2", {**config, "hidden_dropout": 0.0})
-    assert speech.filed("wav2vec2", config) == speech.nearly(speech.filed("hubert", {"vocab_size": 40}))
+    def model(architecture: str = "wav2vec2", **config: object) -> speech.Speech:
+        return speech.Speech(architecture, {"vocab_size": 32, **config}, "speech-ctc", "ctc", False)
+
+    assert model().filed == model(hidden_dropout=0.3).filed
+    assert model().filed != model(hidden_dropout=0.0).filed
+    assert model().filed == model("hubert", vocab_size=40).nearly
 
 
 def _peak(reply: dict[str, Any]) -> int:
@@ -111,10 +115,10 @@ def test_a_law_is_the_trace(name: str, changes: dict[str, object]) -> None:
     job = build({**BASE, "model.name": name, "train.batch_size": 3, "train.seq_len": 320 * 224 + 80, **changes})
     asked = resolve(job)
     assert isinstance(asked, Resolved)
-    law = laws.laws_for(asked, "train")
+    law = laws_for(asked, "train")
     assert not isinstance(law, Unknown), law
     dims = asked.all_dims
-    reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "train", "warm_up": False})
+    reply = steps.trace(asked.request("train").at(dims))
     assert law.plain.peak(dims).bytes == _peak(reply)
     _same_parameters(law, dims, reply)
 
@@ -128,11 +132,11 @@ def test_wav2vec_stands_in_for_a_hubert_from_above() -> None:
     asked = resolve(build({**BASE, **changes, "train.seq_len": 320 * 224 + 80}))
     assert isinstance(asked, Resolved)
     own = store.key_of(asked, "train")
-    other = speech.nearly(own.family)
+    other = asked.workload.nearly
     assert other is not None
     made, dims = store.load(store.LawKey(other, own.text)), asked.all_dims
     assert made is not None
-    reply = steps.trace({"model": asked.model, "setup": asked.setup, "point": dims, "kind": "train", "warm_up": False})
+    reply = steps.trace(asked.request("train").at(dims))
     assert _peak(reply) <= Law(made.tape).peak(dims).bytes <= (1 + ABOVE) * _peak(reply)
 
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from shipped import estimate
 
-from preflight.memory.device.estimate import estimate
-from preflight.memory.device.fit.subprocess import TRACING
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 
 B, S, V = 2, 512, 50257
-
-
-@pytest.fixture(autouse=True)
-def shipped_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 def found(transformers: str | None) -> DeviceEstimate:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.law import catalogue
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import vision_language
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import vision_language as pictures
 from preflight.memory.device.workloads.image_tokens import IMAGES, Image
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -14,7 +16,7 @@ from preflight.vocabulary.values import Unknown
 BASE: dict[str, object] = {"train.batch_size": 2, "train.seq_len": 4096, "train.precision": "bf16-mixed"}
 SIDED = ("llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl")
 """Architectures that make more tokens of larger images."""
-NAMES = [name for name in catalogue.names() if vision_language.knows(catalogue.find(name).architecture)]  # type: ignore[union-attr]
+NAMES = [name for name in catalogue.names() if pictures.knows(catalogue.find(name).architecture)]  # type: ignore[union-attr]
 
 
 def resolved(name: str, **changes: object) -> Resolved | Unknown:
@@ -49,14 +51,14 @@ def reason(name: str, **changes: object) -> str:
 def test_tokens_that_stand_for_an_image(name: str, side: int | None, tokens: int) -> None:
     found = resolved(name, **{"train.image_size": side})
     assert isinstance(found, Resolved), found
-    assert found.model["spans"] == [tokens]
+    assert found.workload.wire()["spans"] == [tokens]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_model_of_the_catalogue_has_a_key(name: str) -> None:
     found = resolved(name, **{"train.image_size": 448 if resolved_kind(name) in SIDED else None})
     assert isinstance(found, Resolved), found
-    assert found.dims.get("L", 0) > 0 or resolved_kind(name) in vision_language.WHOLE
+    assert found.dims.get("L", 0) > 0 or resolved_kind(name) in pictures.WHOLE
 
 
 def resolved_kind(name: str) -> str:
@@ -68,8 +70,8 @@ def resolved_kind(name: str) -> str:
 def test_images_of_a_sample_take_their_tokens_each() -> None:
     found = resolved("llava-hf/llava-1.5-7b-hf", **{"train.images": 3})
     assert isinstance(found, Resolved)
-    assert found.model["spans"] == [576] * 3
-    assert found.model["feeds"]["pixel_values"]["shape"] == [3, 3, 336, 336]
+    assert found.workload.wire()["spans"] == [576] * 3
+    assert found.workload.wire()["feeds"]["pixel_values"]["shape"] == [3, 3, 336, 336]
 
 
 @pytest.mark.parametrize(
@@ -94,15 +96,15 @@ def test_what_is_missing_is_named(name: str, changes: dict[str, object], words: 
     ("said", "parts"),
     [
         (["vision_tower"], ["vision"]),
-        (["visual"], ["vision", "projector"]),
-        (["model.vision_tower", "mm_projector"], ["vision", "projector"]),
+        (["visual"], ("vision", "projector")),
+        (["model.vision_tower", "mm_projector"], ("vision", "projector")),
         (["language_model"], ["language"]),
     ],
 )
 def test_parts_that_are_frozen(said: list[str], parts: list[str]) -> None:
     found = resolved("llava-hf/llava-1.5-7b-hf", **{"train.frozen": said})
     assert isinstance(found, Resolved)
-    assert found.setup["frozen"] == parts
+    assert found.setup.frozen == tuple(parts)
 
 
 LORA = {"train.peft.method": "lora", "train.peft.targets": ["q_proj"]}
@@ -112,11 +114,11 @@ def test_the_code_of_llava_never_trains_its_tower() -> None:
     own, other = resolved("liuhaotian/llava-v1.5-7b"), resolved("llava-hf/llava-1.5-7b-hf")
     assert isinstance(own, Resolved)
     assert isinstance(other, Resolved)
-    assert own.setup["frozen"] == ["vision"]
-    assert "frozen" not in other.setup
+    assert own.setup.frozen == ("vision",)
+    assert other.setup.frozen == ()
     adapted = resolved("liuhaotian/llava-v1.5-7b", **LORA)
     assert isinstance(adapted, Resolved)
-    assert adapted.setup["frozen"] == ["vision", "projector"]
+    assert adapted.setup.frozen == ("vision", "projector")
 
 
 @pytest.mark.parametrize(
@@ -124,14 +126,14 @@ def test_the_code_of_llava_never_trains_its_tower() -> None:
     [({}, True), ({"train.frozen": []}, False), ({"train.frozen": ["vision"]}, False), (LORA, False)],
 )
 def test_what_is_trained_is_open_only_where_nothing_decides(changes: dict[str, object], is_open: bool) -> None:
-    assert vision_language.is_open(build({**BASE, "model.name": "llava-hf/llava-1.5-7b-hf", **changes})) is is_open
+    assert pictures.is_open(build({**BASE, "model.name": "llava-hf/llava-1.5-7b-hf", **changes})) is is_open
 
 
 def test_flash_attention_takes_packed_images() -> None:
     found = resolved("Qwen/Qwen2-VL-2B-Instruct", **{"train.image_size": 448, "train.attention": "flash"})
     assert isinstance(found, Resolved)
-    assert found.model["varlen"]
-    assert not found.setup["mask"]
+    assert found.workload.varlen
+    assert not found.setup.mask
 
 
 @pytest.mark.parametrize("kind", IMAGES)
@@ -141,8 +143,8 @@ def test_every_architecture_has_defaults(kind: str) -> None:
 
 def test_layers_of_a_probe_are_few_and_lists_are_cut() -> None:
     config = {"text_config": {"num_hidden_layers": 26, "layer_types": ["a"] * 26, "ids": [1, 2]}}
-    depths = vision_language.depths_of("paligemma", config)
-    cut = vision_language.at_depth(config, depths, 6)["text_config"]
+    depths = (Depth("language_model.layers", "text_config.num_hidden_layers", "L"),)
+    cut = pictures.at_depth(config, depths, 6)["text_config"]
     assert cut == {"num_hidden_layers": 6, "layer_types": ["a"] * 6, "ids": [1, 2]}
 
 
@@ -172,7 +174,7 @@ def test_models_have_as_many_parameters_as_published(name: str) -> None:
 
     found = resolved(name, **{"train.image_size": 448 if resolved_kind(name) in SIDED else None})
     assert isinstance(found, Resolved), found
-    count = sum(p.numel() for p in models.build(dict(found.model), dict(found.setup)).parameters())
+    count = sum(p.numel() for p in models.build(found.workload.wire(), found.setup.wire()).parameters())
     model = catalogue.find(name)
     assert model is not None
     figures = catalogue.published(model)

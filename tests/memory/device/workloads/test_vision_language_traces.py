@@ -9,8 +9,9 @@ import pytest
 from small_pictures import CONFIGS
 
 from preflight.memory.device.law.laws import Laws
-from preflight.memory.device.resolve import Resolved, resolve
-from preflight.memory.device.workloads import vision_language
+from preflight.memory.device.resolve import resolve
+from preflight.memory.device.workload import Resolved
+from preflight.memory.device.workloads import vision_language as pictures
 from preflight.vocabulary.job import build
 
 pytest.importorskip("transformers")
@@ -48,10 +49,7 @@ def run(requests: Any) -> list[dict[str, Any]]:
 
 def direct(asked: Resolved, kind: str = "train") -> dict[str, Any]:
     """A trace of the job itself."""
-    setup, point = dict(asked.setup), dict(asked.lengths)
-    if "r" in point:
-        setup["peft"] = {**setup["peft"], "r": point["r"]}
-    (reply,) = run([{"model": asked.model, "setup": setup, "point": point, "kind": kind, "warm_up": False}])
+    (reply,) = run([asked.request(kind).at(asked.lengths)])
     return reply
 
 
@@ -67,8 +65,8 @@ CHECKED = {("llava", setup) for setup in SETUPS} | {("qwen2_vl", "full"), ("qwen
 """What every run of all checks traces; the others take half an hour."""
 
 
-def law_is_the_trace(asked: Resolved, free: Sequence[str] = vision_language.FREE) -> None:
-    law, reply, dims = Laws.of(vision_language.make(asked, "train", run, free), False), direct(asked), asked.all_dims
+def law_is_the_trace(asked: Resolved, free: Sequence[str] = pictures.FREE) -> None:
+    law, reply, dims = Laws.of(asked.workload.make(asked, "train", run, free), False), direct(asked), asked.all_dims
     assert law.plain.peak(dims).bytes == peak(reply)
     sizes = law.made.parameters.sizes(law.made.tape.depths, dims)
     assert sum(n for n, _, _ in sizes) == sum(row[2] for row in reply["parameters"])
@@ -104,7 +102,6 @@ def test_adapters_stand_where_peft_puts_them() -> None:
     stated = {"train.peft.method": "lora", "train.peft.r": 8, "train.peft.targets": targets, "train.seq_len": 2048}
     asked = resolve(build({**BASE, **stated, "model.name": "HuggingFaceTB/SmolVLM-Base"}))
     assert isinstance(asked, Resolved), asked
-    setup = {**asked.setup, "peft": {**asked.setup["peft"], "r": 8}}
-    parameters = list(models.build(dict(asked.model), setup).parameters())
+    parameters = list(models.build(asked.workload.wire(), asked.setup.wire({"r": 8})).parameters())
     assert sum(p.numel() for p in parameters if p.requires_grad) == 10_536_960
     assert sum(p.numel() for p in parameters) == 2_256_809_840

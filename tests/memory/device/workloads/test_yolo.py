@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from shipped import estimate, laws_for, resolve
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.estimate import estimate
-from preflight.memory.device.fit.subprocess import TRACING
-from preflight.memory.device.law import laws
-from preflight.memory.device.resolve import Resolved, resolve
+from preflight.memory.device.resolve import target_of
+from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import yolo
-from preflight.memory.device.workloads.image_models import target_of
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -35,11 +33,6 @@ AT_80_CLASSES = {"ultralytics:yolo11n-cls": 1_633_584, "ultralytics:yolo11x-cls"
 
 def job(**more: object) -> Job:
     return build({**JOB, **{name.replace("__", "."): value for name, value in more.items()}})
-
-
-@pytest.fixture
-def _shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TRACING, "allowed", False)
 
 
 @pytest.mark.parametrize(("target", "published"), [*PUBLISHED.items(), *AT_80_CLASSES.items()])
@@ -70,7 +63,6 @@ def test_what_has_no_stand_in_is_refused(target: str) -> None:
     assert "no stand-in" in found.reason
 
 
-@pytest.mark.usefixtures("_shipped")
 def test_what_the_data_decide_is_open_until_it_is_stated() -> None:
     gpu = find_gpu("T4")
     loose, fixed = estimate(job(), gpu), estimate(job(**STATED), gpu)
@@ -84,7 +76,6 @@ def test_what_the_data_decide_is_open_until_it_is_stated() -> None:
     assert loose.reserved.low <= fewest.reserved.low
 
 
-@pytest.mark.usefixtures("_shipped")
 def test_an_averaged_copy_lies_beside_the_model_unless_the_job_says_otherwise() -> None:
     with_copy, without = (estimate(job(**STATED, **extra), find_gpu("T4")) for extra in ({}, {"train__copies__ema": 0}))
     assert isinstance(with_copy, DeviceEstimate)
@@ -92,12 +83,11 @@ def test_an_averaged_copy_lies_beside_the_model_unless_the_job_says_otherwise() 
     assert with_copy.breakdown["weights"] > 1.9 * without.breakdown["weights"]
 
 
-@pytest.mark.usefixtures("_shipped")
 @pytest.mark.parametrize("boxes", [1, 100])
 def test_more_boxes_and_larger_images_take_more(boxes: int) -> None:
     small = resolve(job(**STATED))
     assert isinstance(small, Resolved)
-    law = laws.laws_for(small, "train")
+    law = laws_for(small, "train")
     assert not isinstance(law, Unknown), law
     dims = {**small.all_dims, "o": boxes}
     peak = law.plain.peak(dims).bytes
@@ -119,7 +109,6 @@ def _peak(reply: dict[str, Any]) -> int:
     return peak
 
 
-@pytest.mark.usefixtures("_shipped")
 @pytest.mark.parametrize(
     ("target", "kind"),
     [pytest.param("ultralytics:yolov8n", "eval"), pytest.param("yolov5:yolov5s", "train", marks=pytest.mark.slow),
@@ -128,13 +117,12 @@ def _peak(reply: dict[str, Any]) -> int:
 )  # fmt: skip
 def test_a_law_is_the_trace(target: str, kind: str) -> None:
     pytest.importorskip("torch")
-    from preflight.memory.device.workloads import registry
     from preflight.tracer import steps
 
     asked = resolve(job(**{**STATED, "model__target": target}))
     assert isinstance(asked, Resolved)
-    law = laws.laws_for(asked, kind)
+    law = laws_for(asked, kind)
     assert not isinstance(law, Unknown), law
     dims = asked.all_dims
-    reply = steps.trace({**registry.request(asked, kind), "point": dims})
+    reply = steps.trace(asked.request(kind).at(dims))
     assert law.plain.peak(dims).bytes == _peak(reply)

@@ -1,0 +1,166 @@
+"""What the tape of a step depends on beside dimensions: typed, and as the tracer is told of it.
+
+How it is written in the key of a law: `store.key_text`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from preflight.memory.device import adapters, frameworks, quantization
+from preflight.memory.device.adapters import Adapters
+from preflight.memory.device.attention import attention, kernel
+from preflight.memory.device.quantization import QuantizedWeights
+from preflight.vocabulary.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.memory.device.families import Family
+    from preflight.memory.device.workloads.remote import Likeness
+    from preflight.vocabulary.job import Job, Peft
+    from preflight.vocabulary.machine import Gpu
+
+NEWEST = (99, 0)
+"""The release of a library whose release nobody states."""
+RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
+"""Methods of peft whose adapters stand beside linear layers."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a forward and backward tape depends on beside dimensions."""
+
+    weights: str = "fp32"
+    """The dtype of weights that are not quantised: fp32, bf16 or fp16."""
+    autocast: str | None = None
+    """The dtype of autocast: bf16, fp16, or None where it is off."""
+    attention: str = "sdpa"
+    """"sdpa" (flash attention, where CUDA has it), "efficient", "math" or "eager"."""
+    mask: bool = False
+    """Whether attention is given a mask: of padding, or of a window."""
+    checkpointing: bool = False
+    peft: Adapters | None = None
+    quantization: QuantizedWeights | None = None
+    loss: str | None = None
+    """How a language model's loss is computed (tracer/losses.py); None: as today's transformers does."""
+    offload: bool = False
+    """Whether what checkpoints keep waits in host memory."""
+    frozen: tuple[str, ...] = ()
+    """Parts that are not trained, by the beginning of their parameters' names."""
+    channels_last: bool | None = None
+    """Of image models alone."""
+    winograd: bool = False
+    """Whether convolutions in fp32 run without tensor cores."""
+    compile: str | None = None
+    """What is compiled: "layers", "all" (the loss as well), or None."""
+
+    def wire(self, point: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """What the tracer is told. `point`: the dimensions of a trace, where the rank of adapters may be one."""
+        found: dict[str, Any] = {
+            "weights": self.weights, "autocast": self.autocast, "attention": self.attention, "mask": self.mask,
+            "checkpointing": self.checkpointing, "peft": self.peft.wire((point or {}).get("r")) if self.peft else None,
+        }  # fmt: skip
+        more = {
+            "quantization": self.quantization.wire() if self.quantization else None, "loss": self.loss,
+            "offload": self.offload, "frozen": list(self.frozen), "winograd": self.winograd, "compile": self.compile,
+        }  # fmt: skip
+        found |= {name: value for name, value in more.items() if value}
+        return found if self.channels_last is None else {**found, "channels_last": self.channels_last}
+
+
+def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, like: Likeness | None = None,
+             reach: int | None = None) -> Setup | Unknown:  # fmt: skip
+    """A job's setup. `like`: the model whose law stands for remote code. `reach`: the size of a sliding window."""
+    train = job.train
+    if train.precision is None:
+        return Unknown("train.precision is not known")
+    half = train.precision in ("bf16", "fp16")
+    mixed = train.precision.endswith("-mixed")
+    quantized = train.quantization.type not in (None, "none")
+    # What is quantised was loaded in 16 bits, whatever computes (transformers, quantizers/quantizer_bnb_4bit.py).
+    loaded = train.precision.removesuffix("-mixed").replace("fp32", "fp16") if quantized else "fp32"
+    weights = train.weights_dtype or (train.precision if half else loaded)
+    if train.gradient_checkpointing is None:
+        return Unknown("train.gradient_checkpointing is not known")
+    installed = job.software.get("transformers") if like is None else None
+    asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
+    in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))
+    chosen = kernel(asked, mask, in_half, gpu)
+    if chosen in ("sdpa", "flash") and frameworks.repeats_keys(job):
+        chosen = "efficient"  # which has a key and a value for each query head too
+    # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
+    # within the kernel and bf16 before it.
+    alike = chosen not in ("eager", "math")
+    older = (release(job.software.get("bitsandbytes")) or NEWEST) < (0, 43, 2)
+    # Remote code has a loss of its own: it shifts 16-bit logits, so it peaks as today's does, in backward.
+    has_loss = family is not None and "causal-lm" in family.tasks
+    return Setup(
+        weights="bf16" if weights == "fp16" and alike else weights,
+        autocast=("bf16" if alike else train.precision.removesuffix("-mixed")) if mixed else None,
+        attention=chosen,
+        mask=mask or (chosen == "eager" and (family is None or family.padded)),
+        checkpointing=bool(train.gradient_checkpointing),
+        peft=_adapters(train.peft, family, like, alike),
+        quantization=quantization.weights_of(job, alike, older) if quantized else None,
+        loss=loss_of(train.loss, installed) if has_loss else None,
+        offload=bool(train.activation_offload),
+        frozen=tuple(train.frozen),
+    )
+
+
+def with_kernel(setup: Setup, job: Job, gpu: Gpu | None, mask: bool = False,
+                alike: tuple[str, ...] = ("flash",)) -> Setup:  # fmt: skip
+    """The setup of a model that is no family's, with the kernel of attention that it runs. `alike`: kernels whose law
+    is that of "sdpa"."""
+    chosen = kernel(job.train.attention or "sdpa", mask, job.train.precision != "fp32", gpu)
+    return replace(setup, attention="sdpa" if chosen in alike else chosen, mask=mask)
+
+
+def _adapters(peft: Peft, family: Family | None, like: Likeness | None, alike: bool) -> Adapters | None:
+    """A job's adapters. `alike`: 16-bit formats have one tape."""
+    if peft.method in (None, "none"):
+        return None
+    targets = _targets(peft, family, like)
+    return Adapters(
+        method="lora" if peft.method == "rslora" else peft.method,
+        targets=tuple(targets) if isinstance(targets, list) else targets,
+        dropout=bool(peft.dropout),
+        half=("bf16" if alike else peft.dtype) if peft.dtype in ("bf16", "fp16") else None,
+        rank=adapters.rank(peft) if family is None else None,
+        options=dict(peft.options) if family is None else None,
+    )
+
+
+def _targets(peft: Peft, family: Family | None, like: Likeness | None) -> list[str] | str | None:
+    """Layers that adapters stand beside, in the names of the law; None: peft's own default for the model's type."""
+    targets = peft.targets
+    if targets is None and peft.method in RANKED:
+        targets = list(like.targets) if like is not None and like.targets else None
+        if targets is None:
+            return list(family.lora_targets) if family is not None else None
+    if like is None or not isinstance(targets, list):
+        return targets
+    named = (other for name in targets for other in like.modules.get(name, (name,)))
+    return list(dict.fromkeys(named))
+
+
+def loss_of(asked: str | None, transformers: str | None) -> str | None:
+    """How a causal language model's loss is computed (tracer/losses.py); None: as today's transformers does.
+
+    Releases before 4.49 copied the shifted logits, those before 4.46 handed out fp32 ones (loss/loss_utils.py and
+    modeling_llama.py of 4.31 to 5.0).
+    """
+    if asked in ("chunked", "fused"):
+        return asked
+    version = release(transformers) or NEWEST
+    if version >= (4, 49):
+        return None
+    return "shifted" if version >= (4, 46) else "shifted-out"
+
+
+def release(version: str | None) -> tuple[int, ...] | None:
+    """The numbers of a version; None where there is none."""
+    numbers = re.findall(r"\d+", (version or "").partition("+")[0])[:3]
+    return tuple(int(n) for n in numbers) or None

@@ -1,0 +1,67 @@
+"""Everything that a job may hold or do beside the tape of its law, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.memory.device.step.convolution import Convolutions
+from preflight.memory.device.step.effect import Effect, Passage
+from preflight.memory.device.step.saving import Checkpoints
+from preflight.memory.device.step.softmax import KeptScores
+from preflight.memory.device.step.varying_lengths import VaryingLengths
+from preflight.memory.device.workloads.image_models import WaitingBatches
+from preflight.memory.device.workloads.remote_code_extras import RemoteCode
+
+if TYPE_CHECKING:
+    from preflight.memory.device.prepare import Ready
+    from preflight.vocabulary.machine import Gpu
+
+MIB = 2**20
+CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
+"""CUBLAS_WORKSPACE_CONFIG's default :4096:2:16:8, in bytes: 2 x 4,096 KiB + 8 x 16 KiB; 32 MiB from compute capability
+9.0 on (ATen/cuda/CUDABlas.cpp, parseChosenWorkspaceSize). One per thread that multiplies: forward and backward."""
+CUBLAS_WORKSPACE_HOPPER = 32 * MIB
+
+
+def workspaces(gpu: Gpu | None) -> tuple[int, int]:
+    """Bytes of cuBLAS' workspaces."""
+    hopper = gpu is not None and gpu.compute_capability >= (9, 0)
+    return (CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE,) * 2
+
+
+class Gathering(Effect):
+    """A checkpoint that is loaded into shards, with every parameter whole on each GPU."""
+
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        if ready.gathered:
+            yield Passage("load", "weights", passing=(ready.gathered,))
+
+
+class Held(Effect):
+    """What communication, sharded optimizers and other models keep throughout."""
+
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        for each in ready.rank.held:
+            yield Passage("load", each.part, (each.nbytes,))
+
+
+class Workspaces(Effect):
+    """What cuBLAS takes when it first multiplies."""
+
+    def before(self, ready: Ready) -> Iterator[Passage]:
+        yield Passage("forward", "temporary", workspaces(ready.gpu), library=True)
+
+
+EFFECTS: tuple[Effect, ...] = (
+    Gathering(),
+    Held(),
+    Checkpoints(),
+    Workspaces(),
+    WaitingBatches(),
+    RemoteCode(),
+    KeptScores(),
+    Convolutions(),
+    VaryingLengths(),
+)
+"""Another effect is a class that says what it holds, and a row."""

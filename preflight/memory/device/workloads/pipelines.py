@@ -1,0 +1,87 @@
+"""The pipelines of published denoisers: the frozen models that lie on the GPU beside the one that is trained.
+
+The VAE and the text encoders of a pipeline are frozen: where they are on the GPU they are weights. Facts of published
+models are in denoisers.json: counts, what diffusers' example scripts leave on the GPU, and in which dtype.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight.memory.device.parallel.rank import Held
+from preflight.vocabulary.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.memory.device.workload import Config
+    from preflight.vocabulary.job import Job
+
+DATA = Path(__file__).with_name("denoisers.json")
+CONTROLNET = "controlnet"
+"""The `train.peft.method` of a ControlNet beside a frozen denoiser."""
+DENOISER = ("denoiser", "unet", "transformer")
+"""Names of the denoiser itself in `validation.loads`."""
+
+
+@dataclass(frozen=True)
+class Companion(Held):
+    """A frozen model on the GPU, by its name in the pipeline. `config`: of a VAE, whose pass over the images counts."""
+
+    name: str = ""
+    dtype: str = "fp32"
+    config: Config | None = None
+
+
+@lru_cache(maxsize=1)
+def data() -> dict[str, Any]:
+    """denoisers.json: text tokens, defaults of diffusers' classes, VAEs, models."""
+    found: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))
+    return found
+
+
+def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
+    """What lies beside a denoiser: as stated; where nothing is, as diffusers' script has it."""
+    known = pipeline(job, model)
+    trained = (*DENOISER, CONTROLNET)
+    stated = {"train.companions": job.train.companions or (),
+              "validation.loads": [one for one in job.validation.loads or () if one not in trained]}  # fmt: skip
+    for field, names in stated.items():
+        for name in names:
+            if name not in known:
+                return Unknown(f"{field}: the size of {name} beside {model} is not known "
+                               f"(known: {', '.join(known) or 'none'})")  # fmt: skip
+    if job.train.companions is not None:
+        return tuple(known[name] for name in job.train.companions)
+    return tuple(known[name] for name in _scripts(job, model) if name in known)
+
+
+def pipeline(job: Job, model: str) -> Mapping[str, Companion]:
+    """Every model of the pipeline beside the denoiser, by its name: in the dtype of its name where that says one
+    (`vae:fp16`), else in the one that the scripts have it in."""
+    cast = (job.train.precision or "fp32").removesuffix("-mixed")
+    rows = _row(model).get("companions", {})
+    found = {}
+    for name in (*rows, *(job.train.companions or ()), *(job.validation.loads or ())):
+        plain, _, dtype = name.partition(":")
+        row = rows.get(plain)
+        if row is None or dtype not in ("", "fp32", "fp16", "bf16"):
+            continue
+        dtype = dtype or row.get("dtype", cast)
+        config = data()["vaes"][row["vae"]] if "vae" in row else None
+        found[name] = Companion(row["parameters"] * (4 if dtype == "fp32" else 2), "weights", name, dtype, config)
+    return found
+
+
+def _row(model: str) -> Mapping[str, Any]:
+    row: Mapping[str, Any] = data()["models"].get(model, {})
+    return row
+
+
+def _scripts(job: Job, model: str) -> list[str]:
+    adapted = job.train.peft.method not in (None, "none")
+    found: list[str] = _row(model).get("lora" if adapted else "full", [])
+    return found

@@ -1,0 +1,189 @@
+"""Models that transformers has a class for: those of a family, whose law is a function of their dimensions, and others,
+which are traced one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from preflight.memory.device import adapters
+from preflight.memory.device.families import Family, family_of, unlike
+from preflight.memory.device.families.activations import unusual
+from preflight.memory.device.fit.batch_one import make_law
+from preflight.memory.device.fit.make import Made, Runner
+from preflight.memory.device.fit.one_model import FREE, depth_key, make_at
+from preflight.memory.device.setup import setup_of
+from preflight.memory.device.workload import Asked, Config, Resolved, Workload
+from preflight.memory.device.workloads import litgpt
+from preflight.memory.device.workloads.remote import Likened, likened
+from preflight.vocabulary.values import Unknown
+
+if TYPE_CHECKING:
+    from preflight.vocabulary.job import Job
+
+# Other names that configs and hand-written programs give to a family's keys.
+_SYNONYMS: tuple[frozenset[str], ...] = tuple(
+    frozenset(group.split())
+    for group in (
+        "hidden_size n_embd d_model dim",
+        "num_hidden_layers n_layer n_layers num_layers encoder_layers",
+        "num_attention_heads n_head n_heads num_heads encoder_attention_heads",
+        "num_key_value_heads n_kv_head n_kv_heads",
+        "intermediate_size n_inner d_ff hidden_dim ffn_dim encoder_ffn_dim",
+        "max_position_embeddings n_positions n_ctx block_size max_target_positions",
+    )
+)
+
+
+@dataclass(frozen=True)
+class TransformersModel(Workload):
+    """A model by its `model_type` and config."""
+
+    kind: ClassVar[str] = "transformers"
+    architecture: str
+    task: str
+    config: Config
+    whole: bool = False
+    """Whether it is traced at its full depth, because what is asked for names layers by their number."""
+    compiled: bool = False
+    """Whether its step is compiled: what the partitioner keeps depends on the sizes themselves, so that a law holds for
+    one batch and one length."""
+
+    @classmethod
+    def knows(cls, asked: Asked) -> bool:
+        return True
+
+    @classmethod
+    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+        found = likened(asked)
+        if isinstance(found, Unknown):
+            return found
+        job = asked.job
+        if litgpt.litgpt(job, found.architecture, found.config) is not None:  # which nothing here can trace
+            found = replace(found, like=litgpt.stand_in(job, found.architecture))
+        family = family_of(found.architecture, found.config)
+        changed = unlike(found.architecture, found.config)
+        if changed is not None:
+            asked = replace(asked, name=f"{asked.name} with {changed}={found.config[changed]!r}")
+        found = replace(found, config=_with_vocabulary(job, found))
+        if job.train.peft.method not in (None, "none") and not adapters.is_lora_alone(job.train.peft):
+            family = None  # other adapters have dimensions of their own: such a model is traced as it is
+        return _alone(asked, found) if family is None else _of_family(asked, found, family)
+
+    def wire(self) -> dict[str, Any]:
+        compiled = {"extra": self.extra, "steps_with": ["b", "s"]} if self.compiled else {}
+        return {"architecture": self.architecture, "task": self.task, "config": dict(self.config),
+                **({"whole": True} if self.whole else {}), **compiled}  # fmt: skip
+
+    @property
+    def filed(self) -> str:
+        return self.architecture
+
+    @property
+    def extra(self) -> str:
+        return "compile" if self.compiled else "-"
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        return FREE if not self.compiled else tuple(name for name in FREE if name not in ("b", "s"))
+
+    def as_compiled(self) -> TransformersModel:
+        return replace(self, compiled=True)
+
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+        if resolved.family is not None:
+            return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run)
+        return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
+
+
+def _alone(asked: Asked, found: Likened) -> Resolved | Unknown:
+    """A model of no family, at its own dimensions."""
+    lengths = _lengths(asked.job, None, {}, asked.task)
+    if isinstance(lengths, Unknown):
+        return lengths
+    setup = setup_of(asked.job, gpu=asked.gpu)
+    if isinstance(setup, Unknown):
+        return setup
+    whole = adapters.names_layers(asked.job.train.peft)
+    model = TransformersModel(found.architecture, asked.task, found.config, whole)
+    depth = depth_key(model.wire())
+    dims = {"L": found.config[depth]} if depth is not None else {}
+    return Resolved(model, asked.name, asked.task, dims, lengths, setup)
+
+
+def _of_family(asked: Asked, found: Likened, family: Family) -> Resolved | Unknown:
+    """A model of a family, by its dimensions."""
+    config, task = normalise(family, found.config), asked.task
+    if task not in family.tasks and (not task or task == "other"):
+        task = family.tasks[0]
+    try:
+        dims = family.dims(config)
+    except (KeyError, TypeError) as error:
+        return Unknown(f"model.config.{str(error).strip(chr(39))} of the {found.architecture} model is not known")
+    for dimension, value in dims.items():
+        if not isinstance(value, int) or value < 1:
+            return Unknown(f"model.config of the {found.architecture} model has {value!r} for {dimension}")
+    setup = setup_of(asked.job, family, asked.gpu, found.like, found.reach)
+    if isinstance(setup, Unknown):
+        return setup
+    lengths = _lengths(asked.job, family, dims, task)
+    if isinstance(lengths, Unknown):
+        return lengths
+    if setup.peft is not None:
+        dims = {**dims, "r": asked.job.train.peft.r or 8}
+    structure = {key: config.get(key, default) for key, default in family.structure.items()}
+    structure |= {**family.coinciding(dims), **unusual(family, config)}
+    fixed = {key: value for key, value in dims.items() if key not in lengths}
+    model = TransformersModel(found.architecture, task, config)
+    return Resolved(model, asked.name, task, fixed, lengths, setup, family, structure, like=found.like)
+
+
+def _with_vocabulary(job: Job, found: Likened) -> Config:
+    """The config with the vocabulary that the job states."""
+    size, config = job.train.vocab_size, found.config
+    if size is None:
+        return config
+    if found.architecture != "clip":
+        return {**config, "vocab_size": size}
+    return {**config, "vocab_size": size, "text_config": {**config.get("text_config", {}), "vocab_size": size}}
+
+
+def normalise(family: Family, config: Config) -> dict[str, Any]:
+    """A config with the family's own spelling for every key that another spelling of was given."""
+    own = set(family.config(dict.fromkeys((*family.named, *family.depths.values(), "i", "r", "L", "Ld", "Lt"), 8)))
+    found = dict(config)
+    for group in _SYNONYMS:
+        mine = own & group
+        others = [key for key in config if key in group and key not in own]
+        if len(mine) == 1 and others and not mine & set(config):
+            found[next(iter(mine))] = config[others[0]]
+    return found
+
+
+def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str) -> dict[str, int] | Unknown:
+    train = job.train
+    if train.batch_size is None:
+        return Unknown("train.batch_size is not known")
+    lengths = {"b": train.batch_size}
+    needed = set(family.named) if family is not None else ({"n"} if task == "image-classification" else {"s"})
+    if "n" in needed:
+        image = train.image_size or dims.get("i", 224)
+        side = image // dims.get("p", 16)
+        lengths |= {"n": side * side, "m": side * side + (family.tokens if family is not None else 1), "i": image}
+    if "s" in needed and task != "speech-seq2seq":
+        if train.seq_len is None:
+            return Unknown("train.seq_len is not known")
+        lengths["s"] = train.seq_len
+    if "t" in needed:
+        target = train.text_len if task == "contrastive" else train.target_len
+        if target is None and task == "contrastive":
+            target = dims.get("P", 77)  # CLIP's tokenizer pads to its context of positions
+        if target is None:
+            return Unknown("train.target_len is not known")
+        lengths["t"] = target
+    longest = dims.get("P")
+    for name in ("s", "t"):
+        if longest is not None and lengths.get(name, 0) > longest and task not in ("speech-seq2seq",):
+            return Unknown(f"length {lengths[name]} is more than the model's {longest} positions")
+    return lengths

@@ -1,0 +1,31 @@
+"""Whether models that no shipped law knows may be traced: decided once, and passed to whoever asks for laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from preflight.vocabulary.records import dataclass
+
+
+def anything(path: Path) -> bool:
+    """Every file may be read: the Job is the caller's own."""
+    return True
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """Whether unknown models are traced, and by which Python (None: this one)."""
+
+    allowed: bool = True
+    interpreter: str | None = None
+    trusted: bool = False
+    """Whether import targets of the user's own may be imported (`--trust`)."""
+    may_read: Callable[[Path], bool] = anything
+    """Whether a law that a Job names by its file may be read."""
+
+
+TRACE = Tracing()
+"""Unknown models are traced by this Python, where it has torch."""
+SHIPPED_ONLY = Tracing(allowed=False)
+"""Nothing is traced."""
