@@ -23,6 +23,7 @@ from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
 from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.reports import json_format
+from preflight.reports import plain as as_json
 from preflight.space.jobs import JobMaker
 from preflight.study import build as studies
 from preflight.vocabulary.errors import PreflightError
@@ -289,7 +290,7 @@ def _checked(asked: Sequence[Batch], cwd: Path) -> Plain:
         reports = [engine.check(*engine.setup(batch, engine.Options(), cwd)) for batch in asked]
     except PreflightError:
         return {"refused": True}
-    document: Plain = json.loads(json.dumps(json_format._finite(json_format.document(outcome_of(reports, cwd)))))
+    document: Plain = json.loads(as_json.written(json_format.document(outcome_of(reports, cwd))))
     document["refused_files"] = sorted(path for report in reports for path in report.refused)
     return document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.memory.device import frameworks, quantization
+from preflight.memory.device import quantization, training_frameworks
 from preflight.memory.device.law import other_laws as fused
 from preflight.memory.device.law import other_laws as gathered
 from preflight.memory.device.law.laws import Laws, laws_for
@@ -72,7 +72,7 @@ class Ready:
     @property
     def gathered(self) -> int:
         """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU."""
-        if not (self.rank.layout.sharded and frameworks.gathers(self.job)):
+        if not (self.rank.layout.sharded and training_frameworks.gathers(self.job)):
             return 0
         return sum(round(n * each) for n, each, _ in self.parameters)
 

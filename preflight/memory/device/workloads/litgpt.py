@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
-from preflight.memory.device.frameworks import litgpt_release
+from preflight.memory.device.training_frameworks import litgpt_release
 from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
 from preflight.memory.device.workloads.remote import Likeness, likened
 from preflight.vocabulary.values import Unknown
