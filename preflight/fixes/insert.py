@@ -1,7 +1,9 @@
 """Settings that are not written anywhere yet: added only where the consumer is known to accept them.
 
 A keyword of a call whose signature is known (TrainingArguments, DataLoader, a Trainer), or a flag that the program's
-own parser defines. An unknown flag kills an argparse program, so a name is never guessed.
+own parser defines. An unknown flag kills an argparse program, so a name is never guessed. A trainer's file of
+arguments, or its command, takes what the trainer's table in frameworks/ says: a key goes behind the one that has the
+batch size, else behind the file's last one; a flag behind the line's last word.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from typing import TYPE_CHECKING
 from preflight.documents.base import Edit
 from preflight.documents.render import render
 from preflight.engine.project import Project
-from preflight.fixes.insert_arguments import inserted
+from preflight.frameworks.arguments import document_of
+from preflight.frameworks.table import heads
 from preflight.vocabulary.findings import Change
+from preflight.vocabulary.reading import Reading
 from preflight.vocabulary.study import Study
-from preflight.vocabulary.values import Origin, Ref, Span, Unknown, Value
+from preflight.vocabulary.values import Origin, Ref, Route, Span, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
@@ -61,7 +65,7 @@ def insertion(change: Change, study: Study, project: Project) -> tuple[Edit, ...
     found = _flag(change, study, project)
     if found is None:
         found = _keyword(change, study, project)
-    return found if found is not None else inserted(change, study, project)
+    return found if found is not None else _argument(change, study, project)
 
 
 # --- keywords -------------------------------------------------------------------------------------------------------
@@ -155,3 +159,43 @@ def _line_end(study: Study) -> Origin | None:
         return None
     last = max(places, key=lambda place: place.span.end)
     return last if last.editable and len({place.path for place in places}) == 1 else None
+
+
+# --- arguments of a trainer's file or command ----------------------------------------------------------------------
+
+
+def _argument(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
+    """The edit that states the field in the study's arguments; None where they are no trainer's that is known."""
+    for reading in reversed(study.readings):
+        known = heads().get(reading.dialect)
+        key = known.inserts.get(change.field) if known is not None else None
+        if key is None or change.value is None:
+            continue
+        if reading.path.endswith((".yaml", ".yml", ".json")):
+            return _in_file(reading, key, change.value, project)
+        return _on_line(reading, key, change.value, study)
+    return None
+
+
+def _in_file(reading: Reading, key: str, value: Value, project: Project) -> tuple[Edit, ...] | None:
+    document = document_of(project.source(reading.path), project)
+    if document.has((key,)):
+        return None  # it is there, and means something that the reader did not take
+    tops: list[Route] = [route[:1] for route in document.routes()]
+    batch = next((b.origin for b in reading.bindings if b.field == "train.batch_size" and b.origin is not None), None)
+    beside: Route | None = tops[-1] if tops else None
+    if batch is not None and batch.path == reading.path and batch.route and len(batch.route) == 1:
+        beside = batch.route
+    return None if beside is None else (document.insert(beside, key, value),)
+
+
+def _on_line(reading: Reading, key: str, value: Value, study: Study) -> tuple[Edit, ...] | None:
+    places: list[Origin] = []
+    for word in study.links[-1].words if study.links else ():
+        places += [one for one in (word.origin, word.value.origin if word.value is not None else None) if one]
+    if not places or any(place.path != reading.path or not place.editable for place in places):
+        return None
+    end = max(place.span.end for place in places)
+    text = render("", value, "bash")
+    written = f"{key}={text}" if reading.dialect == "torchtune" else f"--{key} {text}"
+    return (Edit(reading.path, Span(end, end), f" {written}"),)

@@ -9,8 +9,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, defaults_at, first_origin, fold, is_constant
-from preflight.vocabulary.reading import Binding
+from preflight.frameworks.arguments import Arguments
+from preflight.program.bindings import constant, defaults_at, first_origin, fold
 from preflight.vocabulary.values import Const, Expr, Op
 
 NO = Const(False)
@@ -43,40 +43,16 @@ def table() -> dict[str, Any]:
     return loaded
 
 
-class Arguments:
-    """Arguments by name: what was given, else the library's default for the version.
-
-    A mapping that is given (`fsdp_config`) may have its keys as names of their own, `fsdp_config.version`.
-    """
-
-    def __init__(self, values: Mapping[str, Expr], flavour: str, version: str | None, trl: str | None = None) -> None:
-        renamed: dict[str, str] = table()["renamed"]
-        self.given = {renamed.get(name, name): expr for name, expr in values.items()}
-        self.defaults = dict(defaults_at(table()["transformers"], version))
-        if flavour != "transformers":
-            self.defaults.update(defaults_at(table()["trl"], trl))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.given
-
-    def __getitem__(self, name: str) -> Expr:
-        default = self.defaults.get(name)
-        return self.given.get(name) or Const(default if isinstance(default, (bool, int, float, str)) else None)
-
-    def bind(self, field: str, name: str, expr: Expr | None = None) -> Binding:
-        """The field takes the argument's value (or `expr`, made of it); a default has a default's rank."""
-        value = self[name] if expr is None else expr
-        used = name in self.given or not is_constant(value)
-        return bind(field, value, None if used else DEFAULT_RANK, first_origin(self[name]))
-
-    def inner(self, name: str) -> dict[str, Expr]:
-        """The keys of an argument that is a mapping, each with its own place where it has one."""
-        whole = self.given.get(name)
-        value = constant(whole) if whole is not None else None
-        keys = value if isinstance(value, Mapping) else {}
-        found: dict[str, Expr] = {str(key): Const(one, first_origin(whole)) for key, one in keys.items()}
-        prefix = f"{name}."
-        return found | {key.removeprefix(prefix): e for key, e in self.given.items() if key.startswith(prefix)}
+def library_arguments(
+    values: Mapping[str, Expr], flavour: str, version: str | None, trl: str | None = None
+) -> Arguments:
+    """Arguments of transformers' Trainer, and of TRL's for other flavours, with the defaults of their versions."""
+    renamed: dict[str, str] = table()["renamed"]
+    defaults = dict(defaults_at(table()["transformers"], version))
+    if flavour != "transformers":
+        defaults.update(defaults_at(table()["trl"], trl))
+    scalars = {name: value if isinstance(value, (bool, int, float, str)) else None for name, value in defaults.items()}
+    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, scalars)
 
 
 def truth(expr: Expr) -> Expr:

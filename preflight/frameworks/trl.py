@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.frameworks.library_defaults import Arguments, Use, truth
+from preflight.frameworks.arguments import Arguments
+from preflight.frameworks.library_defaults import Use, truth
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, version_of, when
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.values import Const, Op, Unknown

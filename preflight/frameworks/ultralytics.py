@@ -269,12 +269,10 @@ class ultralytics_Said:
         return self.args.get(name) if name in self.args else None
 
 
-def ultralytics(args: Arguments) -> Found:
+def command(args: Arguments, found: Found) -> None:
     """The trainer's arguments and its defaults."""
-    found = Found()
     bindings, found.facts[:] = trained(ultralytics_Said(args))
     found.bindings += bindings
-    return found
 
 
 def training(words: Sequence[Word]) -> tuple[Word, ...] | None:

@@ -12,21 +12,13 @@ from typing import Any
 
 from preflight.memory.device.workloads.remote import Likeness
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.spelling import PARTS
 
 _MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
         "falcon": "gelu", "gpt-neox": "gelu", "phi": "gelu"}  # fmt: skip
 """Architectures whose litgpt form is known, with its MLP (litgpt/config.py)."""
 _PARALLEL = frozenset({"falcon", "gpt-neox", "phi"})
 _SHARED_NORM = frozenset({"falcon", "phi"})
-_SWITCHES: Mapping[str, frozenset[str]] = {
-    "query": frozenset({"q_proj", "query_key_value", "qkv_proj"}),
-    "key": frozenset({"k_proj"}),
-    "value": frozenset({"v_proj", "query_key_value", "qkv_proj"}),
-    "projection": frozenset({"o_proj", "dense"}),
-    "mlp": frozenset({"gate_proj", "up_proj", "down_proj", "gate_up_proj", "fc1", "fc2", "dense_h_to_4h"}),
-    "head": frozenset({"lm_head", "embed_out"}),
-}
-"""litgpt's lora_query, lora_key ... by transformers' module names."""
 WIDENED = (0, 2)
 """RMSNorm computes in fp32 (Lightning-AI/litgpt 6178c7cc, October 2023); earlier code states a release before this."""
 
@@ -109,4 +101,11 @@ def switches(targets: Sequence[str] | None) -> list[str]:
     """litgpt's LoRA switches for target modules in transformers' names; its defaults where none are stated."""
     if targets is None:
         return ["query", "value"]
-    return [name for name, modules in _SWITCHES.items() if modules & set(targets) or name in targets]
+    found = []
+    for part in ("query", "key", "value", "projection", "mlp", "head"):
+        modules = {module for family in PARTS.values() for module in family[part]}
+        if part == "key":  # a grouped projection stands for litgpt's default, which is the other two
+            modules -= {module for family in PARTS.values() for module in family["query"]}
+        if modules & set(targets) or part in targets:
+            found.append(part)
+    return found
