@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from preflight.frameworks.arguments import Arguments
-from preflight.program.bindings import constant, defaults_at, first_origin, fold
-from preflight.vocabulary.values import Const, Expr, Op
+from preflight.program.bindings import constant, first_origin, fold, version_of
+from preflight.vocabulary.values import Const, Expr, Op, Scalar
 
 NO = Const(False)
 FP32 = Const("fp32")
@@ -43,16 +43,54 @@ def table() -> dict[str, Any]:
     return loaded
 
 
+_Entries = Mapping[str, "list[tuple[str, str, bool, Scalar]]"]
+"""Argument -> [since release, type, may be None, default], ..., as scripts/make_defaults.py writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a library's class: what a flag for it gives (int, float, bool, str), and its default."""
+
+    kind: str
+    default: Scalar
+
+
+def arguments_at(flavour: str, version: str | None, trl: str | None = None) -> dict[str, Argument]:
+    """The arguments that decide memory of transformers' class, and of TRL's for other flavours, in these releases."""
+    found = _at(table()["transformers"]["transformers"], version)
+    if flavour == "transformers":
+        return found
+    own = table()["trl"].get(flavour, table()["trl"]["sft"])
+    return (_gone(own) if trl is None else {}) | found | _at(own, trl)
+
+
+def model_config_at(trl: str | None = None) -> dict[str, Argument]:
+    """The arguments of trl.ModelConfig that decide memory."""
+    return _at(table()["trl"]["model"], trl)
+
+
+def _at(entries: _Entries, version: str | None) -> dict[str, Argument]:
+    """Each argument's last entry up to a release; those that the class has no more by then are left out."""
+    found: dict[str, Argument] = {}
+    for name, changes in entries.items():
+        for since, kind, _, default in changes:
+            if version_of(since) <= version_of(version):
+                found[name] = Argument(kind, default)
+    return {name: argument for name, argument in found.items() if argument.kind}
+
+
+def _gone(entries: _Entries) -> dict[str, Argument]:
+    """Arguments that only older releases have, which may be the one in use where nobody states it."""
+    return {name: Argument(changes[-2][1], None) for name, changes in entries.items() if not changes[-1][1]}
+
+
 def library_arguments(
     values: Mapping[str, Expr], flavour: str, version: str | None, trl: str | None = None
 ) -> Arguments:
-    """Arguments of transformers' Trainer, and of TRL's for other flavours, with the defaults of their versions."""
+    """Arguments that were given, with the defaults of the releases."""
     renamed: dict[str, str] = table()["renamed"]
-    defaults = dict(defaults_at(table()["transformers"], version))
-    if flavour != "transformers":
-        defaults.update(defaults_at(table()["trl"], trl))
-    scalars = {name: value if isinstance(value, (bool, int, float, str)) else None for name, value in defaults.items()}
-    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, scalars)
+    defaults = {name: argument.default for name, argument in arguments_at(flavour, version, trl).items()}
+    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, defaults)
 
 
 def truth(expr: Expr) -> Expr:

@@ -12,7 +12,17 @@ from collections.abc import Mapping
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.deepspeed import deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings
-from preflight.frameworks.library_defaults import ANY, FP32, NO, Use, library_arguments, truth
+from preflight.frameworks.library_defaults import (
+    ANY,
+    FP32,
+    NO,
+    Argument,
+    Use,
+    arguments_at,
+    library_arguments,
+    model_config_at,
+    truth,
+)
 from preflight.frameworks.trl import trl
 from preflight.program.bindings import (
     DEFAULT_RANK,
@@ -42,10 +52,6 @@ ARGUMENT_CLASSES: Mapping[str, str] = {
 }  # fmt: skip
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""
 
-_NULLABLE = frozenset({"gradient_checkpointing", "tf32", "bf16", "activation_checkpointing"})
-"""Flags of type Optional[bool]."""
-_TEXTS = frozenset({"deepspeed", "fsdp", "loss_type"})
-_FLOATS = frozenset({"vllm_gpu_memory_utilization"})
 _LANGUAGE = (None, "causal-lm")
 
 
@@ -185,32 +191,20 @@ def from_command_line(record: CallRecord) -> bool:
 
 def parameters(flavour: str = "transformers", version: str | None = None) -> list[Parameter]:
     """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
-    found = []
-    for name, default in library_arguments({}, flavour, version).defaults.items():
-        value = default if isinstance(default, (bool, int, float, str)) else None
-        if name in _TEXTS or isinstance(value, str):
-            kind = "str"
-        else:
-            kind = "float" if name in _FLOATS else "bool" if isinstance(value, bool) or name in _NULLABLE else "int"
-        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
-        found.append(Parameter(name, Const(value), flags, "dataclass", kind))
-    return found
-
-
-_MODEL_CONFIG: Mapping[str, tuple[str, Scalar]] = {
-    "model_name_or_path": ("str", None), "dtype": ("str", None), "torch_dtype": ("str", None),
-    "attn_implementation": ("str", None), "use_peft": ("bool", False), "lora_r": ("int", 16),
-    "lora_dropout": ("float", 0.05), "load_in_4bit": ("bool", False), "load_in_8bit": ("bool", False),
-}  # fmt: skip
-"""Flags of trl.ModelConfig that decide memory: type and default (TRL's documentation of ModelConfig)."""
+    return _flags(arguments_at(flavour, version))
 
 
 def model_config_parameters() -> list[Parameter]:
     """The flags that `TrlParser` adds for trl.ModelConfig."""
+    return _flags(model_config_at())
+
+
+def _flags(arguments: Mapping[str, Argument]) -> list[Parameter]:
     return [
-        Parameter(name, Const(default), (f"--{name}", f"--{name.replace('_', '-')}"), "dataclass", kind)
-        for name, (kind, default) in _MODEL_CONFIG.items()
-    ]
+        Parameter(name, Const(one.default), (*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")),),
+                  "dataclass", one.kind)
+        for name, one in arguments.items()
+    ]  # fmt: skip
 
 
 def model_config_bindings() -> list[Binding]:

@@ -70,7 +70,7 @@ def _vllm(args: Arguments) -> Iterator[Binding]:
 
 
 def _sft_loss(args: Arguments, version: str | None) -> Iterator[Binding]:
-    if constant(args["loss_type"]) is not None:
+    if "loss_type" in args and constant(args["loss_type"]) is not None:
         kind = constant(args["loss_type"])
         expr = Const(_CHUNKED if kind == "chunked_nll" else "full", first_origin(args["loss_type"]))
         yield bind("train.loss", expr, 2)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import SPELLINGS, Found
-from preflight.frameworks.table import Head, Part, Row, Table, function, heads, kinds, load, read
+from preflight.frameworks.table import Head, Part, Row, Table, function, heads, kinds, load, read, tomllib
 from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.spelling import kind_of, normal
 from preflight.vocabulary.values import Const, Origin, Span
@@ -43,6 +44,15 @@ def test_a_row_with_a_key_or_a_word_that_nobody_knows_is_refused(row: dict[str, 
 def test_a_table_with_a_key_that_nobody_knows_is_refused(model: type[Head]) -> None:
     with pytest.raises(ValidationError):
         model.model_validate({"source": "a tool 1.0", "keys": {}})
+
+
+def test_the_example_for_contributors_is_a_table() -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
+    example = text.partition("# `mytool train x.yaml`")[2].partition("```")[0]
+    table = Table.model_validate(tomllib.loads(example))
+    fields = [row.field for part in table.parts for row in part.rows if row.field]
+    assert fields
+    assert all(kind_of(field) is not None for field in fields)
 
 
 @pytest.mark.parametrize("kind", kinds())
