@@ -16,7 +16,7 @@ from preflight.documents.base import Edit
 from preflight.documents.render import render
 from preflight.engine.project import Project
 from preflight.frameworks.arguments import document_of
-from preflight.frameworks.table import heads
+from preflight.frameworks.table import heads, keywords
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.reading import Reading
 from preflight.vocabulary.study import Study
@@ -25,34 +25,6 @@ from preflight.vocabulary.values import Origin, Ref, Route, Span, Unknown, Value
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
     from preflight.vocabulary.reading import Parameter
-
-_ARGUMENTS: Mapping[str, str] = {
-    "train.batch_size": "per_device_train_batch_size", "train.grad_accum": "gradient_accumulation_steps",
-    "train.gradient_checkpointing": "gradient_checkpointing", "validation.batch_size": "per_device_eval_batch_size",
-    "validation.eval_accumulation": "eval_accumulation_steps", "data.workers": "dataloader_num_workers",
-    "data.prefetch": "dataloader_prefetch_factor", "data.persistent_workers": "dataloader_persistent_workers",
-    "data.pin_memory": "dataloader_pin_memory", "train.empty_cache_every": "torch_empty_cache_steps",
-}  # fmt: skip
-"""Keywords of transformers.TrainingArguments (5.23) and of TRL's configurations, which inherit them."""
-
-_LOADER: Mapping[str, str] = {
-    "data.workers": "num_workers", "data.prefetch": "prefetch_factor",
-    "data.persistent_workers": "persistent_workers", "data.pin_memory": "pin_memory",
-}  # fmt: skip
-"""Keywords of torch.utils.data.DataLoader."""
-
-_CALLS: Mapping[str, tuple[frozenset[str], Mapping[str, str]]] = {
-    "transformers-trainer": (frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"}), _ARGUMENTS),
-    "trl": (frozenset({"SFTConfig", "DPOConfig", "GRPOConfig", "RewardConfig", "KTOConfig", "ORPOConfig"}), _ARGUMENTS),
-    "lightning": (frozenset({"Trainer"}), {"train.grad_accum": "accumulate_grad_batches"}),
-    "ultralytics": (
-        frozenset({"train"}),
-        {"train.batch_size": "batch", "data.workers": "workers", "train.image_size": "imgsz"},
-    ),
-}
-"""By the framework that the program uses: what its call is named, and the keyword for a field."""
-
-_ANYWHERE: tuple[tuple[frozenset[str], Mapping[str, str]], ...] = ((frozenset({"DataLoader"}), _LOADER),)
 
 
 def insertion(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
@@ -75,20 +47,19 @@ def _keyword(change: Change, study: Study, project: Project) -> tuple[Edit, ...]
     from preflight.documents.python import parse_python
 
     fact = study.facts.get("framework")
-    known = _CALLS.get(str(fact.value)) if fact is not None else None
-    tables = [*([known] if known is not None else []), *_ANYWHERE]
+    known = keywords(str(fact.value) if fact is not None else "")
     for path in study.paths:
         if not path.endswith(".py"):
             continue
         document = parse_python(project.source(path))
-        for called, keywords in tables:
-            if change.field not in keywords:
+        for called, names in known:
+            if change.field not in names:
                 continue
             calls = [node for node in ast.walk(document.tree) if isinstance(node, ast.Call) and _name(node) in called]
             call = _meant(calls, document, study)
             if call is not None:
                 text = render("", change.value, "python")
-                return (document.insert_keyword(call, keywords[change.field], text),)
+                return (document.insert_keyword(call, names[change.field], text),)
     return None
 
 

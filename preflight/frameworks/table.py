@@ -30,13 +30,14 @@ else:
 
 FOLDER = Path(__file__).with_name("tables")
 Plain = bool | int | float | str
+_CONFIG = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 RANKS = {"default": DEFAULT_RANK, "text": TEXT_RANK, "literal": LITERAL_RANK}
 
 
 class Condition(BaseModel):
     """When a row, or a part of the table, holds. All that is said must be true; nothing said holds always."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = _CONFIG
 
     when: dict[str, Plain | list[Plain]] = {}
     """Each of these keys has this value, or one of these."""
@@ -101,7 +102,7 @@ class Part(Condition):
 class Command(BaseModel):
     """The tool's own command."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = _CONFIG
 
     name: str
     trains: list[str]
@@ -114,10 +115,23 @@ class Command(BaseModel):
     """It starts a process for each GPU by itself."""
 
 
+class Call(BaseModel):
+    """Calls of a program that take the tool's keys as keywords."""
+
+    model_config = _CONFIG
+
+    names: list[str]
+    """Classes, or methods."""
+    framework: str
+    """What runs the steps of programs in which these names mean the tool's."""
+    inserts: dict[str, str] = {}
+    """Job field -> keyword, where they are not those of the tool's files."""
+
+
 class Head(BaseModel):
     """What stands before the parts: how a file or a command of the tool is recognised."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = _CONFIG
 
     source: str
     """The tool's release and the files that the table was read from."""
@@ -140,6 +154,7 @@ class Head(BaseModel):
     command: Command | None = None
     inserts: dict[str, str] = {}
     """Job field -> the key that states it, where a fix may add it to a file or a command of the tool."""
+    calls: list[Call] = []
 
 
 class Table(Head):
@@ -160,22 +175,38 @@ def kinds() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def heads() -> Mapping[str, Head]:
+def heads() -> Mapping[str, Table]:
     """The heads of all tables, which is all that is needed until one of the tools is met."""
-    found = {path.stem: _head(path) for path in FOLDER.glob("*.toml")}
+    found = {path.stem: _taken(path.read_text("utf-8").partition("\n[[parts]]")[0]) for path in FOLDER.glob("*.toml")}
     return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
-
-
-def _head(path: Path) -> Head:
-    text = path.read_text("utf-8").partition("\n[[parts]]")[0]
-    found = tomllib.loads(text)
-    return Head.model_validate({name: value for name, value in found.items() if name in Head.model_fields})
 
 
 @lru_cache(maxsize=32)
 def load(kind: str) -> Table:
     """The table of one kind."""
-    return Table.model_validate(tomllib.loads((FOLDER / f"{kind}.toml").read_text("utf-8")))
+    return _taken((FOLDER / f"{kind}.toml").read_text("utf-8"))
+
+
+def _taken(text: str) -> Table:
+    """A table as it stands. The tests hold every table against the schema; to build pydantic's validators would cost
+    a check more than to read all tables."""
+    found = tomllib.loads(text)
+    if "command" in found:
+        found["command"] = Command.model_construct(**found["command"])
+    found["calls"] = [Call.model_construct(**call) for call in found.get("calls", ())]
+    for part in found.get("parts", ()):
+        part["rows"] = [Row.model_construct(**row) for row in part["rows"]]
+    found["parts"] = [Part.model_construct(**part) for part in found.get("parts", ())]
+    return Table.model_construct(**found)
+
+
+def keywords(framework: str) -> list[tuple[frozenset[str], Mapping[str, str]]]:
+    """Names of calls, and the keywords of theirs that state a Job field: the framework's, and the data loader's."""
+    from preflight.program.loaders import keywords_of_fields
+
+    found = [(call, call.inserts or head.inserts) for head in heads().values() for call in head.calls]
+    own = [(frozenset(call.names), inserts) for call, inserts in found if call.framework == framework]
+    return [*own, (frozenset({"DataLoader"}), keywords_of_fields())]
 
 
 def function(name: str) -> Callable[..., Any]:
