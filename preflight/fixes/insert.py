@@ -1,7 +1,9 @@
 """Settings that are not written anywhere yet: added only where the consumer is known to accept them.
 
 A keyword of a call whose signature is known (TrainingArguments, DataLoader, a Trainer), or a flag that the program's
-own parser defines. An unknown flag kills an argparse program, so a name is never guessed.
+own parser defines. An unknown flag kills an argparse program, so a name is never guessed. A trainer's file of
+arguments, or its command, takes what the trainer's table in frameworks/ says: a key goes behind the one that has the
+batch size, else behind the file's last one; a flag behind the line's last word.
 """
 
 from __future__ import annotations
@@ -10,45 +12,20 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from preflight.documents import cut
 from preflight.documents.render import render
-from preflight.fixes.insert_arguments import inserted
+from preflight.frameworks.arguments import document_of
+from preflight.frameworks.table import heads, keywords
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Reading
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.text import Edit
-from preflight.vocabulary.values import Origin, Ref, Span, Unknown, Value
+from preflight.vocabulary.values import Origin, Ref, Route, Span, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
     from preflight.vocabulary.reading import Parameter
-
-_ARGUMENTS: Mapping[str, str] = {
-    "train.batch_size": "per_device_train_batch_size", "train.grad_accum": "gradient_accumulation_steps",
-    "train.gradient_checkpointing": "gradient_checkpointing", "validation.batch_size": "per_device_eval_batch_size",
-    "validation.eval_accumulation": "eval_accumulation_steps", "data.workers": "dataloader_num_workers",
-    "data.prefetch": "dataloader_prefetch_factor", "data.persistent_workers": "dataloader_persistent_workers",
-    "data.pin_memory": "dataloader_pin_memory", "train.empty_cache_every": "torch_empty_cache_steps",
-}  # fmt: skip
-"""Keywords of transformers.TrainingArguments (5.23) and of TRL's configurations, which inherit them."""
-
-_LOADER: Mapping[str, str] = {
-    "data.workers": "num_workers", "data.prefetch": "prefetch_factor",
-    "data.persistent_workers": "persistent_workers", "data.pin_memory": "pin_memory",
-}  # fmt: skip
-"""Keywords of torch.utils.data.DataLoader."""
-
-_CALLS: Mapping[str, tuple[frozenset[str], Mapping[str, str]]] = {
-    "transformers-trainer": (frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"}), _ARGUMENTS),
-    "trl": (frozenset({"SFTConfig", "DPOConfig", "GRPOConfig", "RewardConfig", "KTOConfig", "ORPOConfig"}), _ARGUMENTS),
-    "lightning": (frozenset({"Trainer"}), {"train.grad_accum": "accumulate_grad_batches"}),
-    "ultralytics": (
-        frozenset({"train"}),
-        {"train.batch_size": "batch", "data.workers": "workers", "train.image_size": "imgsz"},
-    ),
-}
-"""By the framework that the program uses: what its call is named, and the keyword for a field."""
-
-_ANYWHERE: tuple[tuple[frozenset[str], Mapping[str, str]], ...] = ((frozenset({"DataLoader"}), _LOADER),)
 
 
 def insertion(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
@@ -61,7 +38,7 @@ def insertion(change: Change, study: Study, project: Project) -> tuple[Edit, ...
     found = _flag(change, study, project)
     if found is None:
         found = _keyword(change, study, project)
-    return found if found is not None else inserted(change, study, project)
+    return found if found is not None else _argument(change, study, project)
 
 
 # --- keywords -------------------------------------------------------------------------------------------------------
@@ -71,20 +48,19 @@ def _keyword(change: Change, study: Study, project: Project) -> tuple[Edit, ...]
     from preflight.documents.python import parse_python
 
     fact = study.facts.get("framework")
-    known = _CALLS.get(str(fact.value)) if fact is not None else None
-    tables = [*([known] if known is not None else []), *_ANYWHERE]
+    known = keywords(str(fact.value) if fact is not None else "")
     for path in study.paths:
         if not path.endswith(".py"):
             continue
         document = parse_python(project.source(path))
-        for called, keywords in tables:
-            if change.field not in keywords:
+        for called, names in known:
+            if change.field not in names:
                 continue
             calls = [node for node in ast.walk(document.tree) if isinstance(node, ast.Call) and _name(node) in called]
             call = _meant(calls, document, study)
             if call is not None:
                 text = render("", change.value, "python")
-                return (document.insert_keyword(call, keywords[change.field], text),)
+                return (document.insert_keyword(call, names[change.field], text),)
     return None
 
 
@@ -157,3 +133,43 @@ def line_end(study: Study) -> Origin | None:
         return None
     last = max(places, key=lambda place: place.span.end)
     return last if last.editable and len({place.path for place in places}) == 1 else None
+
+
+# --- arguments of a trainer's file or command ----------------------------------------------------------------------
+
+
+def _argument(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
+    """The edit that states the field in the study's arguments; None where they are no trainer's that is known."""
+    for reading in reversed(study.readings):
+        known = heads().get(reading.dialect)
+        key = known.inserts.get(change.field) if known is not None else None
+        if key is None or change.value is None:
+            continue
+        if reading.path.endswith((".yaml", ".yml", ".json")):
+            return _in_file(reading, key, change.value, project)
+        return _on_line(reading, key, change.value, study)
+    return None
+
+
+def _in_file(reading: Reading, key: str, value: Value, project: Project) -> tuple[Edit, ...] | None:
+    document = document_of(project.source(reading.path), project)
+    if document.has((key,)):
+        return None  # it is there, and means something that the reader did not take
+    tops: list[Route] = [route[:1] for route in document.routes()]
+    batch = next((b.origin for b in reading.bindings if b.field == "train.batch_size" and b.origin is not None), None)
+    beside: Route | None = tops[-1] if tops else None
+    if batch is not None and batch.path == reading.path and batch.route and len(batch.route) == 1:
+        beside = batch.route
+    return None if beside is None else (cut.insert(document, beside, key, value),)
+
+
+def _on_line(reading: Reading, key: str, value: Value, study: Study) -> tuple[Edit, ...] | None:
+    places: list[Origin] = []
+    for word in study.links[-1].words if study.links else ():
+        places += [one for one in (word.origin, word.value.origin if word.value is not None else None) if one]
+    if not places or any(place.path != reading.path or not place.editable for place in places):
+        return None
+    end = max(place.span.end for place in places)
+    text = render("", value, "bash")
+    written = f"{key}={text}" if reading.dialect == "torchtune" else f"--{key} {text}"
+    return (Edit(reading.path, Span(end, end), f" {written}"),)

@@ -1,14 +1,15 @@
-"""Arguments of a trainer by name, each with its place: those of a file, and those of the command that starts it."""
+"""Arguments of a trainer by name, each with its place: of a file, of a command, of a call; else the tool's default."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.documents.document import TreeDocument
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Word
+from preflight.vocabulary.reading import Binding, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Unknown, Value, evaluate, names
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Scalar, Unknown, Value, evaluate
 
 
 def document_of(source: Source, project: Project) -> TreeDocument:
@@ -30,64 +31,83 @@ def document_of(source: Source, project: Project) -> TreeDocument:
 
 
 class Arguments:
-    """One mapping of arguments; an empty key (`deepspeed:`) is as if it were not there.
-
-    `given` are values of the command line, by dotted names, which come before the file's.
-    """
+    """Arguments by dotted names (`fsdp_config.version`): what was given, else the default of the library's version."""
 
     def __init__(
-        self, document: TreeDocument | None, top: Mapping[str, Value], at: Route = (),
-        given: Mapping[str, Expr] | None = None,
+        self, given: Mapping[str, Expr], defaults: Mapping[str, Scalar] | None = None,
+        empty: Mapping[str, Origin | None] | None = None,
     ) -> None:  # fmt: skip
-        self.document, self.top, self.at = document, top, at
-        self.given = dict(given or {})
+        self.given, self.defaults = dict(given), defaults or {}
+        self.empty = empty or {}
+        """Where keys without a value stand; they are as if they were not given."""
+
+    def completed(self, more: Mapping[str, Expr], defaults: Mapping[str, Scalar] | None = None) -> Arguments:
+        """With further arguments, or other defaults."""
+        return Arguments({**self.given, **more}, self.defaults if defaults is None else defaults, self.empty)
 
     def __contains__(self, name: str) -> bool:
-        if name in self.given:
-            return self.value(name) is not None
-        return self.top.get(name) is not None
+        return name in self.given
+
+    def get(self, name: str, default: Value = None) -> Expr:
+        """The value with its place; a default has none."""
+        return self.given.get(name) or Const(self.defaults.get(name, default))
+
+    __getitem__ = get
 
     def value(self, name: str) -> Value:
-        """The plain value of a key, None where it is not there; Unknown where it depends on something else."""
-        expr = self.given.get(name)
-        if expr is None:
-            return self.top.get(name)
-        return Unknown("it is set elsewhere") if any(True for _ in names(expr)) else evaluate(expr)
+        """The plain value, None where it is not there; Unknown where it depends on something else."""
+        return constant(self.get(name))
 
     def some(self, name: str) -> bool:
-        """Whether a key has a value that is more than a no; one that cannot be known counts."""
+        """Whether the value is more than a no; one that cannot be known counts."""
         value = self.value(name)
         return isinstance(value, Unknown) or bool(value)
 
-    def get(self, name: str, default: Value = None) -> Expr:
-        """The value with its place; the default has none."""
-        if name in self.given:
-            return self.given[name]
-        if name not in self:
-            return Const(default)
-        return Const(self.top[name], self.origin(name))
-
     def origin(self, name: str) -> Origin | None:
-        """Where the value of a key is written."""
-        given = self.given.get(name)
-        if given is not None:
-            return given.origin
-        route = (*self.at, name)
-        return self.document.origin(route) if self.document is not None and self.document.has(route) else None
+        """Where the value is written."""
+        return first_origin(self.given.get(name)) or self.empty.get(name)
+
+    def bind(self, field: str, name: str, expr: Expr | None = None) -> Binding:
+        """The field takes the argument's value (or `expr`, made of it); a default has a default's rank."""
+        value = self[name] if expr is None else expr
+        used = name in self.given or not is_constant(value)
+        return bind(field, value, None if used else DEFAULT_RANK, first_origin(self[name]))
 
     def inner(self, name: str) -> Arguments:
-        """A nested mapping (empty where there is none)."""
-        nested, prefix = self.top.get(name), f"{name}."
-        given = {key.removeprefix(prefix): expr for key, expr in self.given.items() if key.startswith(prefix)}
-        return Arguments(self.document, nested if isinstance(nested, Mapping) else {}, (*self.at, name), given)
+        """The keys of an argument that is a mapping, each with its own place where it has one."""
+        whole, prefix = self.given.get(name), f"{name}."
+        value = constant(whole) if whole is not None else None
+        found = dict(_spread(value, first_origin(whole))) if isinstance(value, Mapping) else {}
+        placed = {key.removeprefix(prefix): expr for key, expr in self.given.items() if key.startswith(prefix)}
+        return Arguments(found | placed)
 
-    def all(self) -> dict[str, Expr]:
-        """Every key that has a value, those of mappings by dotted names as well."""
-        found = {name: self.get(name) for name in (*self.top, *self.given) if name in self}
-        for name, value in self.top.items():
-            if isinstance(value, Mapping) and name not in self.given:
-                found |= {f"{name}.{key}": expr for key, expr in self.inner(name).all().items()}
-        return found
+
+def arguments_of(
+    document: TreeDocument | None, top: Mapping[str, Value], given: Mapping[str, Expr] | None = None
+) -> Arguments:
+    """Arguments of a file; `given` are those of the command line, which come before it."""
+    found = {**_flat(document, top, ()), **(given or {})}
+    empty = {name: expr.origin for name, expr in found.items() if constant(expr) is None}
+    return Arguments({name: expr for name, expr in found.items() if name not in empty}, None, empty)
+
+
+def _flat(document: TreeDocument | None, top: Mapping[str, Value], at: Route) -> dict[str, Expr]:
+    found: dict[str, Expr] = {}
+    for name, value in top.items():
+        route = (*at, name)
+        placed = document is not None and document.has(route)
+        found[str(name)] = Const(value, document.origin(route) if document is not None and placed else None)
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{key}": expr for key, expr in _flat(document, value, route).items()}
+    return found
+
+
+def _spread(top: Mapping[str, Value], place: Origin | None) -> Iterator[tuple[str, Expr]]:
+    """The keys of a mapping that is written in one place, those of mappings in it by dotted names as well."""
+    for name, value in top.items():
+        yield str(name), Const(value, place)
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{key}", expr) for key, expr in _spread(value, place))
 
 
 def given_by(words: Sequence[Word]) -> dict[str, Expr]:
@@ -122,7 +142,7 @@ def _is_number(text: str) -> bool:
 
 def _whole(expr: Expr) -> Expr:
     """A list of constants as one constant."""
-    if isinstance(expr, Op) and expr.operator == "tuple" and not any(True for _ in names(expr)):
+    if isinstance(expr, Op) and expr.operator == "tuple" and is_constant(expr):
         return Const(evaluate(expr), expr.origin)
     return expr
 

@@ -9,9 +9,10 @@ not the project (`accelerate launch diffusers/examples/dreambooth/train_dreamboo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
-from preflight.frameworks.diffusers import SCRIPTS
 from preflight.frameworks.launchers import take_apart, text
+from preflight.frameworks.table import Command, heads
 from preflight.frameworks.ultralytics import training
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
@@ -20,27 +21,6 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op
 
 _FILES = (".yaml", ".yml", ".json")
-_MODULES = {
-    "axolotl.cli.train": ("axolotl", "train"), "llamafactory.cli": ("llamafactory-cli", None),
-    "swift.cli.sft": ("swift", "sft"), "swift.cli.pt": ("swift", "pt"), "swift.cli.rlhf": ("swift", "rlhf"),
-    "trl.scripts.sft": ("trl", "sft"), "trl.scripts.dpo": ("trl", "dpo"), "trl.scripts.grpo": ("trl", "grpo"),
-    "litgpt": ("litgpt", None), **{script: ("diffusers", script) for script in SCRIPTS},
-}  # fmt: skip
-"""Modules that are these commands: the command, and its first word."""
-_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
-    "axolotl": frozenset({"train"}), "llamafactory-cli": frozenset({"train"}), "tune": frozenset({"run"}),
-    "swift": frozenset({"sft", "pt", "rlhf"}),
-    "trl": frozenset({"sft", "dpo", "grpo", "kto", "reward", "rloo"}),
-    "litgpt": frozenset({"finetune", "finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2",
-                         "pretrain"}),
-    "diffusers": frozenset(SCRIPTS), "yolo": frozenset({"train"}),
-}  # fmt: skip
-"""What of each trains."""
-KINDS = {"axolotl": "axolotl", "llamafactory-cli": "llamafactory", "tune": "torchtune", "swift": "swift",
-         "trl": "arguments", "litgpt": "litgpt", "diffusers": "diffusers", "yolo": "ultralytics"}  # fmt: skip
-"""Command -> the reader of its settings."""
-_SPAWNS = ("axolotl", "llamafactory-cli")
-"""They start a process per GPU by themselves."""
 _METHODS = ("lora", "full", "adapter", "adapter_v2")
 
 
@@ -57,17 +37,32 @@ class Started:
 def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | None:
     """The command that a module (or its file, `swift/cli/sft.py`) is, with its words; None where it is none of them."""
     dotted = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name
-    found = next((one for known, one in _MODULES.items() if dotted == known or dotted.endswith(f".{known}")), None)
-    if found is None:
-        return None
-    command, first = found
-    return command, ((Word("", Const(first)), *words) if first is not None else tuple(words))
+    for command in commands().values():
+        known = {one: one for one in command.trains} if command.scripts else command.modules
+        for name, first in known.items():
+            if dotted == name or dotted.endswith(f".{name}"):
+                return command.name, ((Word("", Const(first)), *words) if first else tuple(words))
+    return None
+
+
+@lru_cache(maxsize=1)
+def commands() -> Mapping[str, Command]:
+    """Kind of settings -> the command that has them."""
+    return {kind: head.command for kind, head in heads().items() if head.command is not None}
+
+
+@lru_cache(maxsize=64)
+def kind_named(name: str) -> str | None:
+    """The kind of settings that a command has."""
+    return next((kind for kind, command in commands().items() if command.name == name), None)
 
 
 def copied(name: str, source: str) -> bool:
     """Whether a program of the project is a copy of one of diffusers' scripts, which cannot be read line by line."""
     script = name.rpartition("/")[2].removesuffix(".py")
-    return script in SCRIPTS and all(word in source for word in ("check_min_version(", "accelerator.prepare("))
+    return script in commands()["diffusers"].trains and all(
+        word in source for word in ("check_min_version(", "accelerator.prepare(")
+    )
 
 
 def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
@@ -76,7 +71,8 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         settings = training(words)
         words = () if settings is None else (Word("", Const("train")), *settings)
     first = text(words[0]) if words else None
-    if first is None or first not in _SUBCOMMANDS.get(name, frozenset()):
+    kind = kind_named(name)
+    if first is None or kind is None or first not in commands()[kind].trains:
         return None
     rest = tuple(words[1:])
     said: list[Word] = []
@@ -98,7 +94,7 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         said.append(Word("nproc_per_node=", launch.ranks_per_node))
     file = next((word for word in rest if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")), None)
     kept = [word for word in rest if word is not file and word.prefix.rstrip("=") != "--config"]
-    return Started(KINDS[name], file or _config(rest), (*said, *kept), launch)
+    return Started(kind, file or _config(rest), (*said, *kept), launch)
 
 
 def _config(words: Sequence[Word]) -> Word | None:
@@ -125,7 +121,11 @@ def _processes(name: str, launch: Launch, request: Request | None) -> Expr | Non
     stated = launch.environment.get("NPROC_PER_NODE")
     if stated is not None and name in ("swift", "llamafactory-cli"):
         return Op("int", (stated,), stated.origin)
-    if name not in _SPAWNS or launch.launcher in ("torchrun", "accelerate", "deepspeed") or request is None:
+    if (
+        not commands()[str(kind_named(name))].spawns
+        or launch.launcher in ("torchrun", "accelerate", "deepspeed")
+        or request is None
+    ):
         return None
     gpus = request.gpus_per_node
     return Const(gpus, request.origins.get("gpus_per_node")) if isinstance(gpus, int) and gpus > 1 else None
@@ -154,18 +154,18 @@ def recognises(source: Source, project: Project) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The bindings of the command in `call`: its first word names the reader of its settings."""
-    from preflight.frameworks import axolotl
-    from preflight.frameworks.arguments import Arguments, given_by
+    from preflight.frameworks.arguments import arguments_of, given_by
     from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.frameworks.shared import unread
+    from preflight.frameworks.table import read as read_table
 
     words = call.words if call is not None else ()
     kind = words[0].value.value if words and isinstance(words[0].value, Const) else None
-    if not isinstance(kind, str) or kind not in axolotl.READERS:
+    if not isinstance(kind, str) or kind not in heads():
         return Reading(source.path, NAME, trains=False)
-    found = axolotl.READERS[kind](Arguments(None, {}, (), given_by(words[1:])))
+    found = read_table(kind, arguments_of(None, {}, given_by(words[1:])))
     found.bindings += unread(found, project)
-    facts = (Fact("framework", axolotl.FRAMEWORKS.get(kind, "transformers-trainer")), *found.facts)
+    facts = (Fact("framework", heads()[kind].framework), *found.facts)
     links = (*launch_links(call, project), *found.links)
     bindings = tuple(launch_bindings(call, facts, found.bindings))
     return Reading(source.path, kind, bindings=bindings, links=links, facts=facts, problems=tuple(found.problems))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
+from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_objects
+from preflight.frameworks.table import read
 from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin, is_unknown, under
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Fact
@@ -21,10 +22,6 @@ _VERSIONS = {"FullyShardedDataParallel": 1, "FSDP": 1, "fully_shard": 2}
 _ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters",
               "reshard_after_forward", "forward_prefetch", "limit_all_gathers")  # fmt: skip
 """Arguments of the wrappers that decide what they hold: keys of parallel.options."""
-_DEEPSPEED = ("reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size",
-              "stage3_max_live_parameters", "stage3_max_reuse_distance", "stage3_param_persistence_threshold",
-              "sub_group_size", "contiguous_gradients", "overlap_comm")  # fmt: skip
-"""The same of DeepSpeed's zero_optimization."""
 _MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 """accelerate's ways to put layers on all GPUs that one process sees."""
 STAGES: Mapping[int, str] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
@@ -47,9 +44,7 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
             found += under(record.conditions, _devices(record))
         elif record.name == "deepspeed.initialize":
             config = record.argument("config") or record.argument("config_params")
-            value = constant(config) if config is not None else None
-            if isinstance(value, Mapping):
-                found += deepspeed_config(value, partial(_whole, config))
+            found += deepspeed_config(Arguments({} if config is None else {"config": config}).inner("config"))
     return found
 
 
@@ -72,11 +67,6 @@ def _options(record: CallRecord) -> dict[str, Expr]:
 
 def _plain(value: Value) -> bool:
     return isinstance(value, (bool, int))
-
-
-def _whole(config: Expr | None, _keys: tuple[str, ...]) -> Expr | None:
-    """Every key of a literal configuration is placed at the literal."""
-    return config
 
 
 def settings_links(records: Sequence[CallRecord]) -> list[tuple[str, Expr]]:
@@ -105,67 +95,20 @@ def one_process(records: Sequence[CallRecord]) -> list[Fact]:
     return []
 
 
-Place = Callable[["tuple[str, ...]"], "Expr | None"]
-Add = Callable[..., None]
-"""Where a key of a configuration is written: an expression with its origin, by the route to the key."""
-
-
-def _value(config: Mapping[str, Value], *keys: str) -> Value:
-    node: Value = config
-    for key in keys:
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return node
-
-
-def _optimizer(config: Mapping[str, Value], add: Add) -> None:
+def kernels(kind: Expr) -> Expr:
     """DeepSpeed makes the optimizer itself where its file names one: Adam's are its fused or its CPU kernels
     (runtime/engine.py, _configure_basic_optimizer), which step without temporaries on the GPU."""
-    kind = _value(config, "optimizer", "type")
-    if not isinstance(kind, str):
-        return
-    name = OPTIMIZERS.get(kind.lower(), "other")
-    add("train.optimizer", name, "optimizer", "type")
-    if name in ("adam", "adamw"):
-        add("train.optimizer_impl", "fused", "optimizer", "type")
+    adam = OPTIMIZERS.get(str(constant(kind)).lower()) in ("adam", "adamw")
+    return Const("fused" if adam else None, first_origin(kind))
 
 
-def deepspeed_config(config: Mapping[str, Value], place: Place) -> list[Binding]:
-    """Bindings of a DeepSpeed configuration; "auto" values are the Trainer's and bind nothing.
+def deepspeed_config(config: Arguments) -> list[Binding]:
+    """Bindings of a DeepSpeed configuration; "auto" values are the Trainer's and bind nothing."""
+    return read("deepspeed", config).bindings
 
-    `place(keys)` gives an expression with the origin of a key (or None).
-    """
-    found: list[Binding] = []
 
-    def add(field: str, value: Value, *keys: str) -> None:
-        placed = place(keys)
-        found.append(bind(field, Const(value, placed.origin if placed is not None else None), 2))
-
-    stage = _value(config, "zero_optimization", "stage")
-    if isinstance(stage, int) and stage in STAGES:
-        add("parallel.strategy", STAGES[stage], "zero_optimization", "stage")
-    offloads = [(part, _value(config, "zero_optimization", f"offload_{name}", "device"))
-                for name, part in (("optimizer", "optimizer"), ("param", "parameters"))]  # fmt: skip
-    for part, device in offloads:
-        if device in ("cpu", "nvme"):
-            add(
-                "parallel.offload",
-                part,
-                "zero_optimization",
-                "offload_optimizer" if part == "optimizer" else "offload_param",
-            )
-    for name in _DEEPSPEED:
-        value = _value(config, "zero_optimization", name)
-        if isinstance(value, (bool, int, float, str)):
-            add(f"parallel.options.{name}", value, "zero_optimization", name)
-    _optimizer(config, add)
-    for key, precision in (("bf16", "bf16-mixed"), ("fp16", "fp16-mixed")):
-        if _value(config, key, "enabled") is True:
-            add("train.precision", precision, key, "enabled")
-    for key, field in (
-        ("train_micro_batch_size_per_gpu", "train.batch_size"),
-        ("gradient_accumulation_steps", "train.grad_accum"),
-    ):
-        value = _value(config, key)
-        if isinstance(value, int) and not isinstance(value, bool):
-            add(field, value, key)
-    return found
+def stated_batch(args: Arguments, found: Found) -> None:
+    """The whole batch of all ranks, which a rule holds against the others."""
+    value = args.value("train_batch_size")
+    if isinstance(value, int):
+        found.facts.append(Fact("stated_batch", value, args.origin("train_batch_size")))

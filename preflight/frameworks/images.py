@@ -24,6 +24,16 @@ FREE_SIDES = ("llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl")
 """Architectures that make more of larger images."""
 
 
+def llamafactory(args: Arguments, found: Found) -> None:
+    """LLaMA-Factory's switches."""
+    pictures(args, found, "model_name_or_path", LLAMAFACTORY, ("image_max_pixels", LLAMAFACTORY_PIXELS))
+
+
+def swift(args: Arguments, found: Found) -> None:
+    """ms-swift's switches."""
+    pictures(args, found, "model", SWIFT, ("max_pixels", None))
+
+
 def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixels: tuple[str, int | None]) -> None:
     """`train.frozen` and `train.image_size` of a run whose model sees images. `model`: the key of its name; `pixels`:
     the key of the most pixels that an image may have, and the tool's default."""

@@ -9,9 +9,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, defaults_at, first_origin, fold, is_constant
-from preflight.vocabulary.reading import Binding
-from preflight.vocabulary.values import Const, Expr, Op
+from preflight.frameworks.arguments import Arguments
+from preflight.program.bindings import constant, first_origin, fold, version_of
+from preflight.vocabulary.values import Const, Expr, Op, Scalar
 
 NO = Const(False)
 FP32 = Const("fp32")
@@ -43,40 +43,54 @@ def table() -> dict[str, Any]:
     return loaded
 
 
-class Arguments:
-    """Arguments by name: what was given, else the library's default for the version.
+_Entries = Mapping[str, "list[tuple[str, str, bool, Scalar]]"]
+"""Argument -> [since release, type, may be None, default], ..., as scripts/make_defaults.py writes them."""
 
-    A mapping that is given (`fsdp_config`) may have its keys as names of their own, `fsdp_config.version`.
-    """
 
-    def __init__(self, values: Mapping[str, Expr], flavour: str, version: str | None, trl: str | None = None) -> None:
-        renamed: dict[str, str] = table()["renamed"]
-        self.given = {renamed.get(name, name): expr for name, expr in values.items()}
-        self.defaults = dict(defaults_at(table()["transformers"], version))
-        if flavour != "transformers":
-            self.defaults.update(defaults_at(table()["trl"], trl))
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a library's class: what a flag for it gives (int, float, bool, str), and its default."""
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.given
+    kind: str
+    default: Scalar
 
-    def __getitem__(self, name: str) -> Expr:
-        default = self.defaults.get(name)
-        return self.given.get(name) or Const(default if isinstance(default, (bool, int, float, str)) else None)
 
-    def bind(self, field: str, name: str, expr: Expr | None = None) -> Binding:
-        """The field takes the argument's value (or `expr`, made of it); a default has a default's rank."""
-        value = self[name] if expr is None else expr
-        used = name in self.given or not is_constant(value)
-        return bind(field, value, None if used else DEFAULT_RANK, first_origin(self[name]))
+def arguments_at(flavour: str, version: str | None, trl: str | None = None) -> dict[str, Argument]:
+    """The arguments that decide memory of transformers' class, and of TRL's for other flavours, in these releases."""
+    found = _at(table()["transformers"]["transformers"], version)
+    if flavour == "transformers":
+        return found
+    own = table()["trl"].get(flavour, table()["trl"]["sft"])
+    return (_gone(own) if trl is None else {}) | found | _at(own, trl)
 
-    def inner(self, name: str) -> dict[str, Expr]:
-        """The keys of an argument that is a mapping, each with its own place where it has one."""
-        whole = self.given.get(name)
-        value = constant(whole) if whole is not None else None
-        keys = value if isinstance(value, Mapping) else {}
-        found: dict[str, Expr] = {str(key): Const(one, first_origin(whole)) for key, one in keys.items()}
-        prefix = f"{name}."
-        return found | {key.removeprefix(prefix): e for key, e in self.given.items() if key.startswith(prefix)}
+
+def model_config_at(trl: str | None = None) -> dict[str, Argument]:
+    """The arguments of trl.ModelConfig that decide memory."""
+    return _at(table()["trl"]["model"], trl)
+
+
+def _at(entries: _Entries, version: str | None) -> dict[str, Argument]:
+    """Each argument's last entry up to a release; those that the class has no more by then are left out."""
+    found: dict[str, Argument] = {}
+    for name, changes in entries.items():
+        for since, kind, _, default in changes:
+            if version_of(since) <= version_of(version):
+                found[name] = Argument(kind, default)
+    return {name: argument for name, argument in found.items() if argument.kind}
+
+
+def _gone(entries: _Entries) -> dict[str, Argument]:
+    """Arguments that only older releases have, which may be the one in use where nobody states it."""
+    return {name: Argument(changes[-2][1], None) for name, changes in entries.items() if not changes[-1][1]}
+
+
+def library_arguments(
+    values: Mapping[str, Expr], flavour: str, version: str | None, trl: str | None = None
+) -> Arguments:
+    """Arguments that were given, with the defaults of the releases."""
+    renamed: dict[str, str] = table()["renamed"]
+    defaults = {name: argument.default for name, argument in arguments_at(flavour, version, trl).items()}
+    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, defaults)
 
 
 def truth(expr: Expr) -> Expr:

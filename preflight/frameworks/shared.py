@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import shrinks_itself
 from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Problem
-from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.spelling import OPTIMIZERS, spelled
-from preflight.vocabulary.values import Const, Expr, Unknown, Value
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, OPTIMIZERS, PRECISIONS
+from preflight.vocabulary.values import Const, Expr, Op, Scalar, Unknown, Value
+
+
+def _attentions() -> Mapping[str, Scalar]:
+    from preflight.program.models import table
+
+    known: Mapping[str, Scalar] = table()["attention"]
+    return known
+
+
+SPELLINGS: Mapping[str, Callable[[], Mapping[str, Scalar]]] = {
+    "optimizers": lambda: OPTIMIZERS, "implementations": lambda: IMPLEMENTATIONS, "precisions": lambda: PRECISIONS,
+    "dtypes": lambda: DTYPES, "attentions": _attentions,
+}  # fmt: skip
+"""Spellings that several tools share, by the names that their tables have for them."""
 
 
 @dataclass
 class Found:
+    """What was read so far."""
+
     bindings: list[Binding] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -33,65 +49,23 @@ class Found:
         """What the tool does where nobody says otherwise."""
         self.bindings.append(bind(name, Const(value), DEFAULT_RANK))
 
-    def when_true(self, args: Arguments, key: str, name: str, value: Value = True) -> None:
-        """The field takes `value` where the key is a yes, at the key's place."""
-        if args.value(key) is True:
-            self.add(name, Const(value, args.origin(key)))
-
     def has(self, name: str) -> bool:
         return any(binding.field == name for binding in self.bindings)
 
 
-def lora(
-    args: Arguments, found: Found, rank: str, rank_default: int, dropout: str, dropout_default: float, targets: str
-) -> None:
-    """LoRA by a tool's own names; `all` is LLaMA-Factory's word for every linear layer, `all-linear` peft's."""
-    found.bindings.append(bind("train.peft.method", Const("lora"), TEXT_RANK))
-    found.add("train.peft.r", args.get(rank, rank_default))
-    found.add("train.peft.dropout", args.get(dropout, dropout_default))
-    given = args.value(targets)
+def peft_targets(expr: Expr) -> Expr:
+    """Names of layers; `all` is LLaMA-Factory's word for every linear layer, `all-linear` peft's."""
+    given = constant(expr)
     if given in ("all", "all-linear") or given in (("all",), ("all-linear",)):
-        found.add("train.peft.targets", Const("all-linear", args.origin(targets)))
-    elif isinstance(given, str) and "," in given:
-        found.add("train.peft.targets", Const(tuple(x.strip() for x in given.split(",")), args.origin(targets)))
-    else:
-        found.add("train.peft.targets", args.get(targets))
+        return Const("all-linear", first_origin(expr))
+    if isinstance(given, str) and "," in given:
+        return Const(tuple(name.strip() for name in given.split(",")), first_origin(expr))
+    return expr
 
 
-def lora_kind(args: Arguments, found: Found) -> None:
-    """DoRA and its like are kept apart from LoRA: what they keep is not what LoRA keeps."""
-    for name in ("use_dora", "peft_use_dora"):
-        found.when_true(args, name, "train.peft.method", "dora")
-
-
-def quantized(
-    args: Arguments, found: Found, names: Mapping[str, str], compute: Expr | None = None, double: bool | None = None
-) -> None:
-    """`load_in_4bit: true` and its like: key -> what weights are then stored as. `compute` is the type that the tool
-    computes in, `double` whether it quantises the scales, too."""
-    for name, kind in names.items():
-        found.when_true(args, name, "train.quantization.type", kind)
-    if any(args.value(name) is True and kind in ("nf4", "fp4") for name, kind in names.items()):
-        if compute is not None:
-            found.add("train.quantization.compute_dtype", compute)
-        if double is not None:
-            found.default("train.quantization.double_quant", double)
-
-
-def optimizer(args: Arguments, found: Found, name: str, default: str) -> None:
-    """train.optimizer by a tool's key."""
-    found.add("train.optimizer", spelled(args.get(name, default), OPTIMIZERS, "other"))
-
-
-def attention(args: Arguments, found: Found, name: str, spellings: Mapping[str, str]) -> None:
-    """train.attention by a tool's key; what the tool decides while it runs says nothing."""
-    given = args.value(name)
-    if given is not None and str(given).lower() in spellings:
-        found.add("train.attention", spelled(args.get(name), spellings))
-
-
-def checkpointing(args: Arguments, found: Found, name: str = "gradient_checkpointing") -> None:
+def checkpointing(args: Arguments, found: Found) -> None:
     """Yes or no, or Unsloth's way: checkpoints that wait in host memory."""
+    name = "gradient_checkpointing"
     given = args.value(name)
     if isinstance(given, Unknown):
         found.add("train.gradient_checkpointing", args.get(name))
@@ -101,9 +75,32 @@ def checkpointing(args: Arguments, found: Found, name: str = "gradient_checkpoin
         found.add("train.activation_offload", Const(True, args.origin(name)))
 
 
+def truth(expr: Expr) -> Expr:
+    """Yes or no; what cannot be known stays so."""
+    value = constant(expr)
+    return Const(value if isinstance(value, Unknown) else bool(value), first_origin(expr))
+
+
+def doubled(bindings: Iterable[Binding]) -> list[Binding]:
+    """Two samples go through the model for each one of the batch."""
+    return [
+        replace(b, expr=Op("*", (b.expr, Const(2)), first_origin(b.expr))) if b.field == "train.batch_size" else b
+        for b in bindings
+    ]
+
+
+def unmodelled_bits(args: Arguments, found: Found) -> None:
+    """Weights in bits that only bitsandbytes' laws cover, and only 4 and 8 of them."""
+    for bits, method in (("quant_bits", "quant_method"), ("quantization_bit", "quantization_method")):
+        known = args.value(method) in (None, "bnb", "bitsandbytes") and args.value(bits) in (4, 8)
+        if bits in args and not known:
+            reason = f"{args.value(bits)} bits by {args.value(method) or 'bnb'} are not modelled"
+            found.add("train.quantization.type", Const(Unknown(reason), args.origin(bits)))
+
+
 def shrinking(args: Arguments, found: Found) -> None:
     """A Trainer that looks for a batch that fits."""
-    expr = shrinks_itself(args.all())
+    expr = shrinks_itself(args.given)
     if expr is not None:
         found.facts.append(Fact("handles_oom", True, first_origin(expr)))
 
@@ -129,7 +126,7 @@ def unread(found: Found, project: Project) -> list[Binding]:
     return [bind("parallel.strategy", Const(Unknown(reason.format(one.target)), one.origin), 2) for one in missing]
 
 
-def deepspeed_link(args: Arguments, found: Found) -> None:
-    """`deepspeed: ds.json`."""
+def linked_files(args: Arguments, found: Found) -> None:
+    """`deepspeed: ds.json`, `fsdp_config: fsdp.json`."""
     scheme_link(args.get("deepspeed"), found)
     file_link(args.get("fsdp_config"), found)

@@ -9,9 +9,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.deepspeed import deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings
-from preflight.frameworks.library_defaults import ANY, FP32, NO, Arguments, Use, truth
+from preflight.frameworks.library_defaults import (
+    ANY,
+    FP32,
+    NO,
+    Argument,
+    Use,
+    arguments_at,
+    library_arguments,
+    model_config_at,
+    truth,
+)
 from preflight.frameworks.trl import trl
 from preflight.program.bindings import (
     DEFAULT_RANK,
@@ -28,7 +39,7 @@ from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Parameter
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown, Value
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
 
@@ -41,10 +52,6 @@ ARGUMENT_CLASSES: Mapping[str, str] = {
 }  # fmt: skip
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""
 
-_NULLABLE = frozenset({"gradient_checkpointing", "tf32", "bf16", "activation_checkpointing"})
-"""Flags of type Optional[bool]."""
-_TEXTS = frozenset({"deepspeed", "fsdp", "loss_type"})
-_FLOATS = frozenset({"vllm_gpu_memory_utilization"})
 _LANGUAGE = (None, "causal-lm")
 
 
@@ -53,7 +60,7 @@ def training_arguments(
     trl_version: str | None = None,
 ) -> list[Binding]:  # fmt: skip
     """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1)."""
-    args = Arguments(values, flavour, version, trl_version)
+    args = library_arguments(values, flavour, version, trl_version)
     found = [
         *_batches(args, flavour),
         args.bind("train.grad_accum", "gradient_accumulation_steps"),
@@ -79,8 +86,7 @@ def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
     """Liger's kernels: the logits are never there as a whole, unless its own configuration keeps the usual loss."""
     if "use_liger_kernel" not in args or flavour == "reward" or use.task not in _LANGUAGE:
         return []
-    fused = args.inner("liger_kernel_config").get("fused_linear_cross_entropy")
-    kept = fused is not None and constant(fused) is False
+    kept = args.inner("liger_kernel_config").value("fused_linear_cross_entropy") is False
     expr = when(truth(args["use_liger_kernel"]), Const("full" if kept else "fused"), Const(None))
     return [args.bind("train.loss", "use_liger_kernel", expr)]
 
@@ -185,32 +191,20 @@ def from_command_line(record: CallRecord) -> bool:
 
 def parameters(flavour: str = "transformers", version: str | None = None) -> list[Parameter]:
     """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
-    found = []
-    for name, default in Arguments({}, flavour, version).defaults.items():
-        value = default if isinstance(default, (bool, int, float, str)) else None
-        if name in _TEXTS or isinstance(value, str):
-            kind = "str"
-        else:
-            kind = "float" if name in _FLOATS else "bool" if isinstance(value, bool) or name in _NULLABLE else "int"
-        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
-        found.append(Parameter(name, Const(value), flags, "dataclass", kind))
-    return found
-
-
-_MODEL_CONFIG: Mapping[str, tuple[str, Scalar]] = {
-    "model_name_or_path": ("str", None), "dtype": ("str", None), "torch_dtype": ("str", None),
-    "attn_implementation": ("str", None), "use_peft": ("bool", False), "lora_r": ("int", 16),
-    "lora_dropout": ("float", 0.05), "load_in_4bit": ("bool", False), "load_in_8bit": ("bool", False),
-}  # fmt: skip
-"""Flags of trl.ModelConfig that decide memory: type and default (TRL's documentation of ModelConfig)."""
+    return _flags(arguments_at(flavour, version))
 
 
 def model_config_parameters() -> list[Parameter]:
     """The flags that `TrlParser` adds for trl.ModelConfig."""
+    return _flags(model_config_at())
+
+
+def _flags(arguments: Mapping[str, Argument]) -> list[Parameter]:
     return [
-        Parameter(name, Const(default), (f"--{name}", f"--{name.replace('_', '-')}"), "dataclass", kind)
-        for name, (kind, default) in _MODEL_CONFIG.items()
-    ]
+        Parameter(name, Const(one.default), (*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")),),
+                  "dataclass", one.kind)
+        for name, one in arguments.items()
+    ]  # fmt: skip
 
 
 def model_config_bindings() -> list[Binding]:
@@ -252,7 +246,7 @@ def _fsdp(args: Arguments, version: str | None) -> list[Binding]:
     fsdp = args["fsdp"]
     said = constant(fsdp)
     known = isinstance(said, (str, tuple, bool))
-    config: dict[str, Expr] = {name: expr for name, expr in args.inner("fsdp_config").items() if name != "xla"}
+    config: dict[str, Expr] = {name: expr for name, expr in args.inner("fsdp_config").given.items() if name != "xla"}
     words = said.split() if isinstance(said, str) else [str(word) for word in said] if isinstance(said, tuple) else []
     place = first_origin(fsdp)
     stated = {name.removeprefix("fsdp_") for name in config}
@@ -282,12 +276,4 @@ def _mixed(args: Arguments) -> Expr | None:
 
 def _deepspeed(args: Arguments) -> list[Binding]:
     """A configuration written in place: `deepspeed={...}`, or a mapping in a file of arguments."""
-    whole = args.given.get("deepspeed")
-    value = constant(whole) if whole is not None else None
-    nested = args.inner("deepspeed")
-    config: Mapping[str, Value] = value if isinstance(value, Mapping) else {k: constant(e) for k, e in nested.items()}
-
-    def place(keys: tuple[str, ...]) -> Expr | None:
-        return nested.get(".".join(keys)) or nested.get(keys[0]) or whole
-
-    return deepspeed_config(config, place) if config else []
+    return deepspeed_config(args.inner("deepspeed"))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.frameworks.library_defaults import Arguments, Use, truth
+from preflight.frameworks.arguments import Arguments
+from preflight.frameworks.library_defaults import Use, truth
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, version_of, when
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.values import Const, Op, Unknown
@@ -69,7 +70,7 @@ def _vllm(args: Arguments) -> Iterator[Binding]:
 
 
 def _sft_loss(args: Arguments, version: str | None) -> Iterator[Binding]:
-    if constant(args["loss_type"]) is not None:
+    if "loss_type" in args and constant(args["loss_type"]) is not None:
         kind = constant(args["loss_type"])
         expr = Const(_CHUNKED if kind == "chunked_nll" else "full", first_origin(args["loss_type"]))
         yield bind("train.loss", expr, 2)

@@ -15,7 +15,6 @@ What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.launchers import text
@@ -38,16 +37,24 @@ BUFFERED_BATCHES, BUFFERED_IMAGES = 8, 1000
 CHANNELS = 3
 
 
-class Said(Protocol):
-    """What a call of the trainer, or its command line, says."""
+@dataclass(frozen=True)
+class Said:
+    """Arguments of a call of the trainer, or of its command line."""
 
-    @property
-    def complete(self) -> bool: ...
+    args: Arguments
+    origin: Origin | None = None
+    complete: bool = True
 
-    @property
-    def origin(self) -> Origin | None: ...
+    def argument(self, name: str) -> Expr | None:
+        """An argument by its name; None where it is not given."""
+        return self.args.given.get(name)
 
-    def argument(self, name: str, position: int | None = None) -> Expr | None: ...
+
+def _said(record: CallRecord) -> Said:
+    """What a call says; the first argument of a model's class is the model."""
+    model = record.argument("model", 0) if record.method in _MODELS else None
+    given = {**record.kwargs, **({"model": model} if model is not None else {})}
+    return Said(Arguments(given), record.origin, record.complete)
 
 
 def is_training(record: CallRecord) -> bool:
@@ -64,22 +71,16 @@ def ultralytics_bindings(records: Sequence[CallRecord], project: Project) -> tup
     facts: list[Fact] = []
     for record in records:
         if is_training(record):
-            found += [*_bindings(record, project), *_classes(record, project)]
-            facts = [Fact("framework", "ultralytics", record.origin), _nominal(record)]
+            found += [*_bindings(_said(record), project), *_classes(record, project)]
+            facts = [Fact("framework", "ultralytics", record.origin), _nominal(_said(record))]
         elif record.method in _MODELS and record.name.startswith("ultralytics"):
-            found += _model(record)
+            found += _model(_said(record))
     return found, facts
-
-
-def trained(said: Said) -> tuple[list[Binding], list[Fact]]:
-    """What a command line that trains says, and the trainer's defaults."""
-    facts = [Fact("framework", "ultralytics", said.origin), _nominal(said)]
-    return [*_model(said), *_bindings(said, None)], facts
 
 
 def _model(record: Said) -> list[Binding]:
     """`YOLO("yolov8n.pt")`: the architecture is in the file's name."""
-    name = record.argument("model", 0) or Const("yolo11n.pt")
+    name = record.argument("model") or Const("yolo11n.pt")
     value, origin = constant(name), first_origin(name) or record.origin
     if isinstance(value, str):
         stem = value.rpartition("/")[2].removesuffix(".pt").removesuffix(".yaml").removesuffix(".yml")
@@ -255,25 +256,11 @@ def cpus_of(project: Project) -> int | None:
 # Ultralytics' command line: `yolo detect train model=yolov8n.pt data=coco.yaml batch=16 imgsz=640`.
 
 
-@dataclass(frozen=True)
-class ultralytics_Said:
-    """Arguments of the command, as those of a call of the trainer."""
-
-    args: Arguments
-    complete: bool = True
-    origin: Origin | None = None
-
-    def argument(self, name: str, position: int | None = None) -> Expr | None:
-        """An argument by its name; None where it is not given."""
-        return self.args.get(name) if name in self.args else None
-
-
-def ultralytics(args: Arguments) -> Found:
+def command(args: Arguments, found: Found) -> None:
     """The trainer's arguments and its defaults."""
-    found = Found()
-    bindings, found.facts[:] = trained(ultralytics_Said(args))
-    found.bindings += bindings
-    return found
+    said = Said(args)
+    found.facts += [Fact("framework", "ultralytics"), _nominal(said)]
+    found.bindings += [*_model(said), *_bindings(said, None)]
 
 
 def training(words: Sequence[Word]) -> tuple[Word, ...] | None:

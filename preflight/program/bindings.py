@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.records import replace
@@ -94,16 +94,6 @@ def version_of(text: str | None) -> tuple[int, ...]:
     if text is None:
         return (10**6,)
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (10**6,)
-
-
-def defaults_at(entries: list[dict[str, object]], version: str | None) -> Mapping[str, object]:
-    """Merge a table's `{"from": "5.0", "defaults": {...}}` entries up to a version, later ones winning."""
-    merged: dict[str, object] = {}
-    for entry in entries:
-        defaults = entry["defaults"]
-        if version_of(str(entry["from"])) <= version_of(version) and isinstance(defaults, dict):
-            merged.update(defaults)
-    return merged
 
 
 def under(conditions: Sequence[Expr], bindings: Iterable[Binding]) -> Iterator[Binding]:

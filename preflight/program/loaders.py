@@ -30,6 +30,14 @@ _FIELDS = {
 }  # fmt: skip
 
 
+_MAY_BE_ADDED = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
+
+
+def keywords_of_fields() -> dict[str, str]:
+    """Job field -> the loader's keyword that states it, for those that a fix may add to a call."""
+    return {_FIELDS["train"][name]: name for name in _MAY_BE_ADDED}
+
+
 def is_loader(record: CallRecord) -> bool:
     """Whether the call makes a DataLoader (of torch, or a class that keeps its name and arguments)."""
     return record.method in _LOADERS and "." in record.name

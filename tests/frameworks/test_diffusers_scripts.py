@@ -9,8 +9,8 @@ from programs_as_text import is_unknown, values
 from test_litgpt_and_swift import command
 
 from preflight.dialects.slurm import reader as slurm
-from preflight.frameworks.commands import KINDS, module, started
-from preflight.frameworks.diffusers import SCRIPTS, scripts
+from preflight.frameworks.commands import commands, module, started
+from preflight.frameworks.diffusers import scripts
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import pipelines
@@ -23,6 +23,7 @@ from preflight.vocabulary.values import Const, Unknown, Value
 SDXL = "stabilityai/stable-diffusion-xl-base-1.0"
 FLAGS = (f"--pretrained_model_name_or_path={SDXL}", "--mixed_precision=fp16", "--train_batch_size=2", "--rank", "8",
          "--gradient_checkpointing", "--use_8bit_adam")  # fmt: skip
+SCRIPTS = commands()["diffusers"].trains
 DREAMBOOTH, SDXL_LORA = "method=train_dreambooth_lora_sdxl", "method=train_text_to_image_lora_sdxl"
 
 
@@ -37,7 +38,7 @@ def test_a_script_is_known_by_its_file(path: str) -> None:
     name, words = found
     start = started(name, words, Launch(), None)
     assert start is not None
-    assert (start.kind, start.words[0].value) == (KINDS["diffusers"], Const("train_dreambooth_lora_sdxl"))
+    assert (start.kind, start.words[0].value) == ("diffusers", Const("train_dreambooth_lora_sdxl"))
 
 
 @pytest.mark.parametrize("path", ["examples/my_train_dreambooth.py", "train_dreambooth_lora_sdxl_advanced.py"])

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs_as_text import facts, is_unknown, values
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.axolotl import READERS
+from preflight.frameworks.arguments import arguments_of
+from preflight.frameworks.table import kinds
+from preflight.frameworks.table import read as read_table
 from preflight.vocabulary.reading import word
 from preflight.vocabulary.values import Const, Expr, Origin, Ref, Span, Unknown, Value
 
@@ -163,7 +164,7 @@ def test_the_command_line_comes_before_the_file(tmp_path: Path) -> None:
     assert (found["train.batch_size"], found["train.seq_len"], found["train.loss"]) == (8, 64, "fused")
 
 
-KINDS = tuple(READERS)
+KINDS = kinds()
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 2**40), st.floats(allow_nan=True), st.just(Unknown("a variable")),
     st.sampled_from(("", "auto", "lora", "full", "zero3", "bf16", "2", "a b", "x/y", "torch.optim.AdamW",
@@ -186,4 +187,4 @@ VALUES: st.SearchStrategy[Value] = st.recursive(
 @given(top=st.dictionaries(NAMES, VALUES, max_size=12), words=st.dictionaries(NAMES, LEAVES, max_size=3))
 def test_no_shape_of_values_breaks_a_reader(kind: str, top: dict[str, Value], words: dict[str, Value]) -> None:
     said: dict[str, Expr] = {name: Const(value) for name, value in words.items()}
-    READERS[kind](Arguments(None, top, (), said | ({"batch_size": Ref("an axis")} if words else {})))
+    read_table(kind, arguments_of(None, top, said | ({"batch_size": Ref("an axis")} if words else {})))

@@ -6,7 +6,7 @@ A checkpoint has the same weights everywhere, but what its step keeps hangs on t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +16,7 @@ from preflight.memory.device.fit.subprocess import can_trace
 from preflight.memory.device.training_frameworks import litgpt_release
 from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
 from preflight.memory.device.workloads.remote import Likeness, likened
+from preflight.vocabulary.spelling import PARTS
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
@@ -26,15 +27,6 @@ _MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
 """Architectures whose litgpt form is known, with its MLP (litgpt/config.py)."""
 _PARALLEL = frozenset({"falcon", "gpt-neox", "phi"})
 _SHARED_NORM = frozenset({"falcon", "phi"})
-_SWITCHES: Mapping[str, frozenset[str]] = {
-    "query": frozenset({"q_proj", "query_key_value", "qkv_proj"}),
-    "key": frozenset({"k_proj"}),
-    "value": frozenset({"v_proj", "query_key_value", "qkv_proj"}),
-    "projection": frozenset({"o_proj", "dense"}),
-    "mlp": frozenset({"gate_proj", "up_proj", "down_proj", "gate_up_proj", "fc1", "fc2", "dense_h_to_4h"}),
-    "head": frozenset({"lm_head", "embed_out"}),
-}
-"""litgpt's lora_query, lora_key ... by transformers' module names."""
 WIDENED = (0, 2)
 """RMSNorm computes in fp32 (Lightning-AI/litgpt 6178c7cc, October 2023); earlier code states a release before this."""
 
@@ -151,4 +143,11 @@ def switches(targets: Sequence[str] | None) -> list[str]:
     """litgpt's LoRA switches for target modules in transformers' names; its defaults where none are stated."""
     if targets is None:
         return ["query", "value"]
-    return [name for name, modules in _SWITCHES.items() if modules & set(targets) or name in targets]
+    found = []
+    for part in ("query", "key", "value", "projection", "mlp", "head"):
+        modules = {module for family in PARTS.values() for module in family[part]}
+        if part == "key":  # a grouped projection stands for litgpt's default, which is the other two
+            modules -= {module for family in PARTS.values() for module in family["query"]}
+        if modules & set(targets) or part in targets:
+            found.append(part)
+    return found

@@ -1,0 +1,103 @@
+"""What the tables of LLaMA-Factory, ms-swift and axolotl cannot say in rows.
+
+The first two hand transformers' own arguments on, with defaults and rules of theirs.
+"""
+
+from __future__ import annotations
+
+from preflight.frameworks.arguments import Arguments
+from preflight.frameworks.fsdp import fsdp_settings
+from preflight.frameworks.shared import Found, doubled
+from preflight.frameworks.transformers_trainer import Use, training_arguments
+from preflight.program.bindings import DEFAULT_RANK, constant, first_origin, fold, when
+from preflight.vocabulary.records import replace
+from preflight.vocabulary.spelling import DTYPES, spelled
+from preflight.vocabulary.values import Const, Expr, Op, Unknown
+
+_DEFAULTS: dict[str, Expr] = {"per_device_train_batch_size": Const(1), "per_device_eval_batch_size": Const(1),
+                              "gradient_checkpointing": Const(True), "dataloader_num_workers": Const(1)}  # fmt: skip
+_EFFECTIVE = 16
+"""gradient_accumulation_steps, where it is not set, makes the whole batch at least this."""
+_PAIRS = ("dpo", "orpo", "cpo", "simpo", "rm")
+_OWN = ("bf16", "fp16")
+"""Arguments of transformers that ms-swift sets by itself, as `swift_precision` says."""
+
+
+def llamafactory_trainer(args: Arguments, found: Found) -> None:
+    """Checkpointing unless it is switched off; preferences: chosen and rejected go through together."""
+    values = dict(args.given)
+    disabled = args.get("disable_gradient_checkpointing", False)
+    values["gradient_checkpointing"] = fold(Op("not", (disabled,)), first_origin(disabled))
+    if "enable_liger_kernel" in args:
+        values["use_liger_kernel"] = args.get("enable_liger_kernel")
+    evaluates = args.some("val_size") or "eval_dataset" in args
+    bindings = training_arguments(values, "transformers", Use(evaluates=evaluates))
+    found.bindings += doubled(bindings) if args.value("stage") in ("dpo", "rm") else bindings
+
+
+def swift_trainer(args: Arguments, found: Found) -> None:
+    """transformers' arguments; the precision is ms-swift's own rule, and some of DeepSpeed's files it ships itself."""
+    values = {**_DEFAULTS, **{name: expr for name, expr in args.given.items() if name not in _OWN}}
+    validates = "val_dataset" in args or args.some("split_dataset_ratio")
+    bindings = [
+        binding if binding.origin is not None else replace(binding, rank=DEFAULT_RANK)
+        for binding in training_arguments(values, "transformers", Use(evaluates=validates))
+        if binding.field != "train.precision"
+    ]
+    found.bindings += doubled(bindings) if args.value("rlhf_type") in _PAIRS else bindings
+
+
+def swift_accumulation(args: Arguments, found: Found) -> None:
+    """As many steps as make the whole batch 16."""
+    batch, ranks = args.get("per_device_train_batch_size", 1), args.get("nproc_per_node", 1)
+    steps = Op("ceil", (Op("/", (Const(_EFFECTIVE), Op("*", (Op("int", (batch,)), Op("int", (ranks,)))))),))
+    found.bindings = [b for b in found.bindings if b.field != "train.grad_accum"]
+    found.add("train.grad_accum", steps if constant(steps) is None else Const(constant(steps)))
+
+
+def swift_precision(args: Arguments, found: Found) -> None:
+    """Mixed precision in the type of the weights, which is the model's own where nobody states it."""
+    if "torch_dtype" not in args:
+        reason = "ms-swift takes the type that the model's own config.json names: --torch_dtype is not set"
+        found.add("train.precision", Const(Unknown(reason)))
+        return
+    dtype = spelled(args.get("torch_dtype"), DTYPES)
+    found.add("train.weights_dtype", dtype)
+    mixed = {"bf16": "bf16-mixed", "fp16": "fp16-mixed", "fp32": "fp16-mixed"}  # fp32 weights run under fp16 autocast
+    found.add("train.precision", spelled(dtype, mixed))
+
+
+def axolotl_sequences(args: Arguments, found: Found) -> None:
+    """Packed, or padded to one length, or as long as they are."""
+    packed, padded = args.get("sample_packing", False), args.get("pad_to_sequence_len", False)
+    found.add("train.sequences", when(packed, Const("packed"), when(padded, Const("exact"), Const("bound"))))
+
+
+def axolotl_precision(args: Arguments, found: Found) -> None:
+    """Of the type that is asked for; bf16 is "auto" where nobody says."""
+    for name, value in (("fp16", "fp16-mixed"), ("bf16", "bf16-mixed"), ("bfloat16", "bf16"), ("float16", "fp16")):
+        given = args.value(name)
+        if given is True or given in ("true", "full"):
+            found.add("train.precision", Const("bf16" if given == "full" else value, args.origin(name)))
+            found.add("train.weights_dtype", Const(value[:4], args.origin(name)))
+    if not found.has("train.precision") and args.value("bf16") in (None, "auto"):
+        found.default("train.precision", "bf16-mixed")
+        found.default("train.weights_dtype", "bf16")
+
+
+def axolotl_sharded(args: Arguments, found: Found) -> None:
+    """FSDP, of the version that is stated beside its settings."""
+    stated = "fsdp" if args.some("fsdp") else "fsdp_config"
+    found.add("parallel.strategy", Const("fsdp", args.origin(stated)))
+    version = {"version": args.get("fsdp_version")} if "fsdp_version" in args else {}
+    settings = fsdp_settings({**args.inner("fsdp_config").given, **version}, 1)
+    found.bindings += [b for b in settings if b.field != "parallel.strategy"]
+    if "offload" in str(args.value("fsdp")):
+        found.add("parallel.offload", Const("parameters", args.origin("fsdp")))
+
+
+def axolotl_plugins(args: Arguments, found: Found) -> None:
+    """CutCrossEntropyPlugin: `cut_cross_entropy` is a yes by default."""
+    named = args.value("plugins")
+    if isinstance(named, tuple) and any("CutCrossEntropyPlugin" in str(one) for one in named):
+        found.add("train.loss", Const("fused", args.origin("plugins")))

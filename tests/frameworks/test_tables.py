@@ -1,0 +1,157 @@
+"""The tables of tools' settings: what the schema refuses, and that every name in them means something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from preflight.frameworks.arguments import Arguments
+from preflight.frameworks.shared import SPELLINGS, Found
+from preflight.frameworks.table import FOLDER, Head, Part, Row, Table, function, heads, kinds, load, read, tomllib
+from preflight.vocabulary.defaults import frozen
+from preflight.vocabulary.spelling import kind_of, normal
+from preflight.vocabulary.values import Const, Origin, Span
+
+FREE = ("model.config.", "model.kwargs.", "parallel.options.", "software.")
+"""Fields that take any key below them."""
+
+
+def rows() -> Iterator[tuple[str, Row]]:
+    yield from ((kind, row) for kind in kinds() for part in load(kind).parts for row in part.rows)
+
+
+ROWS = [pytest.param(row, id=f"{kind}: {row.field or row.do} {row.key}") for kind, row in rows()]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"field": "train.batch_size", "keys": "batch"},
+        {"field": "train.batch_size", "key": "batch", "rank": "highest"},
+        {"field": "train.batch_size", "key": "batch", "only": "float"},
+        {"field": "train.batch_size", "key": "batch", "when": "always"},
+    ],
+)
+def test_a_row_with_a_key_or_a_word_that_nobody_knows_is_refused(row: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Part.model_validate({"rows": [row]})
+
+
+@pytest.mark.parametrize("model", [Head, Table])
+def test_a_table_with_a_key_that_nobody_knows_is_refused(model: type[Head]) -> None:
+    with pytest.raises(ValidationError):
+        model.model_validate({"source": "a tool 1.0", "keys": {}})
+
+
+def test_the_example_for_contributors_is_a_table() -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
+    example = text.partition("# `mytool train x.yaml`")[2].partition("```")[0]
+    table = Table.model_validate(tomllib.loads(example))
+    fields = [row.field for part in table.parts for row in part.rows if row.field]
+    assert fields
+    assert all(kind_of(field) is not None for field in fields)
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_table_is_as_the_schema_has_it(kind: str) -> None:
+    text = (FOLDER / f"{kind}.toml").read_text("utf-8")
+    assert Table.model_validate(tomllib.loads(text)) == load(kind)
+    assert heads()[kind].parts == []
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_table_says_what_it_was_read_from(kind: str) -> None:
+    assert any(letter.isdigit() for letter in load(kind).source), "a release"
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_speaks_of_a_field_of_a_job(row: Row) -> None:
+    assert bool(row.field) is not bool(row.do), "a field, or a function that knows its fields"
+    assert not row.field or row.field.startswith(FREE) or kind_of(row.field) is not None
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_has_one_source_of_its_value(row: Row) -> None:
+    sources = (row.value is not None, bool(row.unknown), bool(row.same_as), bool(row.do))
+    assert sum(sources) == (0 if row.key and not any(sources) else 1)
+    assert (row.yes is None) == (row.no is None)
+    assert row.default is None or not row.unset
+
+
+@pytest.mark.parametrize("row", [one for one in ROWS if not one.values[0].do])  # type: ignore[union-attr]
+def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(row: Row) -> None:
+    words = (SPELLINGS[row.spelling]() if isinstance(row.spelling, str) else row.spelling) if row.spelling else {}
+    plain = not (row.spelling or row.through or row.yes is not None)
+    given = [*words.values(), row.other, row.value, row.yes, row.no, *([row.default] if plain else [])]
+    if row.field.startswith(FREE):
+        return
+    for value in given:
+        assert normal(row.field, frozen(value)) == frozen(value)
+
+
+@pytest.mark.parametrize("name", sorted({name for _, row in rows() for name in (row.do, row.through) if name}))
+def test_a_function_that_a_row_names_is_there(name: str) -> None:
+    assert callable(function(name))
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_functions_and_insertions_of_a_head_are_there(kind: str) -> None:
+    table = load(kind)
+    for name in (table.prepare, table.recognises):
+        assert not name or callable(function(name))
+    keys = {
+        key for part in table.parts for row in part.rows for key in ([row.key] if isinstance(row.key, str) else row.key)
+    }
+    trainer = any(row.do.endswith("trainer") for part in table.parts for row in part.rows)
+    for call in table.calls:
+        assert all(kind_of(field) is not None for field in call.inserts)
+    for field, key in table.inserts.items():
+        assert kind_of(field) is not None
+        assert key in keys or trainer or field == "train.gradient_checkpointing", "what a fix adds is read back"
+
+
+def place(name: str) -> Origin:
+    return Origin("x.yaml", Span(len(name), len(name) + 1))
+
+
+@pytest.mark.parametrize(
+    ("row", "given", "expected"),
+    [
+        ({"field": "train.batch_size", "key": "batch"}, {}, None),
+        ({"field": "train.batch_size", "key": "batch", "default": 4}, {}, (4, 1)),
+        ({"field": "train.batch_size", "key": "batch", "default": 4}, {"batch": 8}, (8, 2)),
+        ({"field": "train.batch_size", "key": ["batch", "micro"], "default": 4}, {"micro": 8}, (8, 2)),
+        ({"field": "train.batch_size", "key": "batch", "skip": ["auto"]}, {"batch": "auto"}, None),
+        ({"field": "train.batch_size", "key": "batch", "only": "int"}, {"batch": True}, None),
+        ({"field": "train.compile", "key": "compile", "is": True, "value": True}, {"compile": 1}, None),
+        ({"field": "train.compile", "key": "compile", "is": True, "value": True}, {"compile": True}, (True, 2)),
+        ({"field": "train.attention", "key": "a", "spelling": {"fa2": "flash"}, "only_known": True}, {"a": "x"}, None),
+        (
+            {"field": "train.optimizer", "key": "o", "spelling": "optimizers", "other": "other"},
+            {"o": "x"},
+            ("other", 2),
+        ),
+        ({"field": "train.peft.r", "key": "r", "when": {"method": "lora"}}, {"r": 8}, None),
+        ({"field": "train.peft.r", "key": "r", "unless": {"method": ["a", "b"]}}, {"r": 8, "method": "b"}, None),
+        ({"field": "train.peft.r", "key": "r", "given": ["x", "y"]}, {"r": 8, "y": False}, (8, 2)),
+        ({"field": "train.peft.r", "key": "r", "some": ["x", "y"]}, {"r": 8, "y": False}, None),
+        ({"field": "train.peft.r", "key": "r", "absent": ["x"]}, {"r": 8, "x": 1}, None),
+        ({"field": "train.precision", "value": "bf16", "rank": "literal"}, {}, ("bf16", 3)),
+    ],
+)
+def test_what_a_row_reads(
+    row: dict[str, object],
+    given: dict[str, object],
+    expected: tuple[object, int] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table.model_validate({"source": "a tool 1.0", "parts": [{"rows": [row]}]})
+    monkeypatch.setattr("preflight.frameworks.table.load", lambda kind: table)
+    args = Arguments({name: Const(frozen(value), place(name)) for name, value in given.items()})
+    found: Found = read("a tool", args)
+    assert [(b.expr.value, b.rank) for b in found.bindings if isinstance(b.expr, Const)] == (
+        [expected] if expected else []
+    )
