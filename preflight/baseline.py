@@ -14,6 +14,7 @@ from pathlib import Path
 
 from preflight.errors import UsageError
 from preflight.findings import Finding
+from preflight.outputs import write_output
 from preflight.records import dataclass, field, replace
 from preflight.regular import UnreadableFile, read_text
 from preflight.reports.model import Report
@@ -60,33 +61,7 @@ def write(path: Path, keys: Iterable[Key]) -> None:
         if rows
         else f'{{"version": {VERSION}, "findings": []}}\n'
     )
-    replace_file(path, text)
-
-
-def replace_file(path: Path, content: str | bytes) -> None:
-    """Writes `path` through a temporary file beside it: a reader sees the old text or the new. Raises UsageError."""
-    import tempfile
-
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content.encode() if isinstance(content, str) else content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(name, path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0o22)
-    os.umask(mask)
-    return mask
+    write_output(path, text)
 
 
 @dataclass

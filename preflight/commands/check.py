@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 
 from preflight import streams
-from preflight.baseline import Baseline, record, replace_file
+from preflight.baseline import Baseline, record
 from preflight.commands.options import parse_set, set_option, trust_option
 from preflight.engine import Options, check, setup
 from preflight.errors import UsageError
 from preflight.files import Batch, batches, checkout
 from preflight.findings import Severity
+from preflight.outputs import write_output
 from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render
 from preflight.reports.model import Outcome, Report
 from preflight.reports.style import Look, look_for
@@ -80,7 +81,7 @@ def command(
         reports = record(reports, Path(write_baseline), cwd)
     outcome = outcome_of(reports, cwd, old.notes() if old is not None else ())
     for name, path in files:
-        replace_file(path, render(name, outcome, Look()))
+        write_output(path, render(name, outcome, Look()), kind_of(name))
     status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))
     if diff:
         changes = "".join(text for _, text in runs)

@@ -122,8 +122,8 @@ def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
 
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
     """Write the figure. Raises UsageError."""
-    from preflight.baseline import replace_file
     from preflight.memory.device.replay import ALL_PARTS
+    from preflight.outputs import write_output
     from preflight.reports.estimate import heading
     from preflight.reports.plot import figure, format_of
 
@@ -133,7 +133,7 @@ def _plot(path: Path, subject: Subject, found: Estimates) -> None:
         raise UsageError(f"--plot: there is no step to draw: {found.reasons.get('device', 'only a bound is known')}")
     context = found.device.breakdown["context"]
     drawing = figure(heading(subject.job), ALL_PARTS, moments, context, found.device.capacity, found.device.where, kind)
-    replace_file(path, drawing)
+    write_output(path, drawing)
 
 
 def _smallest(found: Estimates) -> str:

@@ -106,13 +106,13 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
     NAME is a model's name; --set says the setup, as in train.precision=bf16-mixed. A law is a list of moments, each a
     sum of terms: a coefficient, a product of dimensions, and the part of memory that it belongs to.
     """
-    from preflight.baseline import replace_file
+    from preflight.outputs import write_output
 
     found = _law(name, parse_set(assignments))
     rows = found["rows"]
     assert isinstance(rows, list)
     if output is not None:
-        replace_file(Path(output), _lines(found))
+        write_output(Path(output), _lines(found), "json")
     origin = "shipped" if found["shipped"] else "traced here"
     written = f", written to {output}" if output else ""
     streams.show(streams.clean(f"{found['name']}: {len(rows)} moments, {origin}{written}") + "\n")
