@@ -16,7 +16,7 @@ from preflight.errors import UsageError
 from preflight.findings import Finding
 from preflight.outputs import write_output
 from preflight.records import dataclass, field, replace
-from preflight.regular import UnreadableFile, read_text
+from preflight.regular import UnreadableFile, read_text, real
 from preflight.reports.model import Report
 
 VERSION = 1
@@ -78,7 +78,7 @@ class Baseline:
     @classmethod
     def of(cls, path: str, cwd: Path) -> Baseline:
         """The baseline in a file. Raises UsageError."""
-        full = (cwd / path).resolve()
+        full = real(cwd / path)
         return cls(full, read(full))
 
     def new(self, report: Report) -> Report:
@@ -117,7 +117,7 @@ def named(report: Report, finding: Finding, folder: Path) -> str:
 
 def record(reports: Sequence[Report], path: Path, cwd: Path) -> list[Report]:
     """Writes a baseline of all findings; the reports without them. Raises UsageError."""
-    full = (cwd / path).resolve()
+    full = real(cwd / path)
     write(full, [key_of(f, named(report, f, full.parent)) for report in reports for f in report.findings])
     return [
         replace(report, findings=(), suppressed=report.suppressed + len(report.findings)) for report in reports

@@ -13,6 +13,7 @@ from pathlib import Path
 from preflight.errors import SettingsError
 from preflight.files import checkout
 from preflight.records import dataclass
+from preflight.regular import real
 from preflight.settings import Settings
 from preflight.user_settings import user_settings
 from preflight.values import Value
@@ -27,8 +28,8 @@ class Trust:
 
     def reads(self, path: Path) -> bool:
         """Whether a file that the project names may be read: a law, a machine file."""
-        real = path.resolve()
-        return real.is_relative_to(self.root) or any(real.is_relative_to(place.resolve()) for place in self.places)
+        full = real(path)
+        return full.is_relative_to(self.root) or any(full.is_relative_to(real(place)) for place in self.places)
 
     def starts(self, path: Path) -> bool:
         """Whether a program that the project names may be started: it, or a directory that it lies in, is trusted.
@@ -37,12 +38,12 @@ class Trust:
         beside the link.
         """
         place = place_of(path)
-        return any(place == one or (one.is_dir() and place.is_relative_to(one.resolve())) for one in self.places)
+        return any(place == one or (one.is_dir() and place.is_relative_to(real(one))) for one in self.places)
 
 
 def trust_in(root: Path, named: Iterable[str]) -> Trust:
     """What the files of a project at `root` may name. `named`: what the user does, from the current directory."""
-    top = checkout(root.resolve()) or root.resolve()
+    top = checkout(real(root)) or real(root)
     return Trust(top, tuple(place_of(Path(os.path.expanduser(one))) for one in named))
 
 
@@ -50,8 +51,8 @@ def place_of(path: Path) -> Path:
     """Where a path leads, its last name not followed."""
     path = Path(os.path.abspath(path)) if not path.is_absolute() else path
     if path.name in ("", ".."):
-        return path.resolve()
-    return path.parent.resolve() / path.name
+        return real(path)
+    return real(path.parent) / path.name
 
 
 def named_by_user(options: Iterable[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from preflight.errors import SettingsError
+from preflight.regular import real
 
 FILE = "settings.toml"
 
@@ -56,12 +57,12 @@ def _read(path: Path) -> UserSettings:
 
 def _refuse_what_others_write(path: Path) -> None:
     """Raises SettingsError for a file, or its directory, that somebody else owns or may write."""
-    real = path.resolve()
-    if not real.is_file():
+    full = real(path)
+    if not full.is_file():
         raise SettingsError(f"{path}: not a regular file")
     if not hasattr(os, "getuid"):  # Windows: rights are no part of a mode there
         return
-    for one in (real, real.parent):
+    for one in (full, full.parent):
         status = one.stat()
         if status.st_uid not in (os.getuid(), 0):
             raise SettingsError(f"{one}: belongs to another user; settings that start programs have to be your own")

@@ -11,7 +11,7 @@ import click
 
 from preflight import streams
 from preflight.commands.model import unknown_model
-from preflight.commands.options import parse_bytes, parse_set, set_option, trust_option
+from preflight.commands.options import STATED, parse_bytes, parse_set, set_option, trust_option
 from preflight.errors import UsageError, suggestion
 from preflight.estimating import Estimator, tracing_of
 from preflight.job import Job, build
@@ -47,11 +47,13 @@ class Asked:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("target")
+@click.argument("target", type=STATED)
 @set_option
-@click.option("--gpu", metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
-@click.option("--measured", metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?")
-@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw memory through a step: an .svg or .png.")
+@click.option("--gpu", type=STATED, metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
+@click.option(
+    "--measured", type=STATED, metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?"
+)
+@click.option("--plot", type=STATED, metavar="FILE", help="Draw memory through a step: an .svg or .png.")
 @click.option("--map", "with_map", is_flag=True, help="What fits by batch and length (or image size).")
 @trust_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -166,9 +168,10 @@ def _as_job(path: Path) -> dict[str, object] | None:
     from preflight.documents.json import parse_json
     from preflight.documents.yaml import parse_yaml
     from preflight.project import Project, UnreadableFile
+    from preflight.regular import real
     from preflight.settings import Settings
 
-    project = Project(path.resolve().parent, Settings())
+    project = Project(real(path).parent, Settings())
     try:
         source = project.source(path.name)
         data = (parse_json(source) if path.suffix.lower() == ".json" else parse_yaml(source, "1.2")).value()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight import streams
-from preflight.commands.options import parse_set, set_option
+from preflight.commands.options import STATED, parse_set, set_option
 from preflight.errors import UsageError
 from preflight.reports.style import look_for
 from preflight.values import Unknown, Value
@@ -52,7 +52,7 @@ def list_models(words: tuple[str, ...]) -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=STATED)
 @set_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
@@ -97,9 +97,9 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=STATED)
 @set_option
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the law as JSON here.")
+@click.option("-o", "--output", type=STATED, metavar="FILE", help="Write the law as JSON here.")
 def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
     """The memory law of a model's training step: the shipped one, else one traced here (needs torch).
 

@@ -7,12 +7,13 @@ import sys
 import click
 
 from preflight import streams
+from preflight.commands.options import STATED
 from preflight.errors import UsageError, suggestion
 from preflight.reports.style import look_for
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("name", required=False)
+@click.argument("name", type=STATED, required=False)
 def command(name: str | None) -> None:
     """List the rules, or show one: what it finds, why it matters, how it is fixed."""
     from preflight import registry
