@@ -55,6 +55,7 @@ def test_a_pipe_gets_everything(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(reader, True)
+    held = os.open(tmp_path / "pipe", os.O_WRONLY)  # else the reader may find the end before there is a beginning
     text, found = "x" * 300_000, bytearray()
 
     def read() -> None:
@@ -64,6 +65,7 @@ def test_a_pipe_gets_everything(tmp_path: Path) -> None:
     thread = threading.Thread(target=read)
     thread.start()
     write_output(tmp_path / "pipe", text)
+    os.close(held)
     thread.join()
     assert found.decode() == text
 
