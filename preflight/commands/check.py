@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
-from preflight.commands.options import parse_set, set_option, trust_option
-from preflight.engine.baseline import Baseline, record, replace_file
+from preflight.commands.options import STATED, parse_set, set_option, trust_option
+from preflight.engine.baseline import Baseline, record
 from preflight.engine.check import Options, check, outcome_of, setup
 from preflight.engine.files import Batch, batches
 from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render, streams
+from preflight.reports.outputs import write_output
 from preflight.reports.style import Look, look_for
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Severity
@@ -23,22 +24,28 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, type=click.Path())
+@click.argument("paths", nargs=-1, type=STATED)
 @click.option("--fix", is_flag=True, help="Write the safe fixes: the optimiser sees the same run.")
 @click.option("--unsafe-fixes", is_flag=True, help="Write all proved fixes, those that change the run too.")
 @click.option("--diff", is_flag=True, help="Show what --fix would write, write nothing; exit 1 if there is anything.")
 @click.option("--explain", is_flag=True, help="List every Job field with its value and where it comes from.")
 @click.option("--output-format", "-f", type=click.Choice(["auto", *FORMATS]), default="auto", show_default=True)
-@click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Also write a report to a file. Repeatable.")
-@click.option("--gpu", metavar="NAME", help='The GPU the jobs run on, as in "RTX 4090" or a100-80gb.')
-@click.option("--machine", metavar="NAME|FILE", help="The cluster or workstation the jobs run on.")
+@click.option(
+    "--output", type=STATED, multiple=True, metavar="FORMAT=FILE", help="Also write a report to a file. Repeatable."
+)
+@click.option("--gpu", type=STATED, metavar="NAME", help='The GPU the jobs run on, as in "RTX 4090" or a100-80gb.')
+@click.option("--machine", type=STATED, metavar="NAME|FILE", help="The cluster or workstation the jobs run on.")
 @set_option
-@click.option("--select", multiple=True, metavar="RULE", help="Only these rules. Repeatable, or with commas.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Repeatable, or with commas.")
+@click.option(
+    "--select", type=STATED, multiple=True, metavar="RULE", help="Only these rules. Repeatable, or with commas."
+)
+@click.option(
+    "--ignore", type=STATED, multiple=True, metavar="RULE", help="Not these rules. Repeatable, or with commas."
+)
 @click.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @click.option("--exit-zero", is_flag=True, help="Exit 0 even with findings.")
-@click.option("--baseline", type=click.Path(), metavar="FILE", help="Leave out the findings listed in FILE.")
-@click.option("--write-baseline", type=click.Path(), metavar="FILE", help="List today's findings in FILE.")
+@click.option("--baseline", type=STATED, metavar="FILE", help="Leave out the findings listed in FILE.")
+@click.option("--write-baseline", type=STATED, metavar="FILE", help="List today's findings in FILE.")
 @click.option("--from-hook", is_flag=True, help="Say nothing about files that are not recognised.")
 @trust_option
 def command(
@@ -79,7 +86,7 @@ def command(
         reports = record(reports, Path(write_baseline), cwd)
     outcome = outcome_of(reports, cwd, old.notes() if old is not None else ())
     for name, path in files:
-        replace_file(path, render(name, outcome, Look()))
+        write_output(path, render(name, outcome, Look()), kind_of(name))
     status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))
     if diff:
         changes = "".join(text for _, text in runs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands.model import unknown_model
-from preflight.commands.options import parse_bytes, parse_set, set_option, trust_option
+from preflight.commands.options import STATED, parse_bytes, parse_set, set_option, trust_option
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.trust import laws_of, named_by_user, trust_in
 from preflight.memory.tracing import Tracing
@@ -49,11 +49,13 @@ class Asked:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("target")
+@click.argument("target", type=STATED)
 @set_option
-@click.option("--gpu", metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
-@click.option("--measured", metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?")
-@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw memory through a step: an .svg or .png.")
+@click.option("--gpu", type=STATED, metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
+@click.option(
+    "--measured", type=STATED, metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?"
+)
+@click.option("--plot", type=STATED, metavar="FILE", help="Draw memory through a step: an .svg or .png.")
 @click.option("--map", "with_map", is_flag=True, help="What fits by batch and length (or image size).")
 @trust_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -123,8 +125,8 @@ def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
 
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
     """Write the figure. Raises UsageError."""
-    from preflight.engine.baseline import replace_file
     from preflight.reports.estimate import heading
+    from preflight.reports.outputs import write_output
     from preflight.reports.plot import figure, format_of
     from preflight.vocabulary.estimates import ALL_PARTS
 
@@ -134,7 +136,7 @@ def _plot(path: Path, subject: Subject, found: Estimates) -> None:
         raise UsageError(f"--plot: there is no step to draw: {found.reasons.get('device', 'only a bound is known')}")
     context = found.device.breakdown["context"]
     drawing = figure(heading(subject.job), ALL_PARTS, moments, context, found.device.capacity, found.device.where, kind)
-    replace_file(path, drawing)
+    write_output(path, drawing)
 
 
 def _smallest(found: Estimates) -> str:

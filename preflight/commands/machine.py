@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from preflight.commands.options import STATED
 from preflight.reports import streams
 from preflight.reports.style import gib, look_for
 from preflight.vocabulary.errors import UsageError
@@ -34,7 +35,7 @@ def list_machines() -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=STATED)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(name: str, output_format: str) -> None:
     """A GPU by name, or a cluster by name or file."""
@@ -91,8 +92,8 @@ def import_group() -> None:
 
 
 @import_group.command("slurm")
-@click.option("--conf", type=click.Path(), metavar="FILE", help="Read a slurm.conf instead of asking scontrol.")
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the machine file here.")
+@click.option("--conf", type=STATED, metavar="FILE", help="Read a slurm.conf instead of asking scontrol.")
+@click.option("-o", "--output", type=STATED, metavar="FILE", help="Write the machine file here.")
 def import_slurm(conf: str | None, output: str | None) -> None:
     """Nodes and partitions of a SLURM cluster as a machine file."""
     from preflight.commands.import_slurm import run

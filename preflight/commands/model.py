@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import parse_set, set_option
+from preflight.commands.options import STATED, parse_set, set_option
 from preflight.reports import streams
 from preflight.reports.style import look_for
 from preflight.vocabulary.errors import UsageError
@@ -52,7 +52,7 @@ def list_models(words: tuple[str, ...]) -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=STATED)
 @set_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
@@ -97,22 +97,22 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=STATED)
 @set_option
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the law as JSON here.")
+@click.option("-o", "--output", type=STATED, metavar="FILE", help="Write the law as JSON here.")
 def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
     """The memory law of a model's training step: the shipped one, else one traced here (needs torch).
 
     NAME is a model's name; --set says the setup, as in train.precision=bf16-mixed. A law is a list of moments, each a
     sum of terms: a coefficient, a product of dimensions, and the part of memory that it belongs to.
     """
-    from preflight.engine.baseline import replace_file
+    from preflight.reports.outputs import write_output
 
     found = _law(name, parse_set(assignments))
     rows = found["rows"]
     assert isinstance(rows, list)
     if output is not None:
-        replace_file(Path(output), _lines(found))
+        write_output(Path(output), _lines(found), "json")
     origin = "shipped" if found["shipped"] else "traced here"
     written = f", written to {output}" if output else ""
     streams.show(streams.clean(f"{found['name']}: {len(rows)} moments, {origin}{written}") + "\n")

@@ -20,16 +20,32 @@ LARGEST_SIZE = 2**63
 """Bytes that an address can name, with room."""
 
 
+class _Stated(click.types.StringParamType):
+    """Text that says something: a variable of a script that is empty would silently ask for less, or trust the current
+    directory."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if isinstance(value, str) and not value.strip(" \t\n,"):
+            names = param.opts[-1:] if isinstance(param, click.Option) else ["a name on the command line"]
+            raise UsageError(f"{names[0]}: it is empty")
+        return str(value)
+
+
+STATED = _Stated()
+
+
 def set_option(function: F) -> F:
     """`--set FIELD=VALUE`."""
     help = "Say what the files do not: a Job field and its value, as in train.batch_size=16. Repeatable."
-    return click.option("--set", "-s", "assignments", multiple=True, metavar="FIELD=VALUE", help=help)(function)
+    return click.option("--set", "-s", "assignments", multiple=True, type=STATED, metavar="FIELD=VALUE", help=help)(
+        function
+    )
 
 
 def trust_option(function: F) -> F:
     """`--trust PATH`."""
     help = "Run or read this: a file of rules, the interpreter of the settings, a law, a machine file. Repeatable."
-    return click.option("--trust", multiple=True, metavar="PATH", help=help)(function)
+    return click.option("--trust", multiple=True, type=STATED, metavar="PATH", help=help)(function)
 
 
 def parse_set(assignments: Iterable[str]) -> dict[str, Value]:

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import click
 
-from preflight.commands.options import parse_set, set_option
+from preflight.commands.options import STATED, parse_set, set_option
 from preflight.reports import streams
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.outcome import Outcome, Report
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("logs", nargs=-1, type=click.Path())
+@click.argument("logs", nargs=-1, type=STATED)
 @click.option(
     "--config",
     multiple=True,
-    type=click.Path(),
+    type=STATED,
     metavar="PATH",
     help="The configuration it ran with, as check takes it. Repeatable.",
 )
-@click.option("--job-id", metavar="ID", help="Only this SLURM job; without LOGS, sacct is asked about it.")
-@click.option("--gpu", metavar="NAME", help='The GPU it ran on, as in "RTX 4090" or a100-80gb.')
-@click.option("--machine", metavar="NAME|FILE", help="The cluster or workstation it ran on.")
+@click.option("--job-id", type=STATED, metavar="ID", help="Only this SLURM job; without LOGS, sacct is asked about it.")
+@click.option("--gpu", type=STATED, metavar="NAME", help='The GPU it ran on, as in "RTX 4090" or a100-80gb.')
+@click.option("--machine", type=STATED, metavar="NAME|FILE", help="The cluster or workstation it ran on.")
 @set_option
 @click.option("--output-format", "-f", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(

@@ -6,13 +6,14 @@ import sys
 
 import click
 
+from preflight.commands.options import STATED
 from preflight.reports import streams
 from preflight.reports.style import look_for
 from preflight.vocabulary.errors import UsageError, suggestion
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("name", required=False)
+@click.argument("name", type=STATED, required=False)
 def command(name: str | None) -> None:
     """List the rules, or show one: what it finds, why it matters, how it is fixed."""
     from preflight.engine import registry

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from preflight.system.regular import UnreadableFile, read_text
+from preflight.reports.outputs import write_output
+from preflight.system.regular import UnreadableFile, read_text, real
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.outcome import Report
@@ -60,33 +61,7 @@ def write(path: Path, keys: Iterable[Key]) -> None:
         if rows
         else f'{{"version": {VERSION}, "findings": []}}\n'
     )
-    replace_file(path, text)
-
-
-def replace_file(path: Path, content: str | bytes) -> None:
-    """Writes `path` through a temporary file beside it: a reader sees the old text or the new. Raises UsageError."""
-    import tempfile
-
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content.encode() if isinstance(content, str) else content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(name, path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0o22)
-    os.umask(mask)
-    return mask
+    write_output(path, text)
 
 
 @dataclass
@@ -103,7 +78,7 @@ class Baseline:
     @classmethod
     def of(cls, path: str, cwd: Path) -> Baseline:
         """The baseline in a file. Raises UsageError."""
-        full = (cwd / path).resolve()
+        full = real(cwd / path)
         return cls(full, read(full))
 
     def new(self, report: Report) -> Report:
@@ -142,7 +117,7 @@ def named(report: Report, finding: Finding, folder: Path) -> str:
 
 def record(reports: Sequence[Report], path: Path, cwd: Path) -> list[Report]:
     """Writes a baseline of all findings; the reports without them. Raises UsageError."""
-    full = (cwd / path).resolve()
+    full = real(cwd / path)
     write(full, [key_of(f, named(report, f, full.parent)) for report in reports for f in report.findings])
     return [
         replace(report, findings=(), suppressed=report.suppressed + len(report.findings)) for report in reports

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from preflight.system.regular import real
 from preflight.vocabulary.defaults import frozen, thawed
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields
@@ -58,7 +59,7 @@ def in_file(path: Path) -> dict[str, object] | None:
     from preflight.documents.json import parse_json
     from preflight.documents.yaml import parse_yaml
 
-    project = Project(path.resolve().parent, Settings())
+    project = Project(real(path).parent, Settings())
     try:
         source = project.source(path.name)
         data = (parse_json(source) if suffix == ".json" else parse_yaml(source, "1.2")).value()

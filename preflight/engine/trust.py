@@ -28,8 +28,8 @@ class Trust:
 
     def reads(self, path: Path) -> bool:
         """Whether a file that the project names may be read: a law, a machine file."""
-        file = real(path)
-        return file.is_relative_to(self.root) or any(file.is_relative_to(real(place)) for place in self.places)
+        full = real(path)
+        return full.is_relative_to(self.root) or any(full.is_relative_to(real(place)) for place in self.places)
 
     def starts(self, path: Path) -> bool:
         """Whether a program that the project names may be started: it, or a directory that it lies in, is trusted.

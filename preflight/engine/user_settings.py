@@ -48,12 +48,12 @@ def _read(path: Path) -> UserSettings:
 
 def _refuse_what_others_write(path: Path) -> None:
     """Raises SettingsError for a file, or its directory, that somebody else owns or may write."""
-    file = real(path)
-    if not file.is_file():
+    full = real(path)
+    if not full.is_file():
         raise SettingsError(f"{path}: not a regular file")
     if not hasattr(os, "getuid"):  # Windows: rights are no part of a mode there
         return
-    for one in (file, file.parent):
+    for one in (full, full.parent):
         status = one.stat()
         if status.st_uid not in (os.getuid(), 0):
             raise SettingsError(f"{one}: belongs to another user; settings that start programs have to be your own")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
+from preflight.reports.outputs import write_output
 from preflight.system.regular import UnreadableFile, read_text
 from preflight.system.user_directory import user_directory
 from preflight.vocabulary.errors import MachineError
@@ -40,19 +41,8 @@ def load_machine(path: Path) -> Cluster:
 
 
 def save_machine(cluster: Cluster, path: Path) -> None:
-    """Write the cluster as a machine file, whole or not at all."""
-    import tempfile
-
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(dump_machine(cluster))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise MachineError(f"{path}: cannot be written: {error.strerror or error}") from error
+    """Write the cluster as a machine file, whole or not at all. Raises UsageError."""
+    write_output(path, dump_machine(cluster))
 
 
 def machines_dir() -> Path:

@@ -14,6 +14,7 @@ from preflight.vocabulary.plain import plain
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Json = Any  # architecture configurations and keyword arguments: JSON whose keys belong to other projects
 
 
@@ -54,7 +55,7 @@ class Peft(Part):
     method: str | None = None
     r: Count | None = 8
     targets: list[str] | str | None = None
-    dropout: float | None = 0.0
+    dropout: Share | None = 0.0
     dtype: Literal["fp32", "bf16", "fp16"] | None = "fp32"
     options: dict[str, Json] = {}
 
@@ -71,8 +72,8 @@ class Allocator(Part):
 
     expandable_segments: bool | None = False
     max_split_size_mb: Count | None = None
-    garbage_collection_threshold: float | None = None
-    per_process_fraction: float | None = None
+    garbage_collection_threshold: Share | None = None
+    per_process_fraction: Share | None = None
 
 
 class Train(Part):

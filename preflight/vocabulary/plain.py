@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, MinLen
+from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
@@ -85,6 +85,8 @@ def _within(bound: object, value: Any) -> bool:
         return bool(value >= bound.ge)
     if isinstance(bound, Gt):
         return bool(value > bound.gt)
+    if isinstance(bound, Le):
+        return bool(value <= bound.le)
     return isinstance(bound, MinLen) and len(value) >= bound.min_length
 
 

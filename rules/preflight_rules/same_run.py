@@ -23,6 +23,8 @@ MOST_MODELS = 200
 _BALANCED = re.compile(
     r"""(?:output_router_logits|moe_aux_loss_coef|router_aux_loss_coef)["']?\s*[:=,\s]\s*["']?([\w.]+)"""
 )
+_OWN_LOSS = re.compile(r"^[ \t]+def compute_loss\(", re.MULTILINE)
+"""A trainer's method that the program writes anew: what it compares or averages over is not read."""
 _STREAMING = re.compile(r"""\bstreaming["']?\s*[:=\s]\s*["']?([\w.]+)""")
 LOADING = ("ultralytics",)
 """Frameworks that make data sets of their own, which are indexed."""
@@ -41,12 +43,16 @@ def accumulation_hazard(case: Case) -> str:
         return normalised
     if case.fact("token_mean_loss") is True:
         return "the loop averages the loss over the tokens of a micro-batch, so accumulation weighs samples differently"
+    if any(_OWN_LOSS.search(text) for text in _texts(case)):
+        return "the trainer's compute_loss is the program's own: whether it compares samples is not known"
     if any(batch_statistics.counts_objects(job) for job in models(case)):
         return "the loss is divided by the objects of a micro-batch, so accumulation weighs images differently"
     if balanced(case):
         return "experts are balanced over the tokens of a micro-batch (output_router_logits)"
     if case.fact("scheduler_per_micro_batch") is True:
         return "the learning-rate scheduler steps once per micro-batch, so the schedule would run faster"
+    if _dealt_out(case):
+        return "each worker makes batches of its own part of the stream: which samples share a step would change"
     if axes_of(case, "train.batch_size"):
         return "the batch size is swept: another value changes what the search explores"
     return ""
@@ -97,10 +103,22 @@ def workers_hazard(case: Case) -> str:
     return "samples are streamed: their order follows from the workers" if streams(case) else ""
 
 
+def _dealt_out(case: Case) -> bool:
+    """Whether several workers run through a stream, each making whole micro-batches of what it meets."""
+    workers = case.job.data.workers
+    if workers is not None and workers < 2 and not axes_of(case, "data.workers"):
+        return False
+    kind, programs = case.fact("dataset_kind"), any(path.endswith(".py") for path in case.study.paths)
+    return kind == "iterable" or (kind is None and not programs and streams(case))
+
+
 def streams(case: Case) -> bool:
     """Whether the settings of a trainer of its own say that its data are streamed."""
-    texts = (case.project.source(path).text for path in case.study.paths if case.project.exists(path))
-    return any(_is_on(match[1]) for text in texts for match in _STREAMING.finditer(text))
+    return any(_is_on(match[1]) for text in _texts(case) for match in _STREAMING.finditer(text))
+
+
+def _texts(case: Case) -> Iterator[str]:
+    return (case.project.source(path).text for path in case.study.paths if case.project.exists(path))
 
 
 def own_code(case: Case) -> OwnLayers:
@@ -147,8 +165,7 @@ def balanced(case: Case) -> bool:
         return True
     if not any(batch_statistics.has_experts(job) for job in jobs):
         return False
-    texts = (case.project.source(path).text for path in case.study.paths if case.project.exists(path))
-    return any(_is_on(match[1]) for text in texts for match in _BALANCED.finditer(text))
+    return any(_is_on(match[1]) for text in _texts(case) for match in _BALANCED.finditer(text))
 
 
 @lru_cache(maxsize=64)

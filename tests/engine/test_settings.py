@@ -60,6 +60,10 @@ def test_mistakes_are_named(text: str, words: str) -> None:
         ("a/b.yaml", "a/*.yml", False),
         ("a/b/c.yaml", "a/*.yaml", False),
         ("ab/c.yaml", "a", False),
+        ("a", "a/**", False),
+        ("a/b.yaml", "a[!x]b.yaml", False),
+        ("a" * 4096, "*a" * 60 + "*b", False),  # in time that does not grow with the pattern's power
+        ("/".join("a" * 2000), "**/a" * 40 + "/b", False),
         ("x/a/b.yaml", "a/b.yaml", False),
         ("a/b.yaml", "*.yaml", True),
         ("a/b/c.yaml", "a", True),
@@ -70,6 +74,10 @@ def test_mistakes_are_named(text: str, words: str) -> None:
         ("c.yaml", "**/c.yaml", True),
         ("a1.yaml", "a[0-9].yaml", True),
         ("a1.yaml", "./a?.yaml", True),
+        ("a[1.yaml", "a[1.yaml", True),
+        ("a\n1.yaml", "a?1.yaml", True),
+        ("ab/c/d/e.yaml", "a*/**/[!x]/*.yaml", True),
+        ("a" * 4096 + "b", "*a" * 60 + "*b", True),
     ],
 )
 def test_globs(path: str, glob: str, expected: bool) -> None:

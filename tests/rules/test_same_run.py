@@ -40,6 +40,7 @@ UNSAFE = {
     "a model of another package": ("from lab.zoo import Net\n" + OWN.format("nn.Linear(1, 1)"), None),
     "balanced experts": ('model.config.output_router_logits = True', "mistralai/Mixtral-8x7B-v0.1"),
     "objects": ("", "facebook/detr-resnet-50"),
+    "a loss of the program's own": ("class T(Trainer):\n    def compute_loss(self, model, x):\n        ...\n", "gpt2"),
     "contrastive": ("", "openai/clip-vit-base-patch32"),
     "a hub name": ("", "microsoft/resnet-50"),
 }  # fmt: skip
@@ -96,6 +97,23 @@ def test_fewer_workers(kind: str | None, words: str) -> None:
     facts = {} if kind is None else {"dataset_kind": kind}
     hazard = same_run.workers_hazard(of_program("x = 1", **facts))
     assert (not hazard) is WORKERS[kind, words]
+
+
+DEALT = {
+    ("iterable", 0): True,
+    ("iterable", 1): True,
+    ("iterable", 2): False,
+    ("iterable", None): False,
+    ("map", 8): True,
+}
+"""The kind of data set and its workers: whether the same samples share a step with another micro-batch."""
+
+
+@pytest.mark.parametrize(("kind", "workers"), DEALT)
+def test_several_workers_over_a_stream_make_batches_of_their_own_parts(kind: str, workers: int | None) -> None:
+    written = {**WRITTEN, "data.workers": workers}
+    one = case(written, device=Device(), model="gpt2", facts={"dataset_kind": kind})  # type: ignore[arg-type]
+    assert ("stream" not in same_run.accumulation_hazard(one)) is DEALT[kind, workers]
 
 
 def test_a_framework_that_loads_by_itself() -> None:

@@ -144,6 +144,8 @@ REFUSED |= {
         text("preflight.toml", '[per-file-ignores]\n"[z-a]" = []'), ["check"], "per-file-ignores: the glob [z-a]",
     ),
     "baseline: a pipe": (fifo("b"), ["check", "--baseline", "b"], "it is not a regular file"),
+    "baseline: a link to itself": (link("b", "b"), ["check", "--baseline", "b"], "b: the baseline cannot be read"),
+    "a machine: a link to itself": (link("m", "m"), ["check", "--machine", "m"], "m"),
     "baseline: a directory": (folder("b"), ["check", "--baseline", "b"], "it is a directory"),
     "baseline: deep": (text("b", "[" * 100_000), ["check", "--baseline", "b"], "not a baseline"),
     "baseline: infinity": (
@@ -218,3 +220,25 @@ def test_a_current_directory_that_is_gone(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("preflight: error: the current directory is gone")
     assert done.stderr.count("\n") == 1
+
+
+# --- options that say nothing -----------------------------------------------------------------------------------------
+
+EMPTY = [
+    *(["check", option, value] for option in ("--gpu", "--machine", "--trust", "--select", "--ignore", "--set",
+      "--output", "--baseline", "--write-baseline") for value in ("", " ")),
+    ["check", ""], ["check", "--select", ","], ["estimate", ""], ["estimate", "gpt2", "--gpu", ""],
+    ["estimate", "gpt2", "--plot", ""], ["estimate", "gpt2", "--measured", ""], ["estimate", "gpt2", "--trust", ""],
+    ["postmortem", ""], ["postmortem", "--gpu", ""], ["postmortem", "--job-id", ""], ["rule", ""],
+    ["machine", "show", ""], ["model", "show", ""],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", EMPTY, ids=" ".join)
+def test_an_empty_value_is_refused(project: Write, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    """`--gpu "$GPU"` without a GPU would check nothing, `--trust "$TREE"` without a tree trust the current one."""
+    root = project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
+    status, out, err = answered(root, arguments, capsys)
+    assert (status, out) == (2, "")
+    assert err.endswith(": it is empty\n")
+    assert err.count("\n") == 1

@@ -182,7 +182,7 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
     if convolutional and job.machine.context is None:
         context = convolution.context(job, gpu, context)
     fraction = job.train.allocator.per_process_fraction
-    if capacity is not None and fraction:
+    if capacity is not None and fraction is not None:
         allowed = round(fraction * capacity) + context.expected
         capacity = min(capacity, (job.parallel.trials_per_gpu or 1) * allowed)
     return capacity, context

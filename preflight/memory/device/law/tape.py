@@ -80,6 +80,12 @@ class TapeItem:
     blocks: tuple[tuple[Token, ...], ...]
     phase: str = ""
 
+    @property
+    def computes(self) -> bool:
+        """Whether layers run here: what only dies together, layer by layer (autocast's weight cache, a list of hidden
+        states), is a pass of its own in which no layer does anything."""
+        return self.stack is not None and any(token.kind == "b" for block in self.blocks for token in block)
+
 
 @dataclass(frozen=True)
 class Tape:

@@ -98,11 +98,11 @@ class Script:
     @property
     def up(self) -> list[Edit]:
         """Passes up through a stack, in forward, validation or generation."""
-        return [e for e in self.edits if e.item.stack and not e.item.down and not _odd(e.item)]
+        return [e for e in self.edits if e.item.computes and not e.item.down]
 
     @property
     def down(self) -> list[Edit]:
-        return [e for e in self.edits if e.item.stack and e.item.down and not _odd(e.item)]
+        return [e for e in self.edits if e.item.computes and e.item.down]
 
     def size(self, nbytes: int | Size) -> int:
         """The index of a size, made where it is new."""
@@ -167,11 +167,6 @@ class Script:
             return Token("d", after + line.at)
         item = -1 if line.item is None else at[id(line.item)]
         return Token("d", line.at, "", item, line.layer, line.relative)
-
-
-def _odd(item: TapeItem) -> bool:
-    """Deaths after a pass that are a pass of their own."""
-    return item.phase.endswith("~")
 
 
 def _moved(token: Token, moved: dict[int, int], shifts: dict[int, int], own: int) -> Token:

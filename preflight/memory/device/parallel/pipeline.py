@@ -52,7 +52,7 @@ def _without_other_end(tape: Tape, layout: Layout) -> Tape:
     """Births outside of layers that belong to the other end come to nothing. The head's lie between the last pass
     forward and the first one backward; what layers hand over (no vocabulary in it, no gradient) stays."""
     script = Script(tape)
-    passes = [n for n, item in enumerate(tape.items) if item.stack is not None and not item.phase.endswith("~")]
+    passes = [n for n, item in enumerate(tape.items) if item.computes]
     forward = [n for n in passes if not tape.items[n].down]
     backward = [n for n in passes if tape.items[n].down]
     if not forward:

@@ -207,6 +207,27 @@ def test_gathered_weights_of_stage_3_follow_the_reuse_distance() -> None:
     assert least < usual < 2 * count(made)
 
 
+@pytest.mark.parametrize("strategy", ["fsdp", "zero3", "ddp"])
+@pytest.mark.parametrize("model", ["microsoft/deberta-v3-base", "bert-base-uncased", "gpt2"])
+def test_what_only_dies_layer_by_layer_is_no_pass_through_the_layers(strategy: str, model: str) -> None:
+    """A list of hidden states, autocast's weight cache: deaths in forward, in the order of the layers or against it."""
+    estimate(strategy, 8, model__name=model)
+
+
+def test_every_layer_is_gathered_once_on_the_way_forward() -> None:
+    rank = ready("fsdp", 8).rank
+    tape = rank.laws.made.tape
+    values = tape.values(rank.dims)
+    passes = [item for item in tape.items if item.stack is not None and item.phase == "forward"]
+    assert len(passes) == 2  # the layers, and the end of autocast, where casts that it kept would die
+    gathered = [
+        sum(token.kind == "b" and values[token.at] > 0 for block in item.blocks for token in block
+            if token.kind == "b" and tape.modules[token.where] == "unsharded weights")
+        for item in passes
+    ]  # fmt: skip
+    assert gathered == [5, 0]
+
+
 # --- tensor and pipeline ----------------------------------------------------------------------------------------------
 
 
