@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_objects
+from preflight.frameworks.shared import Found
 from preflight.frameworks.table import read
 from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin, is_unknown, under
 from preflight.python.objects import CallRecord
