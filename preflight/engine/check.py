@@ -15,7 +15,7 @@ from preflight.machines.model import Gpu
 from preflight.reports.model import Report, StudyResult
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
-from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
+from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, of_problem
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule
 from preflight.vocabulary.study import Skipped, Study
@@ -179,7 +179,7 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
     claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
     for problem in case.study.problems:
         if problem.rule not in claimed:
-            yield replace(registry.of_problem(problem), study=case.index)
+            yield replace(of_problem(problem), study=case.index)
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:

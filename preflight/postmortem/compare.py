@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from preflight.engine.batch_by_length import possible
 from preflight.engine.steady_states import states
-from preflight.machines.sizes import format_gib
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
-from preflight.postmortem.units import LARGEST, shown
+from preflight.postmortem.units import LARGEST
 from preflight.reports.places import place
-from preflight.reports.style import gib
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
 from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.words import at_most, gib
 
 SEGMENT = 2 << 20
 """PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""
@@ -135,9 +134,9 @@ def _request(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
         return
     what = f"{largest.product}, in {largest.where}"
     if -ROUNDING <= one.tried - largest.bytes <= SEGMENT + ROUNDING:
-        yield f"the {shown(one.tried)} asked for are the estimate's largest tensor: {what}"
+        yield f"the {gib(one.tried)} asked for are the estimate's largest tensor: {what}"
     elif largest.bytes and abs(one.tried - 2 * largest.bytes) <= SEGMENT + ROUNDING:
-        yield f"the {shown(one.tried)} asked for are twice the estimate's largest tensor ({what})"
+        yield f"the {gib(one.tried)} asked for are twice the estimate's largest tensor ({what})"
 
 
 def _moment(device: DeviceEstimate, cause: Cause) -> Iterator[str]:
@@ -228,9 +227,9 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
         return
     silent = possible(job, {"data.validation_workers": None})
     trained = solve_sample_bytes(silent, job.model.parameters) if silent and cause.when.phase == "validation" else None
-    between = f" (and at most {format_gib(trained)}, as training went well)" if trained and trained > largest else ""
+    between = f" (and at most {at_most(trained)}, as training went well)" if trained and trained > largest else ""
     yield (
-        f"it did not fit: so one decoded sample is larger than {format_gib(largest)}{between}, or memory went into "
+        f"it did not fit: so one decoded sample is larger than {at_most(largest)}{between}, or memory went into "
         "what no file shows; with --set data.sample_bytes=BYTES this becomes a verdict"
     )
 

@@ -9,8 +9,9 @@ from preflight.postmortem.compare import Compared, Row
 from preflight.postmortem.evidence import Accounting, Place
 from preflight.postmortem.moments import at, of
 from preflight.postmortem.report import Postmortem
-from preflight.reports.style import Look, clean, plural, wrap
+from preflight.reports.style import Look, clean, wrap
 from preflight.vocabulary.findings import Confidence
+from preflight.vocabulary.words import plural
 
 _SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight.engine.batch_by_length import Row
 from preflight.engine.explain_measured import Comparison
 from preflight.reports.bar import bar
-from preflight.reports.style import Look, clean, gib, wrap
+from preflight.reports.style import Look, clean, wrap
 from preflight.reports.timeline import Point, drawn
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.words import gib
 
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
 _TIERS = (

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from preflight.reports.model import Outcome, Report, StudyResult
 from preflight.reports.places import place
-from preflight.reports.style import Look, clean, gib
+from preflight.reports.style import Look, clean
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.study import Bound
 from preflight.vocabulary.values import Const, Origin, Unknown
+from preflight.vocabulary.words import gib
 
 _BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
 """How names of fields end that hold bytes."""

@@ -8,10 +8,11 @@ from preflight.reports.bar import bar
 from preflight.reports.model import Outcome, Report
 from preflight.reports.places import place, place_in, source_of
 from preflight.reports.snippet import snippet
-from preflight.reports.style import COLOURS, Look, clean, gib, wrap
+from preflight.reports.style import COLOURS, Look, clean, wrap
 from preflight.reports.summary import summary
 from preflight.vocabulary.findings import Finding, Safety
 from preflight.vocabulary.values import Origin
+from preflight.vocabulary.words import gib
 
 _RELATED_LIMIT = 6
 """Places shown beside the first; more are counted."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.reports.model import Outcome, StudyResult
-from preflight.reports.style import COLOURS, Look, clean, gib, plural
+from preflight.reports.style import COLOURS, Look, clean
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
+from preflight.vocabulary.words import gib, plural
 
 _ORDER = ("fits", "unknown", "at-risk", "exceeds")
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}

@@ -14,11 +14,12 @@ from preflight.machines.model import Gpu
 from preflight.reports import automatic, render
 from preflight.reports.bar import bar
 from preflight.reports.snippet import snippet
-from preflight.reports.style import Look, clean, columns, gib, look_for, plural, wrap
+from preflight.reports.style import Look, clean, columns, look_for, wrap
 from preflight.reports.summary import studies_line, summary
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.values import Origin, Span
+from preflight.vocabulary.words import gib, plural
 
 PLAIN = Look(width=100)
 

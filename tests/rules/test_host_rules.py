@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cases import GIB, Host, case, origin, spread
+from cases import findings as all_findings
 
 from preflight.machines.model import Node
 from preflight.vocabulary.estimates import HostEstimate
@@ -12,7 +13,14 @@ from preflight.vocabulary.reading import Launch, Request
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.values import Const, Op
-from preflight_rules import host, loaders
+from preflight_rules.checkpoint_loaded_per_rank import CheckpointLoadedPerRank
+from preflight_rules.dataset_copied_per_worker import DatasetCopiedPerWorker
+from preflight_rules.host_memory_exceeded import HostMemoryExceeded
+from preflight_rules.offload_exceeds_host import OffloadExceedsHost
+from preflight_rules.shared import loaders
+from preflight_rules.shm_too_small import ShmTooSmall
+from preflight_rules.validation_memory_spike import ValidationMemorySpike
+from preflight_rules.workers_exceed_cpus import WorkersExceedCpus
 
 MIB = 2**20
 WORKERS = Const(16, origin(2, "train_sweep.sh"))
@@ -26,8 +34,19 @@ SWEEP = {
 }
 
 
+RULES = (
+    HostMemoryExceeded,
+    ValidationMemorySpike,
+    WorkersExceedCpus,
+    ShmTooSmall,
+    DatasetCopiedPerWorker,
+    CheckpointLoadedPerRank,
+    OffloadExceedsHost,
+)
+
+
 def findings(case: Case) -> list[Finding]:
-    return [finding for rule in host.RULES for finding in rule().check(case)]
+    return all_findings(case, *RULES)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +187,7 @@ def test_ranks_of_one_task_share_its_processors() -> None:
     written = {"data.workers": 8, "parallel.ranks_per_node": Const(4)}
     one = case(written, request=request)
     study = replace(one.study, launch=Launch("torchrun"))
-    [finding] = list(host.WorkersExceedCpus().check(replace(one, study=study)))
+    [finding] = list(WorkersExceedCpus().check(replace(one, study=study)))
     assert finding.message == "4 ranks with 8 workers each on 2 CPUs: 1 in each rank can run at a time"
     assert [change.value for change in finding.proposals[0].changes] == [1]
 

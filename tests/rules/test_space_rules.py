@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from cases import GIB, Device, case, origin
+from cases import findings as all_findings
 
 from preflight.engine.settings import Settings
 from preflight.vocabulary.findings import Finding, Safety, Severity
@@ -13,7 +14,15 @@ from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.values import Axis, Choices, Const, Range, Ref, Value
 from preflight.vocabulary.verdicts import Counts, ModelVerdict, SafeBox
-from preflight_rules import config, search, sweep
+from preflight_rules.batch_size_mismatch import BatchSizeMismatch
+from preflight_rules.constraint_violated import ConstraintViolated
+from preflight_rules.fits_only_if import FitsOnlyIf
+from preflight_rules.invalid_config import InvalidConfig
+from preflight_rules.length_exceeds_positions import LengthExceedsPositions
+from preflight_rules.number_read_as_string import NumberReadAsString
+from preflight_rules.oom_not_handled import OomNotHandled
+from preflight_rules.space_all_unsafe import SpaceAllUnsafe
+from preflight_rules.space_partly_unsafe import SpacePartlyUnsafe
 
 SIZES = Axis("bs", Choices((4, 8, 32), (origin(1), origin(2), origin(3))), origin(1), ("train.batch_size",))
 LENGTHS = Axis("len", Range(128, 1024, 128, high_origin=origin(5)), origin(4), ("train.seq_len",))
@@ -33,9 +42,21 @@ def space(counts: Counts, safe: SafeBox | None = SAFE, **more: object) -> Case:
     )
 
 
+RULES = (
+    SpacePartlyUnsafe,
+    SpaceAllUnsafe,
+    NumberReadAsString,
+    ConstraintViolated,
+    OomNotHandled,
+    InvalidConfig,
+    LengthExceedsPositions,
+    BatchSizeMismatch,
+    FitsOnlyIf,
+)
+
+
 def findings(case: Case) -> list[Finding]:
-    rules = (*sweep.RULES, *search.RULES, *config.RULES)
-    return [finding for rule in rules for finding in rule().check(case)]
+    return all_findings(case, *RULES)
 
 
 @pytest.mark.parametrize(
