@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from preflight.documents.base import DocumentError, Edit, Source
 from preflight.documents.json import parse_json
 from preflight.engine.project import UnreadableFile
-from preflight.engine.steady_states import states
+from preflight.engine.steady_states import states as steady_states
 from preflight.fixes.what_if import axes_of, changed, largest, possible, settable, written
 from preflight.memory.host.checkpoint import weights_of
 from preflight.memory.host.estimate import (
@@ -24,7 +24,8 @@ from preflight.memory.host.estimate import (
 from preflight.slurm.allocation import Allocation
 from preflight.slurm.allocation import resolve as resolve_request
 from preflight.slurm.controller.answers import NODE_CONFIG
-from preflight.space.constraints import Constraint, Limits, Violation, limits
+from preflight.space.constraints import Constraint, Limits, Violation
+from preflight.space.constraints import limits as constraint_limits
 from preflight.space.constraints import parse_all as parse_constraints
 from preflight.space.constraints import violations as broken_constraints
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
@@ -122,6 +123,7 @@ __all__ = [
     "axes_of",
     "broken_constraints",
     "changed",
+    "constraint_limits",
     "describe",
     "device_of",
     "evaluate",
@@ -131,7 +133,6 @@ __all__ = [
     "known_model",
     "largest",
     "limit_of",
-    "limits",
     "model_name",
     "names",
     "origins",
@@ -148,7 +149,7 @@ __all__ = [
     "severity_of",
     "solve_in_memory_bytes",
     "solve_sample_bytes",
-    "states",
+    "steady_states",
     "sum_of",
     "values_text",
     "weights_of",

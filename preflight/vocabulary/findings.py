@@ -12,6 +12,8 @@ from preflight.vocabulary.values import Origin, Value
 
 
 class Severity(str, Enum):
+    """error: the run will fail or is wasted; warning: it may; info: worth saying."""
+
     error = "error"
     warning = "warning"
     info = "info"
@@ -22,12 +24,16 @@ class Severity(str, Enum):
 
 
 class Confidence(str, Enum):
+    """How sure a finding is: high where the whole interval says so, medium where its middle does, low where its end."""
+
     high = "high"
     medium = "medium"
     low = "low"
 
 
 class Safety(str, Enum):
+    """Whether a fix keeps the run the same."""
+
     safe = "safe"
     """The optimiser sees the same run: same effective batch, data, schedule and arithmetic up to rounding."""
     unsafe = "unsafe"

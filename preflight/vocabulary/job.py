@@ -173,6 +173,8 @@ class MachinePart(Part):
 
 
 class Job(Part):
+    """One fully specified run. A field is named with its group: `job.train.batch_size` is "train.batch_size"."""
+
     model: Model = Model.model_construct()
     task: (
         Literal[

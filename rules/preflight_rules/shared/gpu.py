@@ -14,7 +14,7 @@ from preflight.api import (
     gib,
     gpu_name,
     related_of,
-    states,
+    steady_states,
     sum_of,
 )
 from preflight_rules.shared import remedies
@@ -25,7 +25,7 @@ FIELDS = ("train.batch_size", "train.seq_len", "train.image_size", "model.name",
 
 def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
     """Bytes of weights, gradients and optimizer states when all three are there."""
-    return states(case.job, device, case.estimate)
+    return steady_states(case.job, device, case.estimate)
 
 
 def states_alone(case: Case, device: DeviceEstimate) -> bool:

@@ -16,8 +16,8 @@ from preflight.api import (
     Proposal,
     Safety,
     Value,
+    constraint_limits,
     largest,
-    limits,
     names,
     parse_constraints,
     values_text,
@@ -75,7 +75,7 @@ def lower_bounds(case: Case, field: str) -> Iterator[tuple[int, tuple[Change, ..
 
 
 def _lowest(constraints: tuple[Constraint, ...], boxes: list[Box], field: str) -> int:
-    found: list[Limits] = [limits(constraints, box, field) for box in boxes]
+    found: list[Limits] = [constraint_limits(constraints, box, field) for box in boxes]
     return max([one.low for one in found if one.low is not None], default=1)
 
 
