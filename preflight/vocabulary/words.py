@@ -12,12 +12,13 @@ GIB = 2**30
 
 
 def gib(size: float) -> str:
-    """Bytes as people and PyTorch write them: "23.5 GiB", below one GiB in MiB ("594.3 MiB"), then in KiB and bytes."""
+    """Bytes as people read them: "23.5 GiB", below one GiB in MiB ("594.3 MiB", "11.1 MiB"), then in KiB and bytes."""
     if abs(size) >= GIB:
         return f"{size / GIB:,.2f}".rstrip("0").rstrip(".") + " GiB"
-    if abs(size) >= MIB or size != int(size):
-        return f"{size / MIB:.4g} MiB"
-    return f"{size / 2**10:.4g} KiB" if abs(size) >= 2**10 else f"{int(size)} bytes"
+    if abs(size) < 2**10 and size == int(size):
+        return f"{int(size)} bytes"
+    number, unit = (size / MIB, "MiB") if abs(size) >= MIB or size != int(size) else (size / 2**10, "KiB")
+    return f"{number:.4g} {unit}" if abs(number) >= 100 else f"{number:.3g} {unit}"
 
 
 def at_most(size: int) -> str:
