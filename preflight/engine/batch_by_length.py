@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.job import Job, build, fields
+from preflight.vocabulary.job import Job, with_fields
 from preflight.vocabulary.records import dataclass
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
@@ -54,7 +54,7 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
     batches = BATCHES if job.train.batch_size is None else (job.train.batch_size,)
     needs, largest = [], None
     for batch in batches:
-        device = estimate(with_values(job, {field: length, "train.batch_size": batch})).device
+        device = estimate(with_fields(job, {field: length, "train.batch_size": batch})).device
         if device is None:
             return None
         needs.append((batch, device.process.expected))
@@ -62,14 +62,9 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
     return Row(length, largest, tuple(needs))
 
 
-def with_values(job: Job, values: dict[str, object]) -> Job:
-    """A copy of a job with dotted fields set. Raises pydantic.ValidationError for a value that does not suit."""
-    return build({**{name: job.get(name) for name in fields()}, **values})
-
-
 def possible(job: Job, values: dict[str, object]) -> Job | None:
     """The copy, None where a value does not suit its field."""
     try:
-        return with_values(job, values)
+        return with_fields(job, values)
     except ValidationError:
         return None

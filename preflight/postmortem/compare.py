@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from preflight.engine.batch_by_length import possible
 from preflight.engine.steady_states import states
@@ -14,7 +14,7 @@ from preflight.postmortem.units import LARGEST
 from preflight.reports.places import place
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
 from preflight.vocabulary.records import dataclass
-from preflight.vocabulary.words import at_most, gib
+from preflight.vocabulary.words import at_most, gib, sum_of
 
 SEGMENT = 2 << 20
 """PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""
@@ -194,17 +194,12 @@ def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
         }
         text += f", of {gib(limit)}: {words.get(need.verdict(limit), 'unknown')}"
     yield text
-    yield f"its parts: {_parts(host.breakdown)}"
+    yield f"its parts: {sum_of(host.breakdown)}"
     if host.limit is not None and limit is not None and abs(limit - host.limit) > CAPACITY_DIFFERS * limit:
         yield f"the files are judged for {gib(host.limit)} ({host.limited_by}), the limit that was hit is {gib(limit)}"
     if host.train_only is not None:
         yield f"training alone: {gib(host.train_only)}; the rest comes with the validation loaders"
     yield from _host_moment(host, cause)
-
-
-def _parts(breakdown: Mapping[str, int]) -> str:
-    ordered = sorted(breakdown.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name.replace('_', '-')} {gib(size)}" for name, size in ordered[:5] if size)
 
 
 def _host_moment(host: HostEstimate, cause: Cause) -> Iterator[str]:

@@ -28,9 +28,9 @@ def at_most(size: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """ "1 study", "2 studies", "3 files"."""
+    """ "1 study", "2 studies", "3 files", "4 processes"."""
     if number != 1:
-        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
     return f"{number:,} {noun}"
 
 

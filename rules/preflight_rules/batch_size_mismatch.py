@@ -1,5 +1,3 @@
-"""A stated batch that is not micro-batch x accumulation x ranks."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

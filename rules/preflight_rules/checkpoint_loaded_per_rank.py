@@ -1,5 +1,3 @@
-"""A checkpoint that every rank of a node holds in host memory."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

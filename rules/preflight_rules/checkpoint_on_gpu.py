@@ -1,5 +1,3 @@
-"""A checkpoint that training begins from and that lies on the GPU."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Launches that run at the same time and need more than a node or a GPU has."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from preflight.api import (
     gib,
     severity_of,
 )
-from preflight_rules.shared.job_scripts import OPTIONS, files
+from preflight_rules.shared.programs import ON_CLUSTER, job_files
 from preflight_rules.shared.slurm import memory_change, node_limit
 
 
@@ -50,18 +48,18 @@ class ConcurrentLaunchesExceed(Rule):
     examples = (
         Example(
             "Four runs side by side, each of which fits alone",
-            files(script(*FOUR, "wait")),
+            job_files(script(*FOUR, "wait")),
             fixed={"train.sbatch": script(*FOUR, "wait", memory="72G")},
             says=("4 launches run at the same time", "60 GiB may be used"),
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
         Example(
             "The same runs one after the other",
-            files(script(*[line.removesuffix(" &") for line in FOUR])),
+            job_files(script(*[line.removesuffix(" &") for line in FOUR])),
             finds=0,
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
-        Example("Enough for all four", files(script(*FOUR, "wait", memory="128G")), finds=0, options=OPTIONS),
+        Example("Enough for all four", job_files(script(*FOUR, "wait", memory="128G")), finds=0, options=ON_CLUSTER),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:

@@ -1,5 +1,3 @@
-"""A stated invariant that does not hold."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""A data set of Python objects, of which every worker ends up with a copy."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""An evaluation set that is evaluated in one batch."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""A setting that is unknown: what it may be at most."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

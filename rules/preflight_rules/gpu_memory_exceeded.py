@@ -1,5 +1,3 @@
-"""A job that needs more memory than its GPU can give."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""A job that may or may not fit its GPU."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

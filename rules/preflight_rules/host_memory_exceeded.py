@@ -1,5 +1,3 @@
-"""A node whose processes need more host memory than the job may use."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""A file that says something its own tool does not accept."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

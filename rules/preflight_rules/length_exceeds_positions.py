@@ -1,5 +1,3 @@
-"""Sequences that are longer than the model's positions."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

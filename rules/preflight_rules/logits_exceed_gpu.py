@@ -1,5 +1,3 @@
-"""One tensor of logits that fills the GPU."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""A number that its reader takes for text."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Offloaded states that need more memory than the node has."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

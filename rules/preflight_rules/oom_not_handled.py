@@ -1,13 +1,36 @@
-"""A search that may run out of memory, and nothing catches it."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from preflight.api import Case, Confidence, Example, Finding, Rule, Severity, device_of, gib, several
 from preflight_rules.shared import spaces
-from preflight_rules.shared.programs import STUDY
 
+STUDY = """
+import optuna
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from data import texts
+
+
+def objective(trial):
+    batch_size = trial.suggest_categorical("batch_size", [8, 16, 64])
+    tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
+    model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased").cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=trial.suggest_float("lr", 1e-5, 1e-4, log=True))
+    dataset = tokenizer(texts, padding="max_length", truncation=True, max_length=512)
+    for batch in DataLoader(dataset, batch_size=batch_size):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+
+
+study = optuna.create_study()
+study.optimize(objective, n_trials=20)
+"""
 HANDLED = STUDY.replace("    for batch in", "    try:\n        for batch in").replace(
     """batch_size=batch_size):
         loss = model(**batch).loss

@@ -1,5 +1,3 @@
-"""Batches in flight that are more than /dev/shm holds."""
-
 from __future__ import annotations
 
 import re

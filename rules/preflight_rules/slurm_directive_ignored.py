@@ -1,12 +1,10 @@
-"""Directives that sbatch does not read, and scripts with DOS line breaks."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from preflight.api import Case, Edit, Example, Finding, Proposal, Request, Rule, Safety, Source, Span
-from preflight_rules.shared.job_scripts import TRAIN
+from preflight_rules.shared.programs import TRAIN
 
 LATE = """
 #!/bin/bash

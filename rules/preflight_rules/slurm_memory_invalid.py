@@ -1,11 +1,9 @@
-"""Memory that is written in a way that sbatch refuses or misreads."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from preflight.api import Case, Example, Finding, Rule
-from preflight_rules.shared.job_scripts import TRAIN, job
+from preflight_rules.shared.programs import TRAIN, job
 
 BROKEN = job("--gres=gpu:1 --cpus-per-task=8", "--mem=1.5G")
 

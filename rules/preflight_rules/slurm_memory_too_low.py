@@ -1,5 +1,3 @@
-"""A request for less host memory than the job needs, on a node that has more."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -7,7 +5,7 @@ from collections.abc import Iterator
 from preflight.api import Case, Example, Finding, HostEstimate, Proposal, Rule, Safety, gib, host_of, severity_of
 from preflight_rules.shared import loaders
 from preflight_rules.shared.host import doing, parts_notes, spikes
-from preflight_rules.shared.job_scripts import CLUSTER, OPTIONS, SAMPLES, files, job
+from preflight_rules.shared.programs import CLUSTER, JOB_SAMPLES, ON_CLUSTER, job, job_files
 from preflight_rules.shared.slurm import allocation_of, memory_change, node_limit, place, whole_gib
 
 HYDRA = """
@@ -67,18 +65,18 @@ class SlurmMemoryTooLow(Rule):
     examples = (
         Example(
             "Four ranks need more than they ask for, and the node has it",
-            files(SMALL),
+            job_files(SMALL),
             fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=72G")},
             says=("--mem gives 32 GiB per node", "4 ranks per node"),
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
-        Example("The same job with enough", files(SMALL.replace("32G", "128G")), finds=0, options=OPTIONS),
+        Example("The same job with enough", job_files(SMALL.replace("32G", "128G")), finds=0, options=ON_CLUSTER),
         Example(
             "Nothing is asked for, and what the partition gives by default is too little",
-            {**files(UNASKED), "cluster.toml": CLUSTER + "default_memory_per_cpu = 1024\n"},
+            {**job_files(UNASKED), "cluster.toml": CLUSTER + "default_memory_per_cpu = 1024\n"},
             fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=72G\n")},
             says=("the default per cpu gives 32 GiB per node",),
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
         Example(
             "A launcher that submits for Hydra counts in GiB",
@@ -86,10 +84,13 @@ class SlurmMemoryTooLow(Rule):
             fixed={"conf/config.yaml": SUBMITIT.replace("mem_gb: 4", "mem_gb: 11")},
             unsafe=True,
             says=("--mem gives 4 GiB per node",),
-            options={"set": SAMPLES},
+            options={"set": JOB_SAMPLES},
         ),
         Example(
-            "Nothing says how large a sample is", files(SMALL), finds=0, options={"machine": "cluster.toml", "set": {}}
+            "Nothing says how large a sample is",
+            job_files(SMALL),
+            finds=0,
+            options={"machine": "cluster.toml", "set": {}},
         ),
     )
 

@@ -1,5 +1,3 @@
-"""A request without memory, which leaves it to the cluster's default."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ from preflight.api import (
     host_of,
 )
 from preflight_rules.shared.host import doing
-from preflight_rules.shared.job_scripts import OPTIONS, SAMPLES, TRAIN, files, job
+from preflight_rules.shared.programs import JOB_SAMPLES, ON_CLUSTER, TRAIN, job, job_files
 from preflight_rules.shared.slurm import allocation_of, node_limit, place, whole_gib
 
 SILENT = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8")
@@ -54,9 +52,9 @@ class SlurmMemoryUnstated(Rule[UnstatedOptions]):
             "No --mem, and no cluster that says what the default is",
             {"train.sbatch": SILENT, "train.py": TRAIN},
             says=("no memory is requested",),
-            options={"set": SAMPLES},
+            options={"set": JOB_SAMPLES},
         ),
-        Example("The cluster gives whole nodes", files(SILENT), finds=0, options=OPTIONS),
+        Example("The cluster gives whole nodes", job_files(SILENT), finds=0, options=ON_CLUSTER),
     )
 
     def check(self, case: Case[UnstatedOptions]) -> Iterator[Finding]:

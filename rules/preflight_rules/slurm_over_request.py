@@ -1,5 +1,3 @@
-"""A request for much more than the job needs."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -26,7 +24,7 @@ from preflight.api import (
     host_of,
     plural,
 )
-from preflight_rules.shared.job_scripts import CLUSTER, OPTIONS, TRAIN, files, job
+from preflight_rules.shared.programs import CLUSTER, ON_CLUSTER, TRAIN, job, job_files
 from preflight_rules.shared.slurm import allocation_of
 
 ROOMY = job("--nodes=1 --ntasks-per-node=1", "--gres=gpu:a100:1", "--cpus-per-task=8", "--mem=200G")
@@ -58,22 +56,24 @@ class SlurmOverRequest(Rule[OverOptions]):
     examples = (
         Example(
             "One rank asks for most of a node",
-            files(ROOMY),
+            job_files(ROOMY),
             says=("--mem gives 200 GiB per node", "stay unused"),
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
-        Example("Most of what is asked for is needed", files(ROOMY.replace("200G", "32G")), finds=0, options=OPTIONS),
+        Example(
+            "Most of what is asked for is needed", job_files(ROOMY.replace("200G", "32G")), finds=0, options=ON_CLUSTER
+        ),
         Example(
             "A whole node costs nothing more",
-            files(ROOMY.replace("--mem=200G", "--exclusive --mem=0")),
+            job_files(ROOMY.replace("--mem=200G", "--exclusive --mem=0")),
             finds=0,
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
         Example(
             "What the job runs out of is /dev/shm",
-            {**files(ROOMY), "cluster.toml": CLUSTER.replace("gpus = 4", 'gpus = 4\nshm = "64MB"')},
+            {**job_files(ROOMY), "cluster.toml": CLUSTER.replace("gpus = 4", 'gpus = 4\nshm = "64MB"')},
             finds=0,
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
         Example("One process beside four GPUs", {"train.sbatch": ALONE, "train.py": TRAIN}, says=("one process",)),
     )

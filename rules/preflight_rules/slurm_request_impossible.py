@@ -1,5 +1,3 @@
-"""A request that no node can give."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ from preflight.api import (
     gib,
     host_of,
 )
-from preflight_rules.shared.job_scripts import OPTIONS, files, job
+from preflight_rules.shared.programs import ON_CLUSTER, job, job_files
 from preflight_rules.shared.slurm import allocation_of, memory_change, place
 
 LARGE = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8", "--mem=256G")
@@ -45,23 +43,23 @@ class SlurmRequestImpossible(Rule):
     examples = (
         Example(
             "256G is 262144 MiB, and the node has 256000",
-            files(LARGE),
+            job_files(LARGE),
             fixed={"train.sbatch": LARGE.replace("256G", "250G")},
             says=("262144 MiB", "256000 MiB"),
-            options={**OPTIONS, "set": {"data.sample_bytes": 40 * MIB}},
+            options={**ON_CLUSTER, "set": {"data.sample_bytes": 40 * MIB}},
         ),
-        Example("250G is what fits", files(LARGE.replace("256G", "250G")), finds=0, options=OPTIONS),
+        Example("250G is what fits", job_files(LARGE.replace("256G", "250G")), finds=0, options=ON_CLUSTER),
         Example(
             "GRES types are case-sensitive",
-            files(LARGE.replace("256G", "250G").replace("gpu:4", "gpu:A100:4")),
+            job_files(LARGE.replace("256G", "250G").replace("gpu:4", "gpu:A100:4")),
             says=("A100",),
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
         Example(
             "A time limit beyond the partition's is accepted and never starts",
-            files(LARGE.replace("256G", "250G").replace("--gres=gpu:4", "--gres=gpu:4 --time=2-00:00:00")),
+            job_files(LARGE.replace("256G", "250G").replace("--gres=gpu:4", "--gres=gpu:4 --time=2-00:00:00")),
             says=("never start", "2880"),
-            options=OPTIONS,
+            options=ON_CLUSTER,
         ),
     )
 

@@ -1,5 +1,3 @@
-"""Tasks, processes and GPUs that do not add up."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -21,8 +19,9 @@ from preflight.api import (
     Severity,
     evaluate,
     origins,
+    plural,
 )
-from preflight_rules.shared.job_scripts import TRAIN, job
+from preflight_rules.shared.programs import TRAIN, job
 from preflight_rules.shared.slurm import allocation_of, place
 
 TORCHRUN = "srun torchrun --nproc_per_node=4 --nnodes=1 train.py --batch_size 64"
@@ -181,25 +180,18 @@ def _processes_and_gpus(case: Case, request: Request, found: Allocation) -> Iter
         ("gpus", f"{gpus} GPUs per node"),
         ("tasks_per_node", f"{found.tasks_per_node} tasks per node"),
     )
+    counted = f"{plural(ranks, 'process')} per node on {plural(gpus, 'GPU')}"
     if ranks > gpus:
-        message = f"{_processes(ranks)} per node on {_gpus(gpus)}: several share one GPU, each with its own memory"
+        message = f"{counted}: several share one GPU, each with its own memory"
         yield Mismatch(message, _origin(said), Severity.error, where)
     elif ranks > 1 or launch.launcher in (*LAUNCHERS, "accelerate") or _one_gpu_each(case):
-        message = f"{_processes(ranks)} per node on {_gpus(gpus)}: {_gpus(gpus - ranks)} of each node idle"
+        message = f"{counted}: {plural(gpus - ranks, 'GPU')} of each node idle"
         yield Mismatch(message, _origin(said), Severity.warning, where)
 
 
 def _one_gpu_each(case: Case) -> bool:
     """Whether the program is known to use one GPU per process."""
     return case.job.parallel.strategy in ("ddp", "fsdp", "zero1", "zero2", "zero3")
-
-
-def _processes(number: int) -> str:
-    return f"{number} process" if number == 1 else f"{number} processes"
-
-
-def _gpus(number: int) -> str:
-    return f"{number} GPU" if number == 1 else f"{number} GPUs"
 
 
 def _nodes(case: Case, found: Allocation) -> Iterator[Mismatch]:

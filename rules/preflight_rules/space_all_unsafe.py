@@ -1,5 +1,3 @@
-"""A search of which no combination fits."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""A search of which some combinations do not fit."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Weights, gradients and optimizer states that are larger than the GPU."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

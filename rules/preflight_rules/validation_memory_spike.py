@@ -1,5 +1,3 @@
-"""Validation loaders that push a node over its memory."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""More DataLoader workers than processors."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -6,7 +6,7 @@ halved at most once before anything is halved twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from preflight.api import (
     GIB,
@@ -23,10 +23,9 @@ from preflight.api import (
     with_fields,
     written,
 )
-from preflight_rules.shared.remedies import accumulation_hazard, changes_of
+from preflight_rules.shared.remedies import Changes, accumulation_hazard, changes_of
 from preflight_rules.shared.slurm import memory_change, node_limit
 
-Changes = Mapping[str, object]
 LARGEST_CUT = 10
 """Halvings of one setting that are tried: 1,024 workers become one."""
 RESERVED = ((4 * GIB, 0.25), (8 * GIB, 0.20), (16 * GIB, 0.10), (128 * GIB, 0.06), (2**60, 0.02))

@@ -1,4 +1,4 @@
-"""Example programs and searches that several rules show."""
+"""Example programs, searches and job scripts that several rules show."""
 
 from __future__ import annotations
 
@@ -37,27 +37,34 @@ LANGUAGE = (
     .replace("default=64", "default=16")
     .replace("default=512", "default=2048")
 )
-LOADER = """
+TRAIN = """
 import argparse
 
 import torch
 from torch.utils.data import DataLoader
 
-from data import dataset, validation
+from data import dataset
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch_size", type=int, default=64)
+parser.add_argument("--workers", type=int, default=4)
 args = parser.parse_args()
 
-model = torch.nn.Linear(10, 10)
+model = torch.nn.Linear(10, 10).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
-loader = DataLoader(dataset, batch_size=args.batch_size, shuffle=True, num_workers=16)
+loader = DataLoader(dataset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
 for batch in loader:
     loss = model(batch).mean()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
 """
+LOADER = (
+    TRAIN.replace("import dataset", "import dataset, validation")
+    .replace('parser.add_argument("--workers", type=int, default=4)\n', "")
+    .replace(".cuda()", "")
+    .replace("args.workers", "16")
+)
 SAMPLES = {"data.sample_bytes": 4 * MIB, "software.glibc": "2.39"}
 
 
@@ -75,29 +82,30 @@ parameters:
   max_length:
     values: [128, 512]
 """
-STUDY = """
-import optuna
-import torch
-from torch.utils.data import DataLoader
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+CLUSTER = """
+[node.gpu]
+memory = "256000MB"
+cpus = 64
+gpu = "A100-80GB"
+gpu_type = "a100"
+gpus = 4
 
-from data import texts
-
-
-def objective(trial):
-    batch_size = trial.suggest_categorical("batch_size", [8, 16, 64])
-    tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
-    model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased").cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=trial.suggest_float("lr", 1e-5, 1e-4, log=True))
-    dataset = tokenizer(texts, padding="max_length", truncation=True, max_length=512)
-    for batch in DataLoader(dataset, batch_size=batch_size):
-        loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return loss.item()
-
-
-study = optuna.create_study()
-study.optimize(objective, n_trials=20)
+[partition.gpu]
+nodes = ["gpu"]
+default = true
+max_minutes = 1440
 """
+
+
+def job(*directives: str, line: str = "srun python train.py --batch_size 64 --workers 4") -> str:
+    """A job script."""
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {directive}" for directive in directives), "", line, ""])
+
+
+def job_files(script: str) -> dict[str, str]:
+    """A job script on a described cluster."""
+    return {"train.sbatch": script, "train.py": TRAIN, "cluster.toml": CLUSTER}
+
+
+JOB_SAMPLES = {"data.sample_bytes": 16 * MIB, "software.glibc": "2.39"}
+ON_CLUSTER = {"machine": "cluster.toml", "set": JOB_SAMPLES}

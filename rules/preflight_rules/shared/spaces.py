@@ -61,11 +61,9 @@ def worst_text(case: Case) -> str:
 
 def memory_names(case: Case) -> list[str]:
     """Names of the worst combination's axes that feed a Job field."""
-    for verdict in case.space.boxes:
-        if verdict.worst is case.space.worst:
-            known = {axis.name for axis in verdict.box.memory_axes} | set(verdict.box.fixed)
-            return [name for name in case.worst.assignment if name in known]
-    return []
+    box = case.worst_box
+    known = {axis.name for axis in box.memory_axes} | set(box.fixed)
+    return [name for name in case.worst.assignment if name in known]
 
 
 def dropped(verdict: BoxVerdict) -> Iterator[tuple[Axis, tuple[Value, ...]]]:
