@@ -132,22 +132,6 @@ def test_evaluation_batch_where_evaluation_is_the_peak() -> None:
     assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("validation.batch_size", 64)]
 
 
-def test_tight() -> None:
-    found = findings(case({"train.batch_size": 14, "train.seq_len": 1000}, device=Device()))
-    assert list(found) == ["gpu-memory-tight"]
-    assert found["gpu-memory-tight"][0].severity is Severity.warning
-
-
-def test_states_alone_never_advise_a_smaller_batch() -> None:
-    found = findings(case(TOO_BIG, device=Device(states=20 * GIB)))
-    assert list(found) == ["states-exceed-gpu"]
-    [finding] = found["states-exceed-gpu"]
-    assert "20 GiB" in finding.message
-    assert "no smaller batch helps" in finding.message
-    assert not any(c.field == "train.batch_size" for p in finding.proposals for c in p.changes)
-    assert not any("smaller batch" in line for line in finding.help)
-
-
 def test_logits_are_named_with_their_product() -> None:
     size = 200 * 10_000_000 * 4
     logits = LargestAllocation(size, "lm_head", "200 tokens x 10,000,000 vocabulary x 4")
@@ -187,28 +171,6 @@ def test_axes_of_a_constraint_are_cut_where_the_vocabulary_cannot_be() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("samples", "severity", "words"),
-    [
-        (40_000, Severity.error, "all 40,000 samples"),
-        (None, Severity.warning, "number is unknown) through the model in one batch: 8,192 of them fit, 16,384 do not"),
-    ],
-)
-def test_unbatched_evaluation(samples: int | None, severity: Severity, words: str) -> None:
-    facts = {"eval_unbatched": True} | ({"eval_samples": samples} if samples else {})
-    written = {**FITS, "validation.batch_size": samples} if samples else FITS
-    [finding] = findings(case(written, device=Device(evaluation=GIB // 1024), facts=facts))["eval-unbatched"]
-    assert finding.severity is severity
-    assert words in finding.message
-    assert finding.origin == origin(90)
-
-
-def test_unbatched_evaluation_that_fits_is_left_alone() -> None:
-    written = {**FITS, "validation.batch_size": 64}
-    facts = {"eval_unbatched": True, "eval_samples": 64}
-    assert findings(case(written, device=Device(evaluation=GIB // 1024), facts=facts)) == {}
-
-
 def test_a_swept_batch_is_not_edited_as_if_it_were_one_value() -> None:
     axis = Axis("bs", Choices((32,), (origin(1),)), origin(1), ("train.batch_size",))
     other = Axis("lr", Choices((1, 2)), origin(2))
@@ -226,3 +188,19 @@ def test_images_that_do_not_fit_are_generated_elsewhere(generates: bool, word: s
     fields = {**FITS, "task": "diffusion", "validation.batch_size": 1, "validation.generates": generates}
     (finding,) = findings(case(fields, device=Device(evaluation=20 * GIB)))["gpu-memory-exceeded"]
     assert any(word in line for line in finding.help)
+
+
+def test_tight() -> None:
+    found = findings(case({"train.batch_size": 14, "train.seq_len": 1000}, device=Device()))
+    assert list(found) == ["gpu-memory-tight"]
+    assert found["gpu-memory-tight"][0].severity is Severity.warning
+
+
+def test_states_alone_never_advise_a_smaller_batch() -> None:
+    found = findings(case(TOO_BIG, device=Device(states=20 * GIB)))
+    assert list(found) == ["states-exceed-gpu"]
+    [finding] = found["states-exceed-gpu"]
+    assert "20 GiB" in finding.message
+    assert "no smaller batch helps" in finding.message
+    assert not any(c.field == "train.batch_size" for p in finding.proposals for c in p.changes)
+    assert not any("smaller batch" in line for line in finding.help)
