@@ -89,10 +89,8 @@ class CheckpointLoadedPerRank(Rule[CheckpointOptions]):
         total = weights.bytes * ranks
         used = "" if limit is None else f" of the {gib(limit)} that may be used"
         yield self.finding(
-            (
-                f"each of {ranks} ranks loads the weights ({gib(weights.bytes)}) into host memory: at least "
-                f"{gib(total)} at once{used}, beside the model that each of them has built"
-            ),
+            f"each of {ranks} ranks loads the weights ({gib(weights.bytes)}) into host memory: at least "
+            f"{gib(total)} at once{used}, beside the model that each of them has built",
             origin,
             Severity.warning,
             Confidence.high if limit is not None and total > limit else Confidence.medium,

@@ -86,10 +86,8 @@ class ConcurrentLaunchesExceed(Rule):
             return
         origin, related = places(together)
         yield self.finding(
-            (
-                f"{len(known)} launches run at the same time and need {each(needs)} = {gib(need.expected)} of host "
-                f"memory together ({gib(need.low)} to {gib(need.high)}), and {gib(limit)} may be used"
-            ),
+            f"{len(known)} launches run at the same time and need {each(needs)} = {gib(need.expected)} of host "
+            f"memory together ({gib(need.low)} to {gib(need.high)}), and {gib(limit)} may be used",
             origin,
             settings=("machine.memory_limit",),
             related=related,
@@ -118,11 +116,9 @@ class ConcurrentLaunchesExceed(Rule):
         origin, related = places(cases)
         said = any(DEVICES in one.study.launch.environment for one in cases)
         yield self.finding(
-            (
-                f"{len(known)} launches share one GPU ({f'{DEVICES}={device}' if said else f'nothing sets {DEVICES}'}) "
-                f"and need {each(needs)} = {gib(need.expected)} together ({gib(need.low)} to {gib(need.high)}) of the "
-                f"{gib(capacity)} that it gives"
-            ),
+            f"{len(known)} launches share one GPU ({f'{DEVICES}={device}' if said else f'nothing sets {DEVICES}'}) "
+            f"and need {each(needs)} = {gib(need.expected)} together ({gib(need.low)} to {gib(need.high)}) of the "
+            f"{gib(capacity)} that it gives",
             origin,
             settings=("parallel.trials_per_gpu",),
             related=related,

@@ -68,12 +68,10 @@ class OffloadExceedsHost(Rule):
         need = host.breakdown["offload"]
         origin = case.origin("parallel.offload", "parallel.strategy")
         yield self.finding(
-            (
-                f"{weights.parameters:,} parameters with {case.job.parallel.offload} offloaded keep {gib(need)} on "
-                f"{'the node' if nodes == 1 else f'each of {nodes} nodes'} "
-                f"({need * nodes / weights.parameters:.0f} bytes each); with the rest it needs "
-                f"{gib(host.per_node.expected)} of the {gib(host.limit)} it may use"
-            ),
+            f"{weights.parameters:,} parameters with {case.job.parallel.offload} offloaded keep {gib(need)} on "
+            f"{'the node' if nodes == 1 else f'each of {nodes} nodes'} "
+            f"({need * nodes / weights.parameters:.0f} bytes each); with the rest it needs "
+            f"{gib(host.per_node.expected)} of the {gib(host.limit)} it may use",
             origin,
             estimate=host,
             settings=("parallel.offload", "parallel.nodes", "machine.memory_limit"),

@@ -157,10 +157,8 @@ class ShmTooSmall(Rule[ShmOptions]):
     def _finding(self, case: Case, shm: int, need: int) -> Finding:
         origin = case.origin("machine.shm", "data.workers")
         return self.finding(
-            (
-                f"{describe_loaders(case.job)} keep {gib(need)} of finished batches in /dev/shm, which has {gib(shm)}"
-                f"{_why(case)}"
-            ),
+            f"{describe_loaders(case.job)} keep {gib(need)} of finished batches in /dev/shm, which has {gib(shm)}"
+            f"{_why(case)}",
             origin,
             Severity.error,
             Confidence.high,
@@ -179,11 +177,9 @@ class ShmTooSmall(Rule[ShmOptions]):
         if threshold > case.options.largest_sample:
             return
         yield self.finding(
-            (
-                f"/dev/shm has {gib(shm)}{_why(case)}: {samples:,} samples in flight fit only if one decoded sample is "
-                f"at most {at_most(threshold)}; declare "
-                f"data.sample_bytes ({describe_loaders(case.job)})"
-            ),
+            f"/dev/shm has {gib(shm)}{_why(case)}: {samples:,} samples in flight fit only if one decoded sample is "
+            f"at most {at_most(threshold)}; declare "
+            f"data.sample_bytes ({describe_loaders(case.job)})",
             case.origin("machine.shm", "data.workers"),
             Severity.info,
             Confidence.medium,

@@ -105,10 +105,8 @@ class SlurmMemoryTooLow(Rule):
         said = found.memory_said or "the request"
         room = "" if node is None else f"; a node has {gib(node)}"
         yield self.finding(
-            (
-                f"{said} gives {gib(host.limit)} per node, and the job needs {gib(host.per_node.expected)} "
-                f"({gib(host.per_node.low)} to {gib(host.per_node.high)}): {doing(case, host)}{room}"
-            ),
+            f"{said} gives {gib(host.limit)} per node, and the job needs {gib(host.per_node.expected)} "
+            f"({gib(host.per_node.low)} to {gib(host.per_node.high)}): {doing(case, host)}{room}",
             origin,
             estimate=host,
             settings=("request.memory",),

@@ -68,10 +68,8 @@ class SlurmMemoryUnstated(Rule[UnstatedOptions]):
         node = node_limit(case)
         known = node is not None and need <= node
         yield self.finding(
-            (
-                f"no memory is requested: the cluster's default decides, and the job needs about "
-                f"{gib(host.per_node.expected)} per node ({doing(case, host)})"
-            ),
+            f"no memory is requested: the cluster's default decides, and the job needs about "
+            f"{gib(host.per_node.expected)} per node ({doing(case, host)})",
             place(request),
             Severity.info,
             Confidence.medium,

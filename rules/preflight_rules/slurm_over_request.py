@@ -100,11 +100,9 @@ class SlurmOverRequest(Rule[OverOptions]):
         if asked < case.options.factor * need or asked - need < case.options.surplus:
             return
         yield self.finding(
-            (
-                f"{found.memory_said or 'the request'} gives {gib(asked)} per node, and the job needs "
-                f"{gib(host.per_node.expected)} ({gib(host.per_node.low)} to {gib(need)}): "
-                f"{at_most(asked - need)} per node stay unused"
-            ),
+            f"{found.memory_said or 'the request'} gives {gib(asked)} per node, and the job needs "
+            f"{gib(host.per_node.expected)} ({gib(host.per_node.low)} to {gib(need)}): "
+            f"{at_most(asked - need)} per node stay unused",
             request.origins[name],
             Severity.info,
             Confidence.medium,
@@ -137,10 +135,8 @@ class SlurmOverRequest(Rule[OverOptions]):
         if name is None:
             return
         yield self.finding(
-            (
-                f"{plural(gpus, 'GPU')} per node are requested and one process is started: it uses one, unless the "
-                "program spreads its model over several"
-            ),
+            f"{plural(gpus, 'GPU')} per node are requested and one process is started: it uses one, unless the "
+            "program spreads its model over several",
             request.origins[name],
             Severity.info,
             Confidence.low,

@@ -78,10 +78,8 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
         more = "" if alone is None or alone <= threshold else f" (training alone: {at_most(alone)})"
         origin = case.origin("data.validation_workers", "data.workers", "train.batch_size")
         yield self.finding(
-            (
-                f"validation fits only if one decoded sample is at most {at_most(threshold)}{more}: its size is "
-                f"unknown; declare data.sample_bytes ({describe_loaders(case.job)})"
-            ),
+            f"validation fits only if one decoded sample is at most {at_most(threshold)}{more}: its size is "
+            f"unknown; declare data.sample_bytes ({describe_loaders(case.job)})",
             origin,
             Severity.info,
             Confidence.medium,
