@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from preflight.reports import streams
-from preflight.reports.style import gib, look_for
+from preflight.reports.style import look_for
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.words import gib
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

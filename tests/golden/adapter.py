@@ -18,8 +18,6 @@ from preflight.engine import check as engine
 from preflight.engine import registry
 from preflight.engine.files import Batch, batches
 from preflight.engine.job_by_hand import completed
-from preflight.engine.project import Project, UnreadableFile
-from preflight.engine.settings import Settings
 from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import catalogue, store
 from preflight.memory.device.resolve import Resolved, resolve
@@ -28,7 +26,9 @@ from preflight.space.jobs import JobMaker
 from preflight.study import build as studies
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Request
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Skipped, Study
 from preflight.vocabulary.values import Axis, Choices, Const, Op, Origin, Range, Ref, Unknown
 
