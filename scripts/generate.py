@@ -93,7 +93,39 @@ def shown_file(path: str) -> str:
 
 def table(name: str) -> str:
     """A table by its name."""
-    return {"accuracy": accuracy, "figures": figures}[name]()
+    return {"accuracy": accuracy, "api": api, "figures": figures}[name]()
+
+
+_API = {
+    "preflight.vocabulary.rule": "A rule and its case",
+    "preflight.vocabulary.findings": "Findings",
+    "preflight.vocabulary.words": "Words for messages",
+    "preflight.fixes": "What an edit could change",
+    "preflight.vocabulary.estimates": "Estimates",
+    "preflight.memory": "Host memory",
+    "preflight.slurm": "SLURM",
+    "preflight.space": "Constraints that the user states",
+    "preflight.documents": "Text of files",
+    "preflight": "Studies, jobs and values",
+}
+"""Where a public name comes from (the first that fits), and what to call that."""
+
+
+def api() -> str:
+    """The names of preflight.api by what they are about, each with the first sentence of its docstring."""
+    import inspect
+
+    from preflight import api
+
+    rows: dict[str, list[str]] = {title: [] for title in _API.values()}
+    for name in api.__all__:
+        found = getattr(api, name)
+        if isinstance(found, type) or inspect.isfunction(found):
+            home = next(title for start, title in _API.items() if found.__module__.startswith(start))
+            text = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
+            rows[home].append(f"| `{name}` | {re.split(r'(?<=[.]) (?=[A-Z`])', text)[0]} |")
+    tables = (f"**{title}**\n\n| name | what it is |\n|---|---|\n" + "\n".join(held) for title, held in rows.items())
+    return "\n\n".join(tables) + "\n"
 
 
 def figures() -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from preflight.memory.tracing import TRACE, Tracing
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 GIB = 2**30

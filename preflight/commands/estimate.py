@@ -13,13 +13,13 @@ from preflight.commands.model import unknown_model
 from preflight.commands.options import STATED, parse_bytes, parse_set, set_option, trust_option
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.trust import laws_of, named_by_user, trust_in
-from preflight.memory.tracing import Tracing
 from preflight.reports import streams
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value, brief
 
 if TYPE_CHECKING:

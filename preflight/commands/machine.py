@@ -10,8 +10,9 @@ import click
 
 from preflight.commands.options import STATED
 from preflight.reports import streams
-from preflight.reports.style import gib, look_for
+from preflight.reports.style import look_for
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.words import gib
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,10 +14,9 @@ from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.files import Batch, checkout
 from preflight.engine.target import Wanted, choose, placed, wanted
 from preflight.engine.trust import laws_of, named_by_user, trust_in
-from preflight.memory.tracing import Tracing
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
-from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity
+from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, of_problem
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
@@ -26,6 +25,7 @@ from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Box, Skipped, Study
+from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Choices, Domain, Origin, Range, Span, Value
 
 
@@ -221,7 +221,7 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
     claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))
     for problem in case.study.problems:
         if problem.rule not in claimed:
-            yield replace(registry.of_problem(problem), study=case.index)
+            yield replace(of_problem(problem), study=case.index)
 
 
 def _of_run(cases: Sequence[Case], asked: Setup) -> Iterator[Finding]:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
-from preflight.memory.tracing import TRACE, Tracing
 from preflight.system.processes import found_program
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from preflight.engine import registry
 from preflight.vocabulary.errors import debug_traceback, too_much
-from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.findings import Confidence, Finding, Severity, of_problem
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.study import Skipped
@@ -43,7 +42,7 @@ def findings(skipped: Iterable[Skipped], project: Project, named: Collection[str
             yield Finding("unreadable-file", Severity.error, Confidence.high, message, origin)
         elif one.kind == "no-training" or one.path in named or _sure(one.path, project):
             problems = one.problems or (_malformed(one, project) if one.path in named else ())
-            yield from (registry.of_problem(problem) for problem in problems)
+            yield from (of_problem(problem) for problem in problems)
 
 
 def refused(skipped: Iterable[Skipped], found: Iterable[Finding], named: Collection[str]) -> Iterator[str]:

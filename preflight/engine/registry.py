@@ -1,4 +1,8 @@
-"""The rules: found through the entry point group `preflight.rules`, each value a module with a tuple RULES."""
+"""The rules: found through the entry point group `preflight.rules`.
+
+A value is a module with a tuple RULES, or a package: then every module of it holds one rule, whose name is the file's
+(`gpu_memory_tight.py` holds `gpu-memory-tight`). Folders and modules whose names begin with "_" hold what rules share.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,13 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
-from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.plain import plain
-from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.rule import Options, Rule
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.text import Edit
 
 GROUP = "preflight.rules"
+OWN_PACKAGE = "preflight_rules"
+"""The rules of this repository: an entry point like any other, unless preflight runs out of a checkout."""
 
 OWN = {
     "unreadable-file": "A file that was named cannot be read as text.",
@@ -56,28 +59,16 @@ def summaries() -> dict[str, str]:
 
 
 def _modules() -> Iterator[str]:
-    """Values of the entry points; those of this checkout are read from its own list where it is not installed."""
+    """Values of the entry points. Where preflight is not installed its own rules stand beside it, under `rules/`."""
     from preflight.engine.entrypoints import values_of
 
     values = values_of(GROUP)
-    if not any(value.startswith("preflight_rules.") for value in values):
-        yield from _checkout()
-    yield from values
-
-
-def _checkout() -> Iterator[str]:
-    """The rule modules of an uninstalled checkout, which stand beside the package under `rules/`."""
     home = Path(__file__).resolve().parents[2] / "rules"
-    listed = home.parent / "pyproject.toml"
-    if not listed.is_file() or not home.is_dir():
-        return
-    from preflight.engine.settings import read_toml
-
-    table = read_toml(listed).get("project")
-    points = table.get("entry-points", {}).get(GROUP, {}) if isinstance(table, dict) else {}
-    if str(home) not in sys.path:
-        sys.path.insert(0, str(home))
-    yield from points.values()
+    if OWN_PACKAGE not in values and home.is_dir():
+        if str(home) not in sys.path:
+            sys.path.insert(0, str(home))
+        yield OWN_PACKAGE
+    yield from values
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -95,6 +86,8 @@ def _from_file(path: Path) -> ModuleType:
 def _rules_of(value: str) -> Iterable[type[Rule]]:
     try:
         module = _from_file(Path(value)) if value.endswith(".py") else import_module(value)
+        if hasattr(module, "__path__") and not hasattr(module, "RULES"):
+            return [_rule_in(import_module(f"{value}.{name}"), name) for name in _modules_of(module)]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also a module that exits as it is imported
@@ -106,22 +99,21 @@ def _rules_of(value: str) -> Iterable[type[Rule]]:
     return listed
 
 
-def of_problem(problem: Problem) -> Finding:
-    """What a reader found malformed, where no rule speaks of it."""
-    proposals: tuple[Proposal, ...] = ()
-    if problem.fix is not None:
-        edit = Edit(problem.origin.path, problem.origin.span, problem.fix)
-        safety = Safety.safe if problem.safe else Safety.unsafe
-        proposals = (Proposal(problem.fix_title, safety=safety, edits=(edit,)),)
-    return Finding(
-        rule=problem.rule,
-        severity=Severity(problem.severity),
-        confidence=Confidence.high,
-        message=problem.message,
-        origin=problem.origin,
-        related=problem.related,
-        proposals=proposals,
-    )
+def _modules_of(package: ModuleType) -> list[str]:
+    """The modules of a package that hold a rule each."""
+    from pkgutil import iter_modules
+
+    found = (one.name for one in iter_modules(package.__path__) if not one.ispkg)
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def _rule_in(module: ModuleType, file: str) -> type[Rule]:
+    """The one rule that a module of a package defines. Raises RuleError."""
+    own = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    found = [one for one in own if issubclass(one, Rule) and one.__dict__.get("name") == file.replace("_", "-")]
+    if len(found) != 1:
+        raise RuleError(f"{module.__name__} must define one rule, called {file.replace('_', '-')}")
+    return found[0]
 
 
 def enabled(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from preflight.vocabulary.edits_of_job import possible, with_values
+from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import LENGTHS, Comparison, DeviceEstimate, Estimates, Explanation, Row
-from preflight.vocabulary.job import Job
+from preflight.vocabulary.job import Job, with_fields
 
 BATCHES = (1, 8, 32)
 
@@ -43,7 +43,7 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
     batches = BATCHES if job.train.batch_size is None else (job.train.batch_size,)
     needs, largest = [], None
     for batch in batches:
-        device = estimate(with_values(job, {field: length, "train.batch_size": batch})).device
+        device = estimate(with_fields(job, {field: length, "train.batch_size": batch})).device
         if device is None:
             return None
         needs.append((batch, device.process.expected))

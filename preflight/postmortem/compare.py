@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from preflight.engine.what_if import states
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
-from preflight.postmortem.units import LARGEST, shown
+from preflight.postmortem.units import LARGEST
 from preflight.reports.places import place
-from preflight.reports.style import gib
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
 from preflight.vocabulary.records import dataclass
-from preflight.vocabulary.sizes import format_gib
+from preflight.vocabulary.words import at_most, gib, sum_of
 
 SEGMENT = 2 << 20
 """PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""
@@ -135,9 +134,9 @@ def _request(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
         return
     what = f"{largest.product}, in {largest.where}"
     if -ROUNDING <= one.tried - largest.bytes <= SEGMENT + ROUNDING:
-        yield f"the {shown(one.tried)} asked for are the estimate's largest tensor: {what}"
+        yield f"the {gib(one.tried)} asked for are the estimate's largest tensor: {what}"
     elif largest.bytes and abs(one.tried - 2 * largest.bytes) <= SEGMENT + ROUNDING:
-        yield f"the {shown(one.tried)} asked for are twice the estimate's largest tensor ({what})"
+        yield f"the {gib(one.tried)} asked for are twice the estimate's largest tensor ({what})"
 
 
 def _moment(device: DeviceEstimate, cause: Cause) -> Iterator[str]:
@@ -195,17 +194,12 @@ def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
         }
         text += f", of {gib(limit)}: {words.get(need.verdict(limit), 'unknown')}"
     yield text
-    yield f"its parts: {_parts(host.breakdown)}"
+    yield f"its parts: {sum_of(host.breakdown)}"
     if host.limit is not None and limit is not None and abs(limit - host.limit) > CAPACITY_DIFFERS * limit:
         yield f"the files are judged for {gib(host.limit)} ({host.limited_by}), the limit that was hit is {gib(limit)}"
     if host.train_only is not None:
         yield f"training alone: {gib(host.train_only)}; the rest comes with the validation loaders"
     yield from _host_moment(host, cause)
-
-
-def _parts(breakdown: Mapping[str, int]) -> str:
-    ordered = sorted(breakdown.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name.replace('_', '-')} {gib(size)}" for name, size in ordered[:5] if size)
 
 
 def _host_moment(host: HostEstimate, cause: Cause) -> Iterator[str]:
@@ -228,9 +222,9 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
         return
     silent = possible(job, {"data.validation_workers": None})
     trained = largest_sample_bytes(silent, candidate.tracing) if silent and cause.when.phase == "validation" else None
-    between = f" (and at most {format_gib(trained)}, as training went well)" if trained and trained > largest else ""
+    between = f" (and at most {at_most(trained)}, as training went well)" if trained and trained > largest else ""
     yield (
-        f"it did not fit: so one decoded sample is larger than {format_gib(largest)}{between}, or memory went into "
+        f"it did not fit: so one decoded sample is larger than {at_most(largest)}{between}, or memory went into "
         "what no file shows; with --set data.sample_bytes=BYTES this becomes a verdict"
     )
 

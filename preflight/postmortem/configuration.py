@@ -8,7 +8,6 @@ from pathlib import Path
 
 from preflight.engine.check import Options, Setup, check, job_at, setup
 from preflight.engine.files import batches
-from preflight.memory.tracing import Tracing
 from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
@@ -18,6 +17,7 @@ from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value
 
 SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".job")

@@ -18,8 +18,8 @@ from preflight.postmortem.evidence import (
 from preflight.postmortem.gpu_causes import MOST_PLACES, trial_of
 from preflight.postmortem.kernel import owner
 from preflight.postmortem.moments import of, places_of, when
-from preflight.postmortem.units import shown
 from preflight.vocabulary.findings import Confidence
+from preflight.vocabulary.words import gib
 
 
 def causes(found: Found, explained: bool) -> Iterator[Cause]:
@@ -61,7 +61,7 @@ def _refused(found: Found) -> Iterator[Cause]:
     if not refused:
         return
     first = next((one for one in refused if one.tried is not None), refused[0])
-    asked = f": {shown(first.tried)} were asked for at once" if first.tried is not None else ""
+    asked = f": {gib(first.tried)} were asked for at once" if first.tried is not None else ""
     kind = "pinned (page-locked) memory" if first.pinned else "host memory"
     yield Cause(
         "refused",

@@ -9,10 +9,9 @@ from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import GpuOom, Place, Trial
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
 from preflight.postmortem.trace import moment
-from preflight.postmortem.units import shown
-from preflight.reports.style import gib, plural
 from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.words import gib, plural
 
 MOST_PLACES = 4
 """Lines of a cause that are shown."""
@@ -127,7 +126,7 @@ def _name(one: GpuOom) -> str:
 
 def _title(one: GpuOom, limit: Limit) -> str:
     gpu = "the GPU" if one.device is None else f"GPU {one.device}"
-    asked = f"{shown(one.tried)} were asked for" if one.tried is not None else "memory was asked for"
+    asked = f"{gib(one.tried)} were asked for" if one.tried is not None else "memory was asked for"
     whole = gib(one.capacity) if one.capacity is not None else ""
     room = f" of {whole}" if whole else ""
     if limit == "gpu-shared":
@@ -142,7 +141,7 @@ def _title(one: GpuOom, limit: Limit) -> str:
         return f"{gpu}'s memory was fragmented: {asked}, {loose} lay reserved and unused in pieces{room}"
     free = f"; it has {whole}" if whole else ""
     if one.free is not None:
-        free = f", {shown(one.free)}{room} were free"
+        free = f", {gib(one.free)}{room} were free"
     reason = "" if one.library == "pytorch" else f": {_name(one)}"
     return f"{gpu} ran out of memory{reason}" + (f": {asked}{free}" if one.tried is not None else "")
 
@@ -226,10 +225,10 @@ def misleading(cause: Cause) -> Iterator[Misleading]:
     if used is not None and one.tried * 10 < used:  # nobody takes half the GPU for a last straw
         yield Misleading(
             one.place,
-            f"{shown(one.tried)} asked for",
+            f"{gib(one.tried)} asked for",
             f"the last straw, not what is lacking: {gib(used)} were in use before it, and the step was not over",
         )
     if one.free is not None and one.allocated is not None and one.free >= one.tried:
         yield Misleading(
-            one.place, f"{shown(one.free)} free", "free at the moment of the message, after caches were given back"
+            one.place, f"{gib(one.free)} free", "free at the moment of the message, after caches were given back"
         )

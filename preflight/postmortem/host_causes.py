@@ -19,8 +19,8 @@ from preflight.postmortem.evidence import (
 from preflight.postmortem.gpu_causes import MOST_PLACES, trial_of
 from preflight.postmortem.kernel import owner, page_bytes
 from preflight.postmortem.moments import at, of, places_of, when
-from preflight.reports.style import gib, plural
 from preflight.vocabulary.findings import Confidence
+from preflight.vocabulary.words import gib, plural
 
 PROGRAMS = ("python", "pt_", "torchrun", "accelerate", "deepspeed", "ray::", "srun", "pytest")
 """Names under which training processes and their workers run; a node's log tells of any process."""

@@ -10,8 +10,9 @@ from preflight.postmortem.evidence import Accounting, Place
 from preflight.postmortem.moments import at, of
 from preflight.postmortem.report import Postmortem
 from preflight.reports.streams import clean
-from preflight.reports.style import Look, plural, wrap
+from preflight.reports.style import Look, wrap
 from preflight.vocabulary.findings import Confidence
+from preflight.vocabulary.words import plural
 
 _SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from preflight.reports.style import gib
-
 _SCALE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 SIZE = r"(\d{1,15}(?:\.\d{1,15})?)\s*(bytes|[KMGTP]i?B)"
 """What c10's format_size writes (GiB = 2^30), and what people make of it when they quote it."""
@@ -46,8 +44,3 @@ def slurm(text: str) -> tuple[int | None, Literal["node", "cpu", ""]]:
     bytes_ = round(float(found[1]) * _SCALE[found[2].lower()])
     per: Literal["node", "cpu", ""] = "node" if found[3].lower() == "n" else "cpu" if found[3] else ""
     return (bytes_ if bytes_ < LARGEST else None), per
-
-
-def shown(found: int) -> str:
-    """Bytes as PyTorch prints them: below a GiB in MiB, so that a message is recognised."""
-    return gib(found) if found >= 2**30 or found < 2**20 else f"{found / 2**20:.4g} MiB"

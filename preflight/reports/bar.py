@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.reports.style import Look, gib
+from preflight.reports.style import Look
 from preflight.vocabulary.findings import Part
+from preflight.vocabulary.words import gib
 
 _BLOCKS = "█▓▒░▞"
 _LETTERS = "#=+:o"

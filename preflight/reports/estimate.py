@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.reports.bar import bar
 from preflight.reports.streams import clean
-from preflight.reports.style import Look, gib, wrap
+from preflight.reports.style import Look, wrap
 from preflight.reports.timeline import Point, drawn
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, HostEstimate, Interval, Row
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.words import gib
 
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
 _TIERS = (

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from preflight.reports.places import place
 from preflight.reports.streams import clean
-from preflight.reports.style import Look, gib
+from preflight.reports.style import Look
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.study import Bound
 from preflight.vocabulary.values import Const, Origin, Unknown
+from preflight.vocabulary.words import gib
 
 _BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
 """How names of fields end that hold bytes."""

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from preflight.reports.bar import bar
 from preflight.reports.places import place, place_in, snippet, source_of
 from preflight.reports.streams import clean
-from preflight.reports.style import COLOURS, Look, gib, wrap
+from preflight.reports.style import COLOURS, Look, wrap
 from preflight.reports.summary import summary
 from preflight.vocabulary.findings import Finding, Safety
 from preflight.vocabulary.outcome import Outcome, Report
 from preflight.vocabulary.values import Origin
+from preflight.vocabulary.words import gib
 
 _RELATED_LIMIT = 6
 """Places shown beside the first; more are counted."""

@@ -8,8 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-from preflight.reports.style import gib
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.words import gib
 
 FORMATS = {".svg": "svg", ".png": "png"}
 GIB = 2**30

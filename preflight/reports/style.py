@@ -74,19 +74,3 @@ def wrap(text: str, width: int, indent: str, used: int = 0) -> str:
         else:
             line = f"{line} {word}" if line else word
     return f"\n{indent}".join([*lines, line])
-
-
-def gib(size: float) -> str:
-    """Bytes as people read them: "23.5 GiB", "7.45 GiB"; below a tenth of a GiB in MiB: "1.1 MiB"."""
-    if abs(size) < 2**20 and size == int(size):
-        return f"{size / 2**10:.3g} KiB" if abs(size) >= 2**10 else f"{int(size)} bytes"
-    if abs(size) < 2**30 / 10:
-        return f"{size / 2**20:.3g} MiB"
-    return f"{size / 2**30:,.2f}".rstrip("0").rstrip(".") + " GiB"
-
-
-def plural(number: int, noun: str) -> str:
-    """ "1 study", "2 studies", "3 files"."""
-    if number != 1:
-        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {noun}"

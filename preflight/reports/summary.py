@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.reports.streams import clean
-from preflight.reports.style import COLOURS, Look, gib, plural
+from preflight.reports.style import COLOURS, Look
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import Outcome, StudyResult
+from preflight.vocabulary.words import gib, plural
 
 _ORDER = ("fits", "unknown", "at-risk", "exceeds")
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}

@@ -16,6 +16,7 @@ from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
 from preflight.vocabulary.reading import HET_GROUP, Launch, Request
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Unknown, Value, evaluate
+from preflight.vocabulary.words import plural
 
 if TYPE_CHECKING:
     from preflight.slurm.controller.share import Share
@@ -379,16 +380,12 @@ def _short(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple
         return "cpus_per_task", f"{_asked(need.cpus, 'CPU')}; {what} has {node.cpus}"
     counted = any(one.count > 1 for one in cluster.nodes)
     if counted and need.nodes is not None and need.nodes > node.count:
-        return "nodes", f"{_count(need.nodes, 'node')} are needed; there are {node.count} of type {node.name}"
+        return "nodes", f"{plural(need.nodes, 'node')} are needed; there are {node.count} of type {node.name}"
     return None
 
 
 def _asked(number: int, what: str) -> str:
-    return f"{_count(number, what)} per node {'is' if number == 1 else 'are'} requested"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{plural(number, what)} per node {'is' if number == 1 else 'are'} requested"
 
 
 def _differs(one: Node, other: Node) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from enum import Enum
 
+from preflight.vocabulary.estimates import Interval
+from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin, Value
 
 
 class Severity(str, Enum):
+    """error: the run will fail or is wasted; warning: it may; info: worth saying."""
+
     error = "error"
     warning = "warning"
     info = "info"
@@ -20,12 +24,16 @@ class Severity(str, Enum):
 
 
 class Confidence(str, Enum):
+    """How sure a finding is: high where the whole interval says so, medium where its middle does, low where its end."""
+
     high = "high"
     medium = "medium"
     low = "low"
 
 
 class Safety(str, Enum):
+    """Whether a fix keeps the run the same."""
+
     safe = "safe"
     """The optimiser sees the same run: same effective batch, data, schedule and arithmetic up to rounding."""
     unsafe = "unsafe"
@@ -105,3 +113,34 @@ class Finding:
     fix: Fix | None = None
     study: int | None = None
     """Index into the report's studies."""
+
+
+def severity_of(interval: Interval, capacity: int | None) -> tuple[Severity, Confidence] | None:
+    """How bad a need of `interval` is against `capacity`; None where it fits or the capacity is unknown.
+
+    Low end above: an error, and sure. Middle above: an error. Only the high end above: a warning.
+    """
+    verdict = interval.verdict(capacity)
+    if capacity is None or verdict not in ("exceeds", "at-risk"):
+        return None
+    if verdict == "at-risk":
+        return Severity.warning, Confidence.low
+    return Severity.error, Confidence.high if interval.low > capacity else Confidence.medium
+
+
+def of_problem(problem: Problem) -> Finding:
+    """What a reader found malformed, as a finding; a problem that has one repair brings it along."""
+    proposals: tuple[Proposal, ...] = ()
+    if problem.fix is not None:
+        edit = Edit(problem.origin.path, problem.origin.span, problem.fix)
+        safety = Safety.safe if problem.safe else Safety.unsafe
+        proposals = (Proposal(problem.fix_title, safety=safety, edits=(edit,)),)
+    return Finding(
+        rule=problem.rule,
+        severity=Severity(problem.severity),
+        confidence=Confidence.high,
+        message=problem.message,
+        origin=problem.origin,
+        related=problem.related,
+        proposals=proposals,
+    )

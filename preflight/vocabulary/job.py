@@ -6,11 +6,12 @@ framework and version in use (`preflight.program`). Fields whose comment says "n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from preflight.vocabulary.plain import plain
+from preflight.vocabulary.plain import assign, plain
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[int, Field(ge=0)]
@@ -173,6 +174,8 @@ class MachinePart(Part):
 
 
 class Job(Part):
+    """One fully specified run. A field is named with its group: `job.train.batch_size` is "train.batch_size"."""
+
     model: Model = Model.model_construct()
     task: (
         Literal[
@@ -235,6 +238,21 @@ def build(values: dict[str, object]) -> Job:
             node = node.setdefault(part, {})
         node[last] = value
     return plain(Job, tree) or Job.model_validate(tree)
+
+
+def with_fields(job: Job, changes: Mapping[str, object]) -> Job:
+    """A copy of `job` with dotted fields set. Raises pydantic.ValidationError for a value of the wrong shape."""
+    copy = job.model_copy(deep=True)
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        part: Any = copy
+        for step in path:
+            part = part.setdefault(step, {}) if isinstance(part, dict) else getattr(part, step)
+        if isinstance(part, dict):  # inside an architecture's own config
+            part[last] = value
+        else:
+            assign(part, last, value)
+    return copy
 
 
 def identity(part: BaseModel) -> str:

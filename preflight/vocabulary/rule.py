@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypeVar
 
-from preflight.memory.tracing import SHIPPED_ONLY, Tracing
-from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.findings import Finding
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
+from preflight.vocabulary.findings import Confidence, Finding, Part, Proposal, Severity, of_problem, severity_of
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.study import Bound, Study
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Origin
 from preflight.vocabulary.verdicts import Point, SpaceVerdict
 
@@ -24,6 +25,10 @@ class Options(BaseModel):
     """A rule's own settings; subclass it."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+O_co = TypeVar("O_co", bound=Options, covariant=True, default=Options)
+"""A rule's options. Covariant, so that a rule with options is a `Rule` too: the engine gives each rule its own."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Generic[O_co]):
     """One study with everything that is known about it, as a rule sees it.
 
     `worst` is the job of a single run, or the worst combination of a search. `estimate` judges any other Job at full
@@ -61,7 +66,7 @@ class Case:
     gpu: Gpu | None = None
     cluster: Cluster | None = None
     node: Node | None = None
-    options: Options = field(default_factory=Options.model_construct)
+    options: O_co = field(default_factory=cast("Callable[[], O_co]", Options.model_construct))
     beside: tuple[Case, ...] = ()
     """Launches of the same script that run at the same time."""
     tracing: Tracing = SHIPPED_ONLY
@@ -78,6 +83,11 @@ class Case:
     @property
     def estimates(self) -> Estimates:
         return self.space.worst.estimates
+
+    @property
+    def worst_box(self) -> Box:
+        """The box that the worst combination lies in."""
+        return next(verdict.box for verdict in self.space.boxes if verdict.worst is self.space.worst)
 
     def bound(self, field: str) -> Bound | None:
         """The winning expression of a Job field in the worst combination's box."""
@@ -98,24 +108,130 @@ class Case:
         found = self.study.facts.get(name)
         return default if found is None else found.value
 
+    def fact_origin(self, name: str) -> Origin | None:
+        """Where the program does what a fact says."""
+        found = self.study.facts.get(name)
+        return None if found is None else found.origin
 
-class Rule:
-    """Base of all rules. The subclass's docstring is the rule's page: what it finds, why it matters, how to fix it."""
+
+class Rule(Generic[O_co]):
+    """Base of all rules. The subclass's docstring is the rule's page: what it finds, why it matters, how to fix it.
+
+    A rule with options of its own names their class: `class TooLarge(Rule[LargeOptions])`; `case.options` is one then.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[type[Options]] = Options
+    """Taken from `Rule[...]`."""
     examples: ClassVar[tuple[Example, ...]] = ()
     preview: ClassVar[bool] = False
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            if get_origin(base) is Rule and isinstance(get_args(base)[0], type):
+                cls.options = get_args(base)[0]
+
+    def check(self, case: Case[O_co]) -> Iterator[Finding]:
         """Findings for one study. Raising is a bug: the engine reports it as `internal-error` and goes on."""
         yield from ()
 
-    def check_run(self, cases: Sequence[Case]) -> Iterator[Finding]:
+    def check_run(self, cases: Sequence[Case[Options]]) -> Iterator[Finding]:
         """Findings about all studies of a project together, where one for each would say the same thing many times.
 
         Each names the study that it speaks of first (`study=case.index`). They have no fixes: what is proposed is
         proved on a few studies, and such a finding stands on all of them.
         """
         yield from ()
+
+    def finding(
+        self,
+        message: str,
+        origin: Origin | None,
+        severity: Severity | None = None,
+        confidence: Confidence | None = None,
+        *,
+        estimate: DeviceEstimate | HostEstimate | None = None,
+        settings: tuple[str, ...] = (),
+        related: tuple[tuple[Origin, str], ...] = (),
+        label: str = "",
+        notes: tuple[str, ...] = (),
+        help: tuple[str, ...] = (),
+        interval: Interval | None = None,
+        capacity: int | None = None,
+        tier: str = "",
+        proposals: tuple[Proposal, ...] = (),
+    ) -> Finding:
+        """A finding of this rule.
+
+        `estimate` is the evidence: its parts, interval, capacity and tier go with the finding, and where no severity is
+        given they decide it: an error above the capacity, else a warning. What else is given goes before it.
+        """
+        breakdown: Mapping[str, int] = {} if estimate is None else estimate.breakdown
+        if isinstance(estimate, DeviceEstimate):
+            need, room, side = estimate.process, estimate.capacity, "device"
+        elif estimate is not None:
+            need, room, side = estimate.per_node, estimate.limit, "host"
+        else:
+            need, room, side = None, None, ""
+        interval, capacity = interval or need, room if capacity is None else capacity
+        rated = None if interval is None else severity_of(interval, capacity)
+        if severity is None:
+            severity, judged = rated or (Severity.warning, Confidence.low)
+        else:
+            judged = rated[1] if rated else Confidence.high
+        return Finding(
+            rule=self.name,
+            severity=severity,
+            confidence=confidence or judged,
+            message=message,
+            origin=origin,
+            settings=settings,
+            related=related,
+            label=label,
+            notes=notes,
+            help=help,
+            parts=tuple(Part(name, size) for name, size in breakdown.items() if size > 0),
+            interval=None if interval is None else (interval.low, interval.expected, interval.high),
+            capacity=capacity,
+            tier=tier or side,
+            proposals=proposals,
+        )
+
+    def from_problems(self, case: Case[Options]) -> Iterator[Finding]:
+        """What the readers of files reported under this rule's name."""
+        for problem in case.study.problems:
+            if problem.rule == self.name:
+                yield of_problem(problem)
+
+
+def device_of(case: Case) -> DeviceEstimate | None:
+    """The worst combination's device estimate."""
+    return case.estimates.device
+
+
+def host_of(case: Case) -> HostEstimate | None:
+    """The worst combination's host estimate."""
+    return case.estimates.host
+
+
+def gpu_name(case: Case) -> str:
+    """ "RTX 4090" or "the GPU"."""
+    return case.gpu.name if case.gpu is not None else case.job.machine.gpu or "the GPU"
+
+
+def several(case: Case) -> bool:
+    """Whether the study is a search whose combinations differ in memory: then the space's rules speak of it."""
+    return case.space.combinations is None or case.space.combinations > 1
+
+
+def related_of(case: Case, first: Origin | None, *pairs: tuple[str, str]) -> tuple[tuple[Origin, str], ...]:
+    """Places of further fields (field, words), the finding's own place and repetitions left out."""
+    seen, found = {first}, []
+    for name, words in pairs:
+        origin = case.origin(name)
+        if origin is not None and origin not in seen:
+            seen.add(origin)
+            found.append((origin, words))
+    return tuple(found)

@@ -29,11 +29,6 @@ def format_size(size: int) -> str:
     return f"{-(-size // 2**10)}KB"
 
 
-def format_gib(size: int) -> str:
-    """Bytes for a person: "72.5 GiB", below one GiB in MiB."""
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
-
-
 UNLIMITED = 2**32 - 1
 """Minutes of a time without end: what SLURM compares limits with (INFINITE, slurm.h)."""
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.job import build as build_job
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 from tests.benchmarks.fake_cuda import CONTEXT, FakeCuda
 
 torch = pytest.importorskip("torch")

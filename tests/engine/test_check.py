@@ -301,8 +301,8 @@ def test_both_sides_are_told_what_may_be_traced(monkeypatch: pytest.MonkeyPatch)
     from preflight.engine.estimator import Estimator
     from preflight.memory import device
     from preflight.memory.host import estimate as host
-    from preflight.memory.tracing import Tracing
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.tracing import Tracing
     from preflight.vocabulary.values import Unknown
 
     told: list[object] = []

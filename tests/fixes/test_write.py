@@ -95,7 +95,7 @@ import os, signal, sys
 from pathlib import Path
 from preflight.fixes.write import write_text
 from preflight.vocabulary.project import Project
-from preflight.engine.settings import Settings
+from preflight.vocabulary.settings import Settings
 root, moment = Path(sys.argv[1]), sys.argv[2]
 real = getattr(os, moment.removeprefix("after-"))
 def dying(*arguments):

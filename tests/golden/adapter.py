@@ -21,7 +21,6 @@ from preflight.engine.job_by_hand import completed
 from preflight.memory.device.law import catalogue, store
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
-from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.reports import json_format
 from preflight.reports import plain as as_json
 from preflight.space.jobs import JobMaker
@@ -32,6 +31,7 @@ from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Skipped, Study
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 from preflight.vocabulary.values import Axis, Choices, Const, Op, Origin, Range, Ref, Unknown
 
 Plain = dict[str, Any]

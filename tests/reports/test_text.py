@@ -13,13 +13,14 @@ from preflight.reports import automatic, render
 from preflight.reports.bar import bar
 from preflight.reports.places import snippet
 from preflight.reports.streams import clean
-from preflight.reports.style import Look, columns, gib, look_for, plural, wrap
+from preflight.reports.style import Look, columns, look_for, wrap
 from preflight.reports.summary import studies_line, summary
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
+from preflight.vocabulary.words import gib, plural
 
 PLAIN = Look(width=100)
 

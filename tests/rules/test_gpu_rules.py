@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import pytest
-from cases import GIB, Device, bounds_of, case, origin
+from cases import GIB, Device, case, origin
+from cases import findings as all_findings
 
 from preflight.vocabulary.estimates import LargestAllocation
 from preflight.vocabulary.findings import Proposal, Safety, Severity
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref
-from preflight_rules import gpu, remedies
-from preflight_rules.common import changed, describe, gib
+from preflight.vocabulary.values import Axis, Choices, Ref
+from preflight_rules.eval_unbatched import EvalUnbatched
+from preflight_rules.gpu_memory_exceeded import GpuMemoryExceeded
+from preflight_rules.gpu_memory_tight import GpuMemoryTight
+from preflight_rules.logits_exceed_gpu import LogitsExceedGpu
+from preflight_rules.shared import remedies
+from preflight_rules.shared.vocabulary_size import cap_vocabulary
+from preflight_rules.states_exceed_gpu import StatesExceedGpu
 
 FITS = {"train.batch_size": 8, "train.seq_len": 1024}
 TOO_BIG = {"train.batch_size": 32, "train.seq_len": 1024, "train.grad_accum": 2, "model.name": "gpt2"}
 
 
+RULES = (GpuMemoryExceeded, GpuMemoryTight, StatesExceedGpu, LogitsExceedGpu, EvalUnbatched)
+
+
 def findings(case: Case) -> dict[str, list]:
     found: dict[str, list] = {}
-    for rule in gpu.RULES:
-        for finding in rule().check(case):
-            found.setdefault(finding.rule, []).append(finding)
+    for finding in all_findings(case, *RULES):
+        found.setdefault(finding.rule, []).append(finding)
     return found
 
 
@@ -129,22 +137,6 @@ def test_evaluation_batch_where_evaluation_is_the_peak() -> None:
     assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("validation.batch_size", 64)]
 
 
-def test_tight() -> None:
-    found = findings(case({"train.batch_size": 14, "train.seq_len": 1000}, device=Device()))
-    assert list(found) == ["gpu-memory-tight"]
-    assert found["gpu-memory-tight"][0].severity is Severity.warning
-
-
-def test_states_alone_never_advise_a_smaller_batch() -> None:
-    found = findings(case(TOO_BIG, device=Device(states=20 * GIB)))
-    assert list(found) == ["states-exceed-gpu"]
-    [finding] = found["states-exceed-gpu"]
-    assert "20 GiB" in finding.message
-    assert "no smaller batch helps" in finding.message
-    assert not any(c.field == "train.batch_size" for p in finding.proposals for c in p.changes)
-    assert not any("smaller batch" in line for line in finding.help)
-
-
 def test_logits_are_named_with_their_product() -> None:
     size = 200 * 10_000_000 * 4
     logits = LargestAllocation(size, "lm_head", "200 tokens x 10,000,000 vocabulary x 4")
@@ -162,7 +154,7 @@ def test_vocabulary_is_capped_in_round_numbers() -> None:
 
     def proposals(bound: int) -> list[Proposal]:
         settings = Settings(constraints={"vocabulary": f"train.vocab_size >= {bound}"})
-        return list(remedies.cap_vocabulary(case(written, device=Device(vocabulary=4000), settings=settings)))
+        return list(cap_vocabulary(case(written, device=Device(vocabulary=4000), settings=settings)))
 
     [proposal] = proposals(4001)
     assert proposal.safety is Safety.unsafe
@@ -177,44 +169,11 @@ def test_axes_of_a_constraint_are_cut_where_the_vocabulary_cannot_be() -> None:
     axis = Axis("d", Choices((5000, 1_000_000, 10_000)), origin(4))
     settings = Settings(constraints={"vocabulary": "train.vocab_size >= d * 4 + 1"})
     device = Device(vocabulary=8000)
-    [proposal] = remedies.cap_vocabulary(
-        case(written, device=device, settings=settings, axes=(axis,), worst={"d": 5000})
-    )
+    [proposal] = cap_vocabulary(case(written, device=device, settings=settings, axes=(axis,), worst={"d": 5000}))
     assert [(c.field, c.keep or c.value) for c in proposal.changes] == [
         ("d", (5000, 10_000)),
         ("train.vocab_size", 1_000_000),
     ]
-
-
-@pytest.mark.parametrize(
-    ("samples", "severity", "words"),
-    [
-        (40_000, Severity.error, "all 40,000 samples"),
-        (None, Severity.warning, "number is unknown) through the model in one batch: 8,192 of them fit, 16,384 do not"),
-    ],
-)
-def test_unbatched_evaluation(samples: int | None, severity: Severity, words: str) -> None:
-    facts = {"eval_unbatched": True} | ({"eval_samples": samples} if samples else {})
-    written = {**FITS, "validation.batch_size": samples} if samples else FITS
-    [finding] = findings(case(written, device=Device(evaluation=GIB // 1024), facts=facts))["eval-unbatched"]
-    assert finding.severity is severity
-    assert words in finding.message
-    assert finding.origin == origin(90)
-
-
-def test_unbatched_evaluation_that_fits_is_left_alone() -> None:
-    written = {**FITS, "validation.batch_size": 64}
-    facts = {"eval_unbatched": True, "eval_samples": 64}
-    assert findings(case(written, device=Device(evaluation=GIB // 1024), facts=facts)) == {}
-
-
-@pytest.mark.parametrize("derived", [Op("*", (Const(16, origin(1)), Const(2)), origin(1)), Const(32, origin(1))])
-def test_fields_derived_from_the_same_text_follow(derived: Expr) -> None:
-    text = Const(16, origin(1))
-    fields = {"data.workers": text, "data.validation_workers": derived}
-    after = changed(case(fields), {"data.workers": 8})
-    assert (after.data.workers, after.data.validation_workers) == (8, 16)
-    assert bounds_of(fields)["data.validation_workers"].origin == origin(1)
 
 
 def test_a_swept_batch_is_not_edited_as_if_it_were_one_value() -> None:
@@ -229,32 +188,24 @@ def test_a_swept_batch_is_not_edited_as_if_it_were_one_value() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (int(23.5 * GIB), "23.5 GiB"),
-        (8_000_000_000, "7.45 GiB"),
-        (28 * GIB, "28 GiB"),
-        (1_153_434, "1.1 MiB"),
-        (178 * 2**20, "178 MiB"),
-    ],
-)
-def test_sizes_in_words(size: int, text: str) -> None:
-    assert gib(size) == text
-
-
-def test_a_job_in_words() -> None:
-    written = {
-        "model.name": "bert-large-uncased",
-        "train.batch_size": 48,
-        "train.seq_len": 480,
-        "train.precision": "bf16-mixed",
-    }
-    assert describe(case(written).job) == "bert-large-uncased, batch 48 x 480, bf16-mixed, adamw (foreach)"
-
-
 @pytest.mark.parametrize(("generates", "word"), [(True, "a run of their own"), (False, "a smaller evaluation batch")])
 def test_images_that_do_not_fit_are_generated_elsewhere(generates: bool, word: str) -> None:
     fields = {**FITS, "task": "diffusion", "validation.batch_size": 1, "validation.generates": generates}
     (finding,) = findings(case(fields, device=Device(evaluation=20 * GIB)))["gpu-memory-exceeded"]
     assert any(word in line for line in finding.help)
+
+
+def test_tight() -> None:
+    found = findings(case({"train.batch_size": 14, "train.seq_len": 1000}, device=Device()))
+    assert list(found) == ["gpu-memory-tight"]
+    assert found["gpu-memory-tight"][0].severity is Severity.warning
+
+
+def test_states_alone_never_advise_a_smaller_batch() -> None:
+    found = findings(case(TOO_BIG, device=Device(states=20 * GIB)))
+    assert list(found) == ["states-exceed-gpu"]
+    [finding] = found["states-exceed-gpu"]
+    assert "20 GiB" in finding.message
+    assert "no smaller batch helps" in finding.message
+    assert not any(c.field == "train.batch_size" for p in finding.proposals for c in p.changes)
+    assert not any("smaller batch" in line for line in finding.help)

@@ -14,7 +14,7 @@ from preflight.vocabulary.rule import Case
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Axis, Choices, Ref
-from preflight_rules import remedies, same_run
+from preflight_rules.shared import remedies, same_run
 
 WRITTEN = {"train.batch_size": 32, "train.seq_len": 1024, "train.grad_accum": 2}
 TORCH = "import torch\nfrom torch import nn\n"

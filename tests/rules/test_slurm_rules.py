@@ -10,7 +10,7 @@ from preflight.engine import check as engine
 from preflight.engine.files import Batch
 from preflight.vocabulary.findings import Finding, Safety
 from preflight.vocabulary.settings import Settings
-from preflight_rules.slurm_examples import CLUSTER, TRAIN, job
+from preflight_rules.shared.programs import CLUSTER, TRAIN, job
 
 MIB = 2**20
 LINE = "srun python train.py --batch_size 64 --workers 4"

@@ -11,9 +11,9 @@ from preflight.memory.device import estimate
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads.litgpt import litgpt, switches
-from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 torch = pytest.importorskip("torch")
 

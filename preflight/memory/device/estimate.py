@@ -19,10 +19,10 @@ from preflight.memory.device.step.replay import Replayed
 from preflight.memory.device.step.run import replayed, requested_by_libraries, requested_peak
 from preflight.memory.device.step.timeline import Recorder, thinned
 from preflight.memory.device.step.validation import Phase, phases_beside
-from preflight.memory.tracing import TRACE, Tracing
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 MAX_BATCH = 1 << 20

@@ -18,9 +18,9 @@ from preflight.memory.device.step.optimizers import Step, as_released, unknown
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads.image_models import decayed
 from preflight.memory.device.workloads.pipelines import CONTROLNET
-from preflight.memory.tracing import TRACE, Tracing
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 

@@ -8,9 +8,9 @@ from preflight.memory.device import quantization
 from preflight.memory.device.law import catalogue
 from preflight.memory.device.workload import Asked, Config, Resolved
 from preflight.memory.device.workloads import image_models, registry
-from preflight.memory.tracing import TRACE, Tracing
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 _TASKS = {

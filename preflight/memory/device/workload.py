@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from preflight.memory.device.fit.few_traces import Depth, make_sparse
 from preflight.memory.device.fit.make import TraceRequest
 from preflight.memory.device.setup import Setup, setup_of
-from preflight.memory.tracing import TRACE, Tracing
+from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from preflight.memory.host.constants import WEIGHT_BYTES
-from preflight.memory.remembered import Remembered
-from preflight.memory.tracing import SHIPPED_ONLY, Tracing
+from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Unknown
 
 ONE_COPY = ("fsdp", "zero3")
@@ -59,7 +59,7 @@ def copies(job: Job) -> tuple[float, float]:
     return (0.0 if load == "from-pretrained-cast" else least), expected
 
 
-_KNOWN: Remembered[Weights | None] = Remembered(1024)
+_KNOWN: BoundedCache[Weights | None] = BoundedCache(1024)
 
 
 def weights_of(job: Job, parameters: int | None = None, tracing: Tracing = SHIPPED_ONLY) -> Weights | None:

@@ -8,12 +8,12 @@ from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
 from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
-from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.sizes import format_gib
+from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.words import at_most, gib
 
 TOKEN_TENSORS = 3
 """Per token of a text sample: input_ids, attention_mask and labels (transformers' data collators)."""
@@ -128,7 +128,7 @@ def estimate_host(
         return Unknown("one decoded sample's size is unknown; declare data.sample_bytes")
     if largest is None:
         return Unknown("it is at risk even with empty samples; declare data.sample_bytes")
-    return Unknown(f"fits only if one decoded sample is at most {format_gib(largest)}; declare data.sample_bytes")
+    return Unknown(f"fits only if one decoded sample is at most {at_most(largest)}; declare data.sample_bytes")
 
 
 def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True,
@@ -276,7 +276,7 @@ def _notes(job: Job, rank: Rank, weights: Weights | None) -> tuple[str, ...]:
     if train.heap.old is not False and grown * NOTEWORTHY > train.private() + train.queue():
         unknown = "" if train.heap.old else "; newer ones do not: state software.glibc"
         notes.append(
-            f"in a long run the workers of a rank may keep up to {format_gib(round(grown))} more in holes of their "
+            f"in a long run the workers of a rank may keep up to {gib(round(grown))} more in holes of their "
             f"heaps (samples that torch allocates, glibc before 2.38{unknown}): MALLOC_MMAP_THRESHOLD_=131072 keeps "
             "them out"
         )

@@ -95,7 +95,7 @@ def test_hydra_core_is_imported_only_to_compose(tmp_path: Path) -> None:
     )
     code = (
         "import sys\nfrom pathlib import Path\nfrom preflight.vocabulary.project import Project\n"
-        "from preflight.engine.settings import Settings\nfrom preflight.dialects import recognise\n"
+        "from preflight.vocabulary.settings import Settings\nfrom preflight.dialects import recognise\n"
         "project = Project(Path(sys.argv[1]), Settings())\n"
         "def read(name):\n    found = recognise(project.source(name), project)\n"
         "    return found and found.read(project.source(name), None, project)\n"

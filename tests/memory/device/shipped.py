@@ -10,7 +10,7 @@ from preflight.memory.device.estimate import timeline as _timeline
 from preflight.memory.device.law.laws import laws_for as _laws_for
 from preflight.memory.device.prepare import prepare as _prepare
 from preflight.memory.device.resolve import resolve as _resolve
-from preflight.memory.tracing import SHIPPED_ONLY
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 estimate = partial(_estimate, tracing=SHIPPED_ONLY)
 bound = partial(_bound, tracing=SHIPPED_ONLY)

@@ -12,8 +12,8 @@ from preflight.memory.device.parallel.options import Options
 from preflight.memory.device.parallel.units import Unit, Units, cut
 from preflight.memory.device.parallel.zero import buckets, master, sub_groups
 from preflight.memory.device.prepare import prepare
-from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 from preflight.vocabulary.values import Unknown
 
 

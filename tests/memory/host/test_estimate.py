@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from preflight.memory.host.checkpoint import weights_of
 from preflight.memory.host.estimate import estimate_host, limit_of, solve_sample_bytes
-from preflight.memory.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Unknown
 
 SMALL, LARGE = 3 * 224 * 224 * 4, 3 * 640 * 640 * 4

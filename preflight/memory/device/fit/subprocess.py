@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.tracing import Tracing
 from preflight.system import processes
+from preflight.vocabulary.tracing import Tracing
 
 TIME_LIMIT_S = 120.0
 LIBRARIES = ("torch", "transformers", "peft", "timm", "torchvision", "diffusers")

@@ -17,9 +17,9 @@ from preflight.memory.device.law.law import Law
 from preflight.memory.device.law.tape import NotRegular, expand
 from preflight.memory.device.step.convolution import without_workspaces
 from preflight.memory.device.workload import Resolved
-from preflight.memory.remembered import Remembered
-from preflight.memory.tracing import TRACE, Tracing
 from preflight.system.regular import UnreadableFile
+from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown, brief
 
 
@@ -120,7 +120,7 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
 
 
-TRACED: Remembered[Laws | Unknown] = Remembered(256)
+TRACED: BoundedCache[Laws | Unknown] = BoundedCache(256)
 """Laws that were traced in this process, by interpreter and what was asked for."""
 
 

@@ -14,11 +14,11 @@ from preflight.memory.device.law.laws import Laws, laws_for
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
-from preflight.memory.remembered import Remembered
-from preflight.memory.tracing import Tracing
+from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.records import replace
+from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown
 
 SAME_UNDER_AUTOCAST = frozenset(["gemma", "gemma2", "llama", "olmo2", "phi3", "qwen2", "qwen3"])
@@ -26,7 +26,7 @@ SAME_UNDER_AUTOCAST = frozenset(["gemma", "gemma2", "llama", "olmo2", "phi3", "q
 norms are written out (traced both ways: tests/memory/device/law/test_other_laws.py). Autocast computes other families'
 norms in fp32; these keep the law of weights in fp32, which has more."""
 HALF, SINGLE = 2, 4
-_STORED: Remembered[Laws] = Remembered(64)
+_STORED: BoundedCache[Laws] = BoundedCache(64)
 
 
 def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:

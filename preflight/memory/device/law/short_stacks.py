@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import TypeAlias
 
 from preflight.memory.device.law.tape import EDGE, NotRegular, Tape, TapeItem, Token
-from preflight.memory.remembered import Remembered
+from preflight.vocabulary.bounded_cache import BoundedCache
 
 MIDDLE = 2
 """Index of the block between the ends, among a pass's five."""
@@ -24,7 +24,7 @@ _AT_END = {0: 0, 1: 1, -1: 4, -2: 3}
 Name: TypeAlias = "tuple[object, ...]"
 """What a birth is called in every block of its pass, or what a token does: equal where blocks agree."""
 Named: TypeAlias = "tuple[Token, Name]"
-_SHORT: Remembered[Tape] = Remembered(16)
+_SHORT: BoundedCache[Tape] = BoundedCache(16)
 
 
 def shortened(tape: Tape, dims: Mapping[str, int]) -> Tape:

@@ -17,7 +17,7 @@ from preflight.memory.device.parallel.units import Units, cut, units
 from preflight.memory.device.quantization import QuantizedWeights
 from preflight.memory.device.step.optimizers import Step, step
 from preflight.memory.device.workload import Resolved
-from preflight.memory.remembered import Remembered
+from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Unknown
@@ -192,7 +192,7 @@ def _hidden(dims: Mapping[str, int]) -> int | None:
 
 # --- derived tapes ----------------------------------------------------------------------------------------------------
 
-_LAWS: Remembered[Laws] = Remembered(64)
+_LAWS: BoundedCache[Laws] = BoundedCache(64)
 
 
 def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int]) -> Laws:

@@ -15,7 +15,7 @@ from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.step.allocator import Block, CachingAllocator
 from preflight.memory.device.step.convolution import WORKSPACE
 from preflight.memory.device.step.optimizers import Step
-from preflight.memory.remembered import Remembered
+from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.estimates import ALL_PARTS
 
 _PART = {name: index for index, name in enumerate(ALL_PARTS)}
@@ -83,7 +83,7 @@ class Segment:
 Event: TypeAlias = "tuple[str, int, int, int, str, str]"
 """(kind as in `tape.expand`, birth, bytes, part, phase, mark)."""
 Shape: TypeAlias = "tuple[Order, tuple[int, ...], tuple[int, ...], tuple[str, ...]]"
-_SHAPES: Remembered[Shape] = Remembered(8)
+_SHAPES: BoundedCache[Shape] = BoundedCache(8)
 
 
 def _shape(tape: Tape, dims: Mapping[str, int], outputs_kept: bool) -> Shape:

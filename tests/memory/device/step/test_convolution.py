@@ -15,9 +15,9 @@ from preflight.memory.device.step.optimizers import Step
 from preflight.memory.device.step.replay import Replay, Segment
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import image_models as images
-from preflight.memory.tracing import TRACE
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.tracing import TRACE
 
 MIB = 2**20
 RESNET = {

@@ -12,8 +12,8 @@ from preflight.memory.device.prepare import Ready, prepare
 from preflight.memory.device.step import effects, run
 from preflight.memory.device.step.effect import Effect, Passage
 from preflight.memory.device.step.replay import Segment
-from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.job import build
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 GIB = 2**30
 JOB: dict[str, object] = {"model.name": "gpt2", "train.batch_size": 2, "train.seq_len": 128, "train.precision": "fp32"}

@@ -13,9 +13,9 @@ from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import perception
 from preflight.memory.device.workloads import perception_table as perception_kinds
-from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 from preflight.vocabulary.values import Unknown
 
 NARROW = {"hidden_sizes": [8, 16, 16, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4],

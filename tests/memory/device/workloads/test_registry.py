@@ -12,8 +12,8 @@ from preflight.memory.device.resolve import resolve
 from preflight.memory.device.setup import Setup
 from preflight.memory.device.workload import Asked, Resolved, Workload
 from preflight.memory.device.workloads import registry
-from preflight.memory.tracing import SHIPPED_ONLY
 from preflight.vocabulary.job import build
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 MODELS: dict[str, dict[str, object]] = {
     "detectors": {"model.target": "detectron2:faster_rcnn_R50-FPN"},

@@ -1,0 +1,106 @@
+"""What rules are written with: every name that a rule needs, preflight's own rules included.
+
+These names keep their meaning within a major version; docs/api.md says what each is. A rule module imports from here
+alone, so that a rule of another package has all that preflight's own have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from preflight.engine.what_if import states as steady_states
+from preflight.fixes.what_if import axes_of, changed, largest, possible, settable, written
+from preflight.machines.gpus import that_fit as gpus_that_fit
+from preflight.memory.device.batch_statistics import balances as balances_experts
+from preflight.memory.device.batch_statistics import compares as compares_samples
+from preflight.memory.device.batch_statistics import counts_objects, has_experts
+from preflight.memory.device.batch_statistics import normalises as normalises_over_batch
+from preflight.memory.device.batch_statistics import parts as model_parts
+from preflight.memory.host.checkpoint import weights_of
+from preflight.memory.host.estimate import (
+    limit_of,
+    sample_bytes,
+    samples_in_shared_memory,
+    solve_in_memory_bytes,
+    solve_sample_bytes,
+)
+from preflight.program.batch_layers import OwnLayers, own_layers
+from preflight.slurm.allocation import Allocation
+from preflight.slurm.allocation import resolve as resolve_request
+from preflight.slurm.controller.answers import NODE_CONFIG
+from preflight.space.constraints import Constraint, Limits, Violation
+from preflight.space.constraints import limits as constraint_limits
+from preflight.space.constraints import parse_all as parse_constraints
+from preflight.space.constraints import violations as broken_constraints
+from preflight.space.jobs import JobMaker
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
+from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity, severity_of
+from preflight.vocabulary.job import Job, with_fields
+from preflight.vocabulary.reading import Reading, Request
+from preflight.vocabulary.rule import (
+    Case,
+    Example,
+    Options,
+    Rule,
+    device_of,
+    gpu_name,
+    host_of,
+    related_of,
+    several,
+)
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.text import Edit, Source
+from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
+from preflight.vocabulary.values import (
+    Axis,
+    Choices,
+    Const,
+    Expr,
+    Origin,
+    Range,
+    Span,
+    Unknown,
+    Value,
+    evaluate,
+    names,
+    origins,
+)
+from preflight.vocabulary.verdicts import BoxVerdict, ModelVerdict, SafeBox
+from preflight.vocabulary.words import (
+    GIB,
+    MIB,
+    assignment_text,
+    at_most,
+    describe,
+    gib,
+    model_name,
+    plural,
+    sum_of,
+    values_text,
+)
+
+if TYPE_CHECKING:
+    from preflight.memory.device.law.catalogue import CatalogueModel
+
+__all__ = [
+    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Axis", "Bound", "Box", "BoxVerdict", "Case",
+    "Change", "Choices",
+    "Confidence", "Const", "Constraint", "DeviceEstimate", "Edit", "Estimates", "Example", "Expr", "Finding",
+    "HostEstimate", "Interval", "Job", "JobMaker", "Limits", "ModelVerdict", "Options", "Origin", "OwnLayers",
+    "Proposal", "Range", "Reading", "Request", "Rule", "SafeBox", "Safety", "Severity", "Source", "Span", "Study",
+    "Tracing",
+    "Unknown", "Value", "Violation", "assignment_text", "at_most", "axes_of", "balances_experts",
+    "broken_constraints", "changed", "compares_samples", "constraint_limits", "counts_objects", "describe",
+    "device_of", "evaluate", "gib", "gpu_name", "gpus_that_fit", "has_experts", "host_of", "known_model", "largest",
+    "limit_of", "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers",
+    "parse_constraints", "plural", "possible", "related_of", "resolve_request", "sample_bytes",
+    "samples_in_shared_memory", "settable", "several", "severity_of", "solve_in_memory_bytes", "solve_sample_bytes",
+    "steady_states", "sum_of", "values_text", "weights_of", "with_fields", "written",
+]  # fmt: skip
+
+
+def known_model(name: str) -> CatalogueModel | None:
+    """A well-known model by its hub id, with its architecture and configuration; None where it is not known."""
+    from preflight.memory.device.law.catalogue import find
+
+    return find(name)

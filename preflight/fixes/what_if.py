@@ -1,0 +1,142 @@
+"""What an edit of a study's files could change, and the job that it would leave: where rules look for a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from preflight.fixes.invert import solutions
+from preflight.vocabulary.findings import Change
+from preflight.vocabulary.job import Job, with_fields
+from preflight.vocabulary.rule import Case
+from preflight.vocabulary.spelling import Invalid, normal
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.values import (
+    Axis,
+    Choices,
+    Const,
+    Expr,
+    Op,
+    Origin,
+    Unbounded,
+    Unknown,
+    evaluate,
+    names,
+    origins,
+    substitute,
+)
+
+T = TypeVar("T")
+
+
+def axes_of(case: Case, field: str) -> tuple[Axis, ...]:
+    """The axes with more than one value that a Job field hangs on, in the worst combination's box."""
+    bound = case.bound(field)
+    if bound is None:
+        return ()
+    used = set(names(bound.expr))
+    return tuple(axis for axis in case.worst_box.axes if axis.name in used and _varies(axis))
+
+
+def _varies(axis: Axis) -> bool:
+    if isinstance(axis.domain, Choices):
+        return len(axis.domain.values) > 1
+    return isinstance(axis.domain, Unbounded) or axis.domain.high > axis.domain.low
+
+
+def written(case: Case, field: str) -> bool:
+    """Whether a literal in the files makes the field's value, with no axis of a search behind it."""
+    bound = case.bound(field)
+    if bound is None or axes_of(case, field):
+        return False
+    expr = substitute(bound.expr, _constants(case.worst_box))
+    return next(solutions(expr, case.job.get(field)), None) is not None  # type: ignore[arg-type]
+
+
+def settable(case: Case, field: str) -> bool:
+    """Whether an edit could give `field` another value: it is written, or its consumer is known to accept it.
+
+    A hint that saves estimates; what an edit can really do is decided where edits are made.
+    """
+    if written(case, field):
+        return True
+    bound = case.bound(field)
+    known = case.fact("framework") not in (None, "hand-written")
+    return (bound is None or bound.origin is None) and known and not axes_of(case, field)
+
+
+def possible(case: Case, changes: Iterable[Change]) -> bool:
+    """Whether every change has a way back to text that makes it."""
+    from preflight.fixes.edits import edits
+
+    return all(edits(change, case.study, case.space.boxes, case.project) is not None for change in changes)
+
+
+def changed(case: Case, changes: Mapping[str, object]) -> Job:
+    """The worst combination's job after an edit of the places that `changes` are written at.
+
+    Fields that are derived from the same text follow: a validation loader with twice the workers has them halved too.
+    """
+    box = case.worst_box
+    places: dict[Origin, tuple[Const, Const]] = {}
+    single = _constants(box)
+    for name, value in changes.items():
+        bound = box.fields.get(name)
+        if bound is None:
+            continue
+        expr = substitute(bound.expr, single)
+        for literal, wanted in next(solutions(expr, value), ()):  # type: ignore[arg-type]
+            if literal.origin is not None:
+                places[literal.origin] = (literal, Const(wanted, literal.origin))
+    env: dict[str, Expr] = {name: Const(value) for name, value in {**box.fixed, **case.worst.assignment}.items()}
+    derived: dict[str, object] = {}
+    for name, bound in box.fields.items():
+        expr = substitute(bound.expr, single)
+        if name in changes or not any(origin in places for origin in origins(expr)):
+            continue
+        try:
+            value = normal(name, evaluate(_replace(expr, places), env), bound.setting)
+        except Invalid:
+            continue
+        if not isinstance(value, Unknown):
+            derived[name] = value
+    return with_fields(case.job, {**derived, **changes})
+
+
+def _constants(box: Box) -> dict[str, Expr]:
+    """Axes with one value, which are settings like any other: `values: [64]`."""
+    found: dict[str, Expr] = {}
+    for axis in box.axes:
+        if isinstance(axis.domain, Choices) and len(axis.domain.values) == 1:
+            found[axis.name] = Const(axis.domain.values[0], axis.domain.origins[0] if axis.domain.origins else None)
+    return found
+
+
+def _replace(expr: Expr, places: Mapping[Origin, tuple[Const, Const]]) -> Expr:
+    if isinstance(expr, Const) and expr.origin is not None and expr.origin in places:
+        return _follow(expr, *places[expr.origin])
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(_replace(operand, places) for operand in expr.operands), expr.origin)
+    return expr
+
+
+def _follow(derived: Const, old: Const, new: Const) -> Const:
+    """What a constant becomes whose text becomes `new`: a whole multiple of it (twice the workers) stays one."""
+    if derived.value == old.value:
+        return new
+    if isinstance(derived.value, int) and isinstance(old.value, int) and isinstance(new.value, int) and old.value:
+        times, rest = divmod(derived.value, old.value)
+        return derived if rest else Const(times * new.value, derived.origin)
+    return derived
+
+
+def largest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:
+    """The largest of ascending `values` that is good, None where none is. Good ones come first: bisection."""
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) // 2
+        if good(values[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    return values[low - 1] if low else None

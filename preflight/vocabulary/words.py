@@ -1,0 +1,90 @@
+"""Words for amounts, jobs and values, the same in every message: one report does not say 0.58 GiB and 594 MiB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.values import Range, Value
+
+MIB = 2**20
+GIB = 2**30
+
+
+def gib(size: float) -> str:
+    """Bytes as people read them: "23.5 GiB", below one GiB in MiB ("594.3 MiB", "11.1 MiB"), then in KiB and bytes."""
+    if abs(size) >= GIB:
+        return f"{size / GIB:,.2f}".rstrip("0").rstrip(".") + " GiB"
+    if abs(size) < 2**10 and size == int(size):
+        return f"{int(size)} bytes"
+    number, unit = (size / MIB, "MiB") if abs(size) >= MIB or size != int(size) else (size / 2**10, "KiB")
+    return f"{number:.4g} {unit}" if abs(number) >= 100 else f"{number:.3g} {unit}"
+
+
+def at_most(size: int) -> str:
+    """Bytes in words, cut and not rounded: what is said to fit does fit."""
+    unit, parts = (GIB, 100) if size >= GIB else (MIB, 10) if size >= MIB else (2**10, 10)
+    return gib(size * parts // unit * unit // parts)
+
+
+def plural(number: int, noun: str) -> str:
+    """ "1 study", "2 studies", "3 files", "4 processes"."""
+    if number != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun}"
+
+
+def sum_of(breakdown: Mapping[str, int], limit: int = 5) -> str:
+    """The largest parts in words: "weights 1.25 GiB, activations 20.1 GiB"."""
+    largest = sorted(breakdown.items(), key=lambda item: -item[1])[:limit]
+    return ", ".join(f"{name.replace('_', '-')} {gib(size)}" for name, size in largest if size > 0)
+
+
+def model_name(job: Job) -> str:
+    """What to call the model in a message."""
+    model = job.model
+    name = model.name or model.target or model.path or model.architecture
+    if name is None and model.config is not None:
+        name = str(model.config.get("model_type") or "model by dimensions")
+    if name is None and model.parameters is not None:
+        name = f"{model.parameters:,} parameters"
+    return name or "unnamed model"
+
+
+def describe(job: Job) -> str:
+    """The bound numbers: "bert-large-uncased, batch 48 x 480, bf16-mixed, adamw (foreach)"."""
+    train = job.train
+    words = [model_name(job)]
+    if train.vocab_size is not None:
+        words.append(f"vocabulary {train.vocab_size:,}")
+    batch = "?" if train.batch_size is None else str(train.batch_size)
+    size = train.image_size if train.seq_len is None else train.seq_len
+    words.append(f"batch {batch}" + ("" if size is None else f" x {size}"))
+    if train.grad_accum is not None and train.grad_accum > 1:
+        words.append(f"accumulation {train.grad_accum}")
+    words.append(train.precision or "precision unknown")
+    implementation = f" ({train.optimizer_impl})" if train.optimizer_impl else ""
+    words.append((train.optimizer or "optimizer unknown") + implementation)
+    if train.gradient_checkpointing:
+        words.append("gradient checkpointing")
+    if train.peft.method:
+        words.append(f"{train.peft.method} r={train.peft.r}")
+    if job.parallel.strategy not in ("none", None):
+        words.append(str(job.parallel.strategy))
+    return ", ".join(words)
+
+
+def values_text(kept: tuple[Value, ...], domain: object = None) -> str:
+    """Values kept of an axis, in words: "16, 32", or "16 to 64" for a range."""
+    if isinstance(domain, Range) and len(kept) == 2:
+        return f"{_text(kept[0])} to {_text(kept[1])}"
+    return ", ".join(_text(value) for value in kept)
+
+
+def assignment_text(assignment: Mapping[str, Value]) -> str:
+    """One combination in words: "train.batch_size=48, tok.max_length=480"."""
+    return ", ".join(f"{name}={_text(value)}" for name, value in assignment.items())
+
+
+def _text(value: Value) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 9999 else str(value)

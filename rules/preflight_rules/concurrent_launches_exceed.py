@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight.api import (
+    Case,
+    Example,
+    Finding,
+    Interval,
+    Origin,
+    Proposal,
+    Rule,
+    Safety,
+    Unknown,
+    evaluate,
+    gib,
+    severity_of,
+)
+from preflight_rules.shared.programs import ON_CLUSTER, job_files
+from preflight_rules.shared.slurm import memory_change, node_limit
+
+
+def script(*commands: str, memory: str = "60G") -> str:
+    """A job script that starts several commands."""
+    head = ["#!/bin/bash", "#SBATCH --gres=gpu:a100:4", "#SBATCH --cpus-per-task=32", f"#SBATCH --mem={memory}", ""]
+    return "\n".join([*head, *commands, ""])
+
+
+FOUR = [f"CUDA_VISIBLE_DEVICES={gpu} python train.py --batch_size 64 --workers 4 &" for gpu in range(4)]
+DEVICES = "CUDA_VISIBLE_DEVICES"
+SHOWN = 4
+"""Needs that a message spells out one by one."""
+
+
+class ConcurrentLaunchesExceed(Rule):
+    """Commands that a script starts with `&` run at the same time: together they need more than the node or a GPU has.
+
+    Each launch alone may fit. Host memory is shared by all processes of a job on a node, and so is a GPU by all
+    processes that see it: without `CUDA_VISIBLE_DEVICES` every one of them takes the first.
+
+    It matters because which of them dies depends on the moment, and each works when it is tried alone.
+
+    The fix, where SLURM's request sets the limit, raises it to what all of them need. The runs stay the same.
+    """
+
+    name = "concurrent-launches-exceed"
+    summary = "Launches that run at the same time need more than a node or a GPU has"
+    examples = (
+        Example(
+            "Four runs side by side, each of which fits alone",
+            job_files(script(*FOUR, "wait")),
+            fixed={"train.sbatch": script(*FOUR, "wait", memory="72G")},
+            says=("4 launches run at the same time", "60 GiB may be used"),
+            options=ON_CLUSTER,
+        ),
+        Example(
+            "The same runs one after the other",
+            job_files(script(*[line.removesuffix(" &") for line in FOUR])),
+            finds=0,
+            options=ON_CLUSTER,
+        ),
+        Example("Enough for all four", job_files(script(*FOUR, "wait", memory="128G")), finds=0, options=ON_CLUSTER),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if not case.beside or case.index > min(other.index for other in case.beside):
+            return
+        together = (case, *case.beside)
+        request = case.study.request
+        if request is None or request.nodes in (None, 1):  # steps of a larger job may have nodes of their own
+            yield from self._host(case, together)
+        sharing: dict[str, list[Case]] = {}
+        for one in together:
+            device = gpu_of(one)
+            if device is not None:
+                sharing.setdefault(device, []).append(one)
+        for device, cases in sharing.items():
+            yield from self._device(device, cases)
+
+    def _host(self, case: Case, together: Sequence[Case]) -> Iterator[Finding]:
+        known = [host for host in (one.estimates.host for one in together) if host is not None]
+        limit = next((host.limit for host in known if host.limit is not None), None)
+        needs = [host.per_node for host in known]
+        need = total(needs)
+        if severity_of(need, limit) is None or limit is None or len(known) < 2:
+            return
+        origin, related = places(together)
+        yield self.finding(
+            f"{len(known)} launches run at the same time and need {each(needs)} = {gib(need.expected)} of host "
+            f"memory together ({gib(need.low)} to {gib(need.high)}), and {gib(limit)} may be used",
+            origin,
+            settings=("machine.memory_limit",),
+            related=related,
+            label="runs beside the others",
+            interval=need,
+            capacity=limit,
+            tier="host",
+            proposals=tuple(self._raise(case, need, limit)) if known[0].limited_by == "memory_limit" else (),
+        )
+
+    def _raise(self, case: Case, need: Interval, limit: int) -> Iterator[Proposal]:
+        change = memory_change(case, need.high)
+        if change is not None and change[1] >= need.high:
+            known = node_limit(case) is not None
+            reason = "" if known else "nobody said how much memory the nodes have"
+            title = f"memory per node {gib(limit)} -> {gib(change[1])}"
+            yield Proposal(title, (change[0],), Safety.safe if known else Safety.unsafe, reason)
+
+    def _device(self, device: str, cases: Sequence[Case]) -> Iterator[Finding]:
+        known = [found for found in (one.estimates.device for one in cases) if found is not None]
+        capacity = next((found.capacity for found in known if found.capacity is not None), None)
+        needs = [found.process for found in known]
+        need = total(needs)
+        if severity_of(need, capacity) is None or capacity is None or len(known) < 2:
+            return
+        origin, related = places(cases)
+        said = any(DEVICES in one.study.launch.environment for one in cases)
+        yield self.finding(
+            f"{len(known)} launches share one GPU ({f'{DEVICES}={device}' if said else f'nothing sets {DEVICES}'}) "
+            f"and need {each(needs)} = {gib(need.expected)} together ({gib(need.low)} to {gib(need.high)}) of the "
+            f"{gib(capacity)} that it gives",
+            origin,
+            settings=("parallel.trials_per_gpu",),
+            related=related,
+            label="runs beside the others",
+            help=(f"give each launch a GPU of its own ({DEVICES}), or run them one after the other",),
+            interval=need,
+            capacity=capacity,
+            tier="process",
+        )
+
+
+def total(intervals: Sequence[Interval]) -> Interval:
+    """The needs of several launches side by side."""
+    low, expected, high = (sum(getattr(one, end) for one in intervals) for end in ("low", "expected", "high"))
+    return Interval(low, expected, high)
+
+
+def each(intervals: Sequence[Interval]) -> str:
+    """The needs in words: "8.33 GiB + 16.2 GiB"."""
+    words = [gib(one.expected) for one in intervals[:SHOWN]]
+    return " + ".join([*words, "..."] if len(intervals) > SHOWN else words)
+
+
+def gpu_of(case: Case) -> str | None:
+    """The GPU that a launch takes: as its environment says, else the first one; None where that cannot be told.
+
+    Processes that srun starts get what their step asks for.
+    """
+    if case.study.launch.launcher == "srun" or (case.job.parallel.ranks_per_node or 1) > 1:
+        return None
+    said = case.study.launch.environment.get(DEVICES)
+    value = "0" if said is None else evaluate(said)
+    return None if isinstance(value, Unknown) else str(value)
+
+
+def places(cases: Sequence[Case]) -> tuple[Origin | None, tuple[tuple[Origin, str], ...]]:
+    """Where the launches are written: the first, and the others."""
+    found = dict.fromkeys(case.study.links[0].origin for case in cases if case.study.links)
+    origins = [origin for origin in found if origin is not None]
+    others = {(one.path, one.span): one for one in origins[1:] if (one.path, one.span) != _place(origins[0])}
+    return (origins[0] if origins else None), tuple((one, "at the same time") for one in others.values())
+
+
+def _place(origin: Origin) -> object:
+    return origin.path, origin.span

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.api import Case, Confidence, Example, Finding, Rule, Severity, device_of, gib, largest, with_fields
+from preflight_rules.shared import remedies
+from preflight_rules.shared.programs import LOOP
+
+UNBATCHED = (
+    LOOP.replace("default=64", "default=8")
+    + """
+model.eval()
+with torch.no_grad():
+    encoded = tokenizer([row["text"] for row in rows], padding=True, return_tensors="pt").to("cuda")
+    logits = model(**encoded).logits
+"""
+).replace("import texts", "import rows, texts")
+MOST_SAMPLES = 21
+"""Powers of two that are tried: a million samples at once is a whole data set."""
+
+
+class EvalUnbatched(Rule):
+    """A forward or generate call takes the whole evaluation set as one batch.
+
+    Memory then grows with the size of the data set instead of a batch size: it works on a sample of the data and dies
+    on all of it, after the first epoch. The message has the number of samples and the bytes where they are known.
+
+    It is repaired in the program: loop over the samples in batches and concatenate the results on the host. The result
+    is the same.
+    """
+
+    name = "eval-unbatched"
+    summary = "The whole evaluation set is evaluated in one batch"
+    examples = (
+        Example(
+            "All validation texts in one forward call",
+            {"train.py": UNBATCHED},
+            says=("in one batch",),
+            options={"gpu": "T4"},
+        ),
+        Example("A loop over a loader", {"train.py": LOOP.replace("64", "8")}, finds=0, options={"gpu": "T4"}),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.fact("eval_unbatched") is not True:
+            return
+        device = device_of(case)
+        samples = case.fact("eval_samples") or case.job.validation.samples or case.job.validation.batch_size
+        number = f"all {samples:,} samples" if isinstance(samples, int) else "all samples (their number is unknown)"
+        need = None if device is None else max((device.phases.get(p, 0) for p in remedies.EVALUATION), default=0)
+        if device is not None and need and isinstance(samples, int) and device.capacity is not None:
+            if device.verdict == "fits":
+                return
+            severity = Severity.error if need > device.capacity else Severity.warning
+            takes = f", which takes {gib(need)} of {gib(device.capacity)}"
+        else:
+            severity, takes = Severity.warning, _samples_that_fit(case)
+        yield self.finding(
+            f"evaluation runs {number} through the model in one batch{takes}",
+            case.study.facts["eval_unbatched"].origin,
+            severity,
+            Confidence.high if severity is Severity.error else Confidence.medium,
+            settings=("validation.batch_size", "validation.samples"),
+            label="the whole set at once",
+            help=("evaluate in batches (256, say) and concatenate the results on the host: they are the same",),
+        )
+
+
+def _samples_that_fit(case: Case) -> str:
+    """How many samples fit at once, by powers of two, where their number is unknown; empty where that is not known."""
+    if case.estimates.device is None or case.estimates.device.capacity is None:
+        return ""
+
+    def good(samples: int) -> bool:
+        device = case.estimate(with_fields(case.job, {"validation.batch_size": samples})).device
+        return device is not None and device.verdict == "fits"
+
+    found = largest([2**n for n in range(MOST_SAMPLES)], good)
+    if found is None or found == 2 ** (MOST_SAMPLES - 1):  # nothing fits, or nothing here grows with the samples
+        return ""
+    return f": {found:,} of them fit, {2 * found:,} do not"

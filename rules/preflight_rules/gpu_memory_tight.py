@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.api import Case, Example, Finding, Rule, device_of, several
+from preflight_rules.shared import remedies
+from preflight_rules.shared.gpu import gpu_finding
+from preflight_rules.shared.programs import LOOP
+
+
+class GpuMemoryTight(Rule):
+    """The job is expected to fit, but the high end of the estimate lies above what the GPU can give.
+
+    Nine runs of ten lie within the interval: this one may stop with `CUDA out of memory`, most likely through
+    fragmentation of the caching allocator, late in the run.
+
+    It is repaired as `gpu-memory-exceeded` is; `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` often suffices.
+    """
+
+    name = "gpu-memory-tight"
+    summary = "The job may or may not fit its GPU"
+    examples = (
+        Example(
+            "Only the high end of the estimate is above the GPU",
+            {"train.py": LOOP.replace("default=64", "default=42")},
+            says=("needs",),
+            options={"gpu": "T4"},
+        ),
+        Example("A batch with room to spare", {"train.py": LOOP.replace("64", "8")}, finds=0, options={"gpu": "T4"}),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        device = device_of(case)
+        if device is None or device.verdict != "at-risk" or several(case):
+            return
+        yield gpu_finding(self, case, device, remedies.device_proposals(case), "may not fit")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from preflight.api import (
+    Axis,
+    Box,
+    BoxVerdict,
+    Case,
+    Change,
+    Choices,
+    Const,
+    Example,
+    Finding,
+    Job,
+    Origin,
+    Proposal,
+    Range,
+    Rule,
+    Safety,
+    Severity,
+    Value,
+    evaluate,
+    model_name,
+    names,
+    related_of,
+    with_fields,
+)
+from preflight_rules.shared.positions import Positions, positions_of
+from preflight_rules.shared.programs import LOOP
+
+
+class LengthExceedsPositions(Rule):
+    """Sequences are longer than the positions that the model has.
+
+    A model with a table of learned positions (BERT, GPT-2, RoBERTa) fails with an index error, on a GPU with a
+    device-side assert that names something else. A model with rotary positions runs, outside the lengths it was trained
+    for: that is a warning. RoBERTa's table has two entries more than it has positions.
+
+    The fix sets the length to the number of positions, in a search drops the longer ones. It is another run, hence
+    unsafe.
+    """
+
+    name = "length-exceeds-positions"
+    summary = "Sequences are longer than the model's positions"
+    examples = (
+        Example(
+            "BERT has 512 positions",
+            {"train.py": LOOP.replace("default=512", "default=1024")},
+            fixed={"train.py": LOOP},
+            unsafe=True,
+            says=("length 1,024 exceeds the 512 positions of bert-base-uncased",),
+        ),
+        Example("512 are enough for 512", {"train.py": LOOP}, finds=0),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        seen: set[Origin | None] = set()
+        for verdict in case.space.boxes:
+            longest = _longest(case, verdict.box)
+            known = [(p, job) for job in _models(case, verdict) if (p := positions_of(job)) is not None]
+            if longest is None or not known:
+                continue
+            positions, job = min(known, key=lambda pair: pair[0].usable)
+            if longest.value > positions.usable and longest.origin not in seen:
+                seen.add(longest.origin)
+                yield self._finding(case, job, longest, positions)
+
+    def _finding(self, case: Case, job: Job, longest: _Longest, positions: Positions) -> Finding:
+        what = "fails with an index error" if positions.learned else "leaves the lengths it was trained for"
+        return self.finding(
+            f"length {longest.value:,} exceeds the {positions.usable:,} positions of {model_name(job)}: it {what}",
+            longest.origin,
+            Severity.error if positions.learned else Severity.warning,
+            settings=("train.seq_len", "model.name"),
+            related=related_of(case, longest.origin, ("model.name", model_name(job))),
+            label=f"at most {positions.usable:,}",
+            proposals=_shorten(case, longest, positions.usable),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Longest:
+    """The longest `train.seq_len` of a box, and the axis it comes from, if any."""
+
+    value: int
+    origin: Origin | None
+    axis: Axis | None = None
+
+
+def _longest(case: Case, box: Box) -> _Longest | None:
+    bound = box.fields.get("train.seq_len")
+    if bound is None or bound.default:
+        return None
+    used = set(names(bound.expr))
+    axes = [axis for axis in box.axes if axis.name in used]
+    env = {name: Const(value) for name, value in box.fixed.items()}
+    if not axes:
+        value = evaluate(bound.expr, env)
+        return _Longest(value, bound.origin) if isinstance(value, int) else None
+    if len(axes) > 1 or used - {axes[0].name} - set(env):
+        return None
+    axis, found = axes[0], []
+    for value, origin in _ends(axis):
+        length = evaluate(bound.expr, {**env, axis.name: Const(value)})
+        if isinstance(length, (int, float)):
+            found.append(_Longest(int(length), origin or axis.origin or bound.origin, axis))
+    return max(found, key=lambda one: one.value, default=None)
+
+
+def _ends(axis: Axis) -> list[tuple[Value, Origin | None]]:
+    domain = axis.domain
+    if isinstance(domain, Choices):
+        origins = domain.origins or (None,) * len(domain.values)
+        return list(zip(domain.values, origins, strict=True))
+    if isinstance(domain, Range):
+        return [(domain.low, domain.low_origin), (domain.high, domain.high_origin)]
+    return []
+
+
+def _models(case: Case, verdict: BoxVerdict) -> list[Job]:
+    """The models of a box: the worst combination's job with each value of the axis that names the model."""
+    values = [one.value for one in verdict.by_model if isinstance(one.value, str)]
+    return [with_fields(verdict.worst.job, {"model.name": value}) for value in values] or [verdict.worst.job]
+
+
+def _shorten(case: Case, longest: _Longest, usable: int) -> tuple[Proposal, ...]:
+    reason = "longer samples are cut"
+    if longest.axis is None:
+        change = Change("train.seq_len", usable)
+        return (Proposal(f"length {longest.value} -> {usable}", (change,), Safety.unsafe, reason),)
+    domain = longest.axis.domain
+    keep: tuple[Value, ...] = ()
+    if isinstance(domain, Choices) and all(isinstance(value, int) for value in domain.values):
+        keep = tuple(value for value in domain.values if isinstance(value, int) and value <= usable)
+    elif isinstance(domain, Range) and domain.low <= usable:
+        step = domain.step or 1
+        keep = (domain.low, domain.low + (usable - domain.low) // step * step)
+    if not keep:
+        return ()
+    title = f"keep {longest.axis.name} up to {usable}"
+    return (Proposal(title, (Change(longest.axis.name, keep=keep),), Safety.unsafe, reason),)

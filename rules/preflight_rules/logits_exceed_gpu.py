@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from preflight.api import (
+    Case,
+    Confidence,
+    Example,
+    Finding,
+    Options,
+    Rule,
+    Severity,
+    describe,
+    device_of,
+    gib,
+    gpu_name,
+    several,
+)
+from preflight_rules.shared.gpu import FIELDS, evidence, is_logits, proposals_of
+from preflight_rules.shared.programs import LANGUAGE, LOOP
+
+
+class LogitsOptions(Options):
+    share: float = Field(0.25, gt=0, le=1, description="Share of the GPU above which one logits tensor is reported.")
+
+
+class LogitsExceedGpu(Rule[LogitsOptions]):
+    """One tensor of logits (samples x length x vocabulary x bytes) is what fills the GPU.
+
+    The output of a language model has a row as long as the vocabulary for each token. In fp32 it takes batch x length
+    x vocabulary x 4 bytes, and the loss makes up to three copies of it: a tensor above a quarter of the GPU (option
+    `share`) will not fit with its copies. It is the single allocation that most messages `Tried to allocate ...` name.
+
+    What helps: a smaller micro-batch with accumulation (same run), a fused or chunked loss, evaluation in batches,
+    moving evaluation logits to the host, a smaller vocabulary (another run; never below what your constraints state).
+    """
+
+    name = "logits-exceed-gpu"
+    summary = "One tensor of logits is what fills the GPU"
+    examples = (
+        Example(
+            "2,048 tokens x 16 samples x a vocabulary of 151,936",
+            {"train.py": LANGUAGE},
+            says=("tensor of logits", "151,936"),
+            options={"gpu": "RTX 4090"},
+        ),
+        Example(
+            "A classifier has none",
+            {"train.py": LOOP.replace("64", "256")},
+            finds=0,
+            options={"gpu": "RTX 4090"},
+        ),
+    )
+
+    def check(self, case: Case[LogitsOptions]) -> Iterator[Finding]:
+        device = device_of(case)
+        largest = None if device is None else device.largest_allocation
+        if device is None or largest is None or device.capacity is None or device.verdict != "exceeds":
+            return
+        if several(case) and case.space.counts.fits:
+            return
+        if not is_logits(largest.where, largest.product) or largest.bytes < case.options.share * device.capacity:
+            return
+        message = (
+            f"the largest single allocation is a tensor of logits: {largest.product} = {gib(largest.bytes)} of the "
+            f"{gib(device.capacity)} that {gpu_name(case)} gives ({describe(case.job)})"
+        )
+        proposals = proposals_of(case, device)
+        origin = case.origin("train.vocab_size", "validation.batch_size", *FIELDS)
+        yield self.finding(
+            message,
+            origin,
+            Severity.error,
+            Confidence.high if largest.bytes > device.capacity else Confidence.medium,
+            estimate=device,
+            settings=("train.vocab_size", "train.batch_size", "train.seq_len"),
+            label=f"{gib(largest.bytes)} at once",
+            notes=evidence(case, device),
+            help=("compute the loss in chunks (a fused linear cross-entropy), or evaluate in batches",),
+            proposals=proposals,
+        )

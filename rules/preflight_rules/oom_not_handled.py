@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.api import Case, Confidence, Example, Finding, Rule, Severity, device_of, gib, several
+from preflight_rules.shared import spaces
+
+STUDY = """
+import optuna
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from data import texts
+
+
+def objective(trial):
+    batch_size = trial.suggest_categorical("batch_size", [8, 16, 64])
+    tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
+    model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased").cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=trial.suggest_float("lr", 1e-5, 1e-4, log=True))
+    dataset = tokenizer(texts, padding="max_length", truncation=True, max_length=512)
+    for batch in DataLoader(dataset, batch_size=batch_size):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+
+
+study = optuna.create_study()
+study.optimize(objective, n_trials=20)
+"""
+HANDLED = STUDY.replace("    for batch in", "    try:\n        for batch in").replace(
+    """batch_size=batch_size):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    """batch_size=batch_size):
+            loss = model(**batch).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        raise optuna.TrialPruned()
+""",
+)
+HANDLERS = {
+    "optuna": "catch torch.cuda.OutOfMemoryError in the objective, empty the cache and raise optuna.TrialPruned()",
+    "wandb": (
+        "catch torch.cuda.OutOfMemoryError in the program, log it and finish the run: the agent stops after repeated "
+        "failures only in the first minute"
+    ),
+    "hydra": (
+        "catch torch.cuda.OutOfMemoryError in the task function and return a bad value: an exception ends the multirun"
+    ),
+}
+"""What to do about it, by what drives the search."""
+
+
+class OomNotHandled(Rule):
+    """A search has combinations that do not fit or may not, and nothing catches the out-of-memory error.
+
+    One unlucky trial then ends the whole study (Optuna lets exceptions through unless `catch` names them), or is
+    reported as crashed without a value, so that the sampler proposes its like again.
+
+    It is repaired in the program: catch `torch.cuda.OutOfMemoryError`, free the cache, and prune the trial. The better
+    repair is a space that fits, see `space-partly-unsafe`.
+    """
+
+    name = "oom-not-handled"
+    summary = "A search may run out of memory and nothing catches it"
+    examples = (
+        Example(
+            "A study whose largest batch does not fit",
+            {"study.py": STUDY},
+            says=("nothing catches an out-of-memory error",),
+            options={"gpu": "T4"},
+        ),
+        Example("The trial is pruned", {"study.py": HANDLED}, finds=0, options={"gpu": "T4"}),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        search, device = case.fact("search"), device_of(case)
+        counts = case.space.counts
+        if (
+            not several(case)
+            or search not in HANDLERS
+            or case.fact("handles_oom") is True
+            or device is None
+            or not counts.unsafe
+        ):
+            return
+        if device.verdict not in ("exceeds", "at-risk"):
+            return
+        message = (
+            f"{spaces.counts_text(case)} and nothing catches an out-of-memory error: the worst needs "
+            f"{'at least ' if device.lower_bound else ''}{gib(device.process.expected)} of {gib(device.capacity or 0)}"
+        )
+        fact = case.study.facts.get("handles_oom") or case.study.facts.get("search")
+        yield self.finding(
+            message,
+            fact.origin if fact is not None else None,
+            Severity.warning,
+            Confidence.medium,
+            settings=("train.batch_size",),
+            label="an OutOfMemoryError ends this" if search == "optuna" else "",
+            help=(HANDLERS[str(search)],),
+        )

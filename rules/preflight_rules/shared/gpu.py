@@ -1,0 +1,143 @@
+"""What the rules about one GPU share: the evidence of an estimate, the line to blame, the finding."""
+
+from __future__ import annotations
+
+from preflight.api import (
+    Case,
+    DeviceEstimate,
+    Finding,
+    Origin,
+    Proposal,
+    Rule,
+    Safety,
+    describe,
+    gib,
+    gpu_name,
+    related_of,
+    steady_states,
+    sum_of,
+)
+from preflight_rules.shared import remedies
+from preflight_rules.shared.same_run import accumulation_hazard
+from preflight_rules.shared.vocabulary_size import cap_vocabulary
+
+FIELDS = ("train.batch_size", "train.seq_len", "train.image_size", "model.name", "train.optimizer", "train.precision")
+
+
+def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
+    """Bytes of weights, gradients and optimizer states when all three are there."""
+    return steady_states(case.job, device, case.estimate)
+
+
+def states_alone(case: Case, device: DeviceEstimate) -> bool:
+    """Whether weights, gradients and optimizer states are more than the GPU has: then `states-exceed-gpu` speaks."""
+    if device.capacity is None or device.verdict != "exceeds":  # what fits with its activations fits without
+        return False
+    return sum(states_of(case, device).values()) > device.capacity
+
+
+def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
+    """Notes that prove a device figure: where the peak sits, the states, the largest allocation, the tiers."""
+    notes = [f"the peak sits in {device.phase}" + (f" at {device.where}" if device.where else "")]
+    states = states_of(case, device)
+    notes.append(f"weights, gradients and optimizer states: {gib(sum(states.values()))} ({sum_of(states)})")
+    largest = device.largest_allocation
+    if largest is not None:
+        notes.append(f"largest single allocation: {gib(largest.bytes)} = {largest.product}, at {largest.where}")
+    if not device.lower_bound:
+        tiers = [("requested", device.requested), ("allocated", device.allocated), ("reserved", device.reserved)]
+        notes.append(", ".join(f"{name} {gib(tier.expected)}" for name, tier in tiers))
+    return (*notes, *device.notes)
+
+
+def blame(case: Case, device: DeviceEstimate) -> Origin | None:
+    """The line with most leverage: the evaluation batch where evaluation makes the peak, else the batch."""
+    evaluated = ("validation.batch_size", "validation.samples") if device.phase in remedies.EVALUATION else ()
+    first: tuple[str, ...] = {"resume": (remedies.RESUMES,), "save": ("train.saves",)}.get(device.phase, evaluated)
+    vocabulary = ("train.vocab_size",) if fills_with_logits(device) else ()
+    return case.origin(*first, *vocabulary, *FIELDS)
+
+
+def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
+    advice = []
+    if device.phase in remedies.EVALUATION and case.job.validation.generates and case.job.task == "diffusion":
+        return ("generate the images in a run of their own, from what this one saves",)
+    if device.phase in remedies.EVALUATION:
+        advice.append("evaluation keeps no activations for backward: a smaller evaluation batch gives the same figures")
+        if case.job.validation.accumulates_logits:
+            advice.append("logits of the whole set are kept: eval_accumulation_steps moves them to the host in between")
+        return tuple(advice)
+    if device.largest_batch_size == 0:
+        advice.append("not even a batch of 1 fits")
+    elif device.largest_batch_size is not None:
+        advice.append(f"the largest batch that fits is {device.largest_batch_size}")
+    hazard = accumulation_hazard(case)
+    if hazard:
+        advice.append(f"accumulation is not the same run here: {hazard}")
+    elif case.fact("nominal_batch") is None and device.largest_batch_size != 0 and (case.job.train.batch_size or 1) > 1:
+        advice.append("take a smaller batch and raise accumulation by the same factor: the run stays the same")
+    if not case.job.train.gradient_checkpointing:
+        advice.append("gradient checkpointing recomputes activations instead of keeping them")
+    return tuple(advice)
+
+
+def _evaluated(case: Case, device: DeviceEstimate) -> str:
+    """The numbers that evaluation's peak hangs on: " (batch 64, logits of 2,000 samples kept)"."""
+    validation = case.job.validation
+    if device.phase not in remedies.EVALUATION:
+        return ""
+    words = [] if validation.batch_size is None else [f"batch {validation.batch_size}"]
+    if validation.accumulates_logits and validation.samples is not None:
+        words.append(f"logits of {validation.samples:,} samples kept")
+    return f" ({', '.join(words)})" if words else ""
+
+
+def need_text(case: Case, device: DeviceEstimate) -> str:
+    size = device.process
+    need = f"{gib(size.expected)} ({gib(size.low)} to {gib(size.high)})"
+    if device.lower_bound:
+        need = f"at least {gib(size.expected)}"
+    return (
+        f"{describe(case.job)} needs {need} of the {gib(device.capacity or 0)} that "
+        f"{gpu_name(case)} gives, at {device.phase}{_evaluated(case, device)}"
+    )
+
+
+def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple[Proposal, ...], label: str) -> Finding:
+    """The need of a job against its GPU, as a finding of `rule`."""
+    origin = blame(case, device)
+    words = [(field, f"{field.split('.')[-1]} {case.job.get(field)}") for field in FIELDS]
+    return rule.finding(
+        need_text(case, device),
+        origin,
+        estimate=device,
+        settings=FIELDS,
+        related=related_of(case, origin, *words),
+        label=label,
+        notes=evidence(case, device),
+        help=_advice(case, device),
+        proposals=proposals,
+    )
+
+
+def proposals_of(case: Case, device: DeviceEstimate) -> tuple[Proposal, ...]:
+    """Remedies, the safe ones first; a smaller vocabulary before a smaller batch where the vocabulary is the cause."""
+    loaded = case.origin(remedies.RESUMES) if remedies.checkpoint_decides(case) else None
+    if loaded is not None:
+        return tuple(remedies.load_by_host(case, loaded))
+    found, capped = remedies.device_proposals(case), tuple(cap_vocabulary(case))
+    safe = tuple(proposal for proposal in found if proposal.safety is Safety.safe)
+    unsafe = tuple(proposal for proposal in found if proposal.safety is Safety.unsafe)
+    return (*safe, *capped, *unsafe) if fills_with_logits(device) else (*safe, *unsafe, *capped)
+
+
+def fills_with_logits(device: DeviceEstimate) -> bool:
+    """Whether a tensor over the vocabulary is the largest of all."""
+    largest = device.largest_allocation
+    return largest is not None and is_logits(largest.where, largest.product)
+
+
+def is_logits(where: str, product: str) -> bool:
+    """Whether an allocation has a row over the vocabulary for each token: an embedding has not."""
+    rows = "tokens" in product or "samples" in product or "length" in product
+    return "vocabulary" in product and rows

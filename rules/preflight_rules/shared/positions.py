@@ -1,0 +1,57 @@
+"""How many positions a model has: what its config says, or the catalogue of well-known models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from preflight.api import Job, known_model
+
+KEYS = ("max_position_embeddings", "n_positions", "block_size")
+"""Names for the number of positions in transformers' configs and in nanoGPT's."""
+PADDED = frozenset({"roberta", "xlm-roberta", "camembert", "longformer"})
+"""Families whose position ids start after the padding index, so that two entries of the table are never a position
+(transformers, `create_position_ids_from_input_ids`)."""
+LEARNED = frozenset(
+    {"bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert", "gpt2", "gpt_neo", "opt", "bart", "camembert"}
+)
+"""Families with a table of positions: an index beyond it is an error. Relative and rotary ones only lose quality."""
+UNLIMITED = frozenset({"t5", "mt5", "umt5", "deberta-v2", "deberta"})
+"""Families with relative positions, which take any length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """`usable`: the longest sequence; `learned`: whether a longer one is an error rather than a loss of quality."""
+
+    usable: int
+    learned: bool
+
+
+def positions_of(job: Job) -> Positions | None:
+    """The model's positions, None where they are unknown or without end."""
+    family, config = _config(job)
+    if family in UNLIMITED:
+        return None
+    number = next((value for key in KEYS if isinstance(value := config.get(key), int)), None)
+    if number is None:
+        return None
+    learned = family in LEARNED or "block_size" in config or "n_positions" in config
+    return Positions(number - 2 if family in PADDED else number, learned)
+
+
+def targets_of(job: Job) -> int | None:
+    """The decoder's positions where it has a table of them (Whisper's 448), None where it has none."""
+    number = _config(job)[1].get("max_target_positions")
+    return number if isinstance(number, int) else None
+
+
+def _config(job: Job) -> tuple[str | None, Mapping[str, object]]:
+    """Family and configuration: what the files say, else the catalogue's for a known name."""
+    config: Mapping[str, object] = job.model.config or {}
+    family = config.get("model_type") or job.model.architecture
+    if not config and job.model.name is not None:
+        known = known_model(job.model.name)
+        if known is not None:
+            family, config = family or known.architecture, known.config
+    return (str(family) if family is not None else None), config

@@ -1,0 +1,264 @@
+"""What could be done about too much device memory: settings that keep the run the same first, then the others.
+
+Values are found by bisection over estimates, so a proposal is one that fits by the same arithmetic as the finding.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+
+from preflight.api import (
+    Case,
+    Change,
+    Edit,
+    Job,
+    Origin,
+    Proposal,
+    Safety,
+    Span,
+    changed,
+    largest,
+    possible,
+    settable,
+    written,
+)
+from preflight_rules.shared.same_run import accumulation_hazard, checkpointing_hazard, statistics_hazard
+
+EVALUATION = ("validation", "generation")
+"""Phases that the validation settings rule."""
+LENGTH_STEP = 64
+"""Sequence lengths are proposed in multiples of this: tensor cores want multiples of 8 in half precision, and of 64 on
+an A100 (NVIDIA, Matrix Multiplication Background User's Guide)."""
+RESUMES = "train.resumes"
+"""How the checkpoint that training begins from is loaded."""
+
+Changes = Mapping[str, object]
+
+
+def fits(case: Case, changes: Changes) -> bool:
+    """Whether the whole interval of the device estimate lies below the capacity after `changes`."""
+    device = case.estimate(changed(case, changes)).device
+    return device is not None and device.verdict == "fits"
+
+
+LARGEST_TOTAL = 10**10
+"""Samples of an effective batch whose divisors are looked for."""
+LARGEST_MULTIPLE = 2**16
+"""Batches above this are proposed as powers of two alone."""
+
+
+def divisors(number: int) -> list[int]:
+    """Divisors of a number from 1 up to below itself; none of a number that no batch is, whose search would not end."""
+    if number > LARGEST_TOTAL:
+        return []
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)} - {number})
+
+
+def usual_batches(limit: int) -> list[int]:
+    """Batch sizes below a limit that people use: powers of two and multiples of 8."""
+    powers = {2**n for n in range(limit.bit_length()) if 2**n < limit}
+    return sorted(powers | set(range(8, min(limit, LARGEST_MULTIPLE), 8)))
+
+
+def device_proposals(case: Case, batch: bool = True, others: bool = True) -> tuple[Proposal, ...]:
+    """Proposals for the worst combination, the best first; `batch=False` where states alone are too large.
+
+    Each costs estimates (and, for a setup that no law is shipped for, a trace), so they are worked out until one can be
+    written: the safe ones first, then, if `others`, what makes another run of it.
+    """
+    base = evaluation_changes(case)
+    found = []
+    if base and fits(case, base):
+        found.append(Proposal(f"evaluate with {_text(case.job, base)}", changes_of(base), Safety.safe))
+    for proposal in _training(case, base, batch):
+        found.append(proposal)
+        if proposal.safety is Safety.safe and possible(case, proposal.changes):
+            return tuple(sorted(found, key=_rank))
+    written_already = any(possible(case, proposal.changes) for proposal in found)
+    for proposal in _other_runs(case, base, batch) if others and not written_already else ():
+        found.append(proposal)
+        if possible(case, proposal.changes):
+            break
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(proposal: Proposal) -> int:
+    return 0 if proposal.safety is Safety.safe else 1
+
+
+def changes_of(changes: Changes) -> tuple[Change, ...]:
+    """Job fields with their new values as Changes."""
+    return tuple(Change(field, value) for field, value in changes.items())  # type: ignore[arg-type]
+
+
+def _text(job: Job, changes: Changes) -> str:
+    words = []
+    for field, value in changes.items():
+        name = field.split(".")[-1] if not field.startswith("validation.") else field
+        words.append(f"{name} {job.get(field)} -> {value}")
+    return ", ".join(words)
+
+
+def evaluation_changes(case: Case) -> Changes:
+    """What takes the peak out of evaluation: a smaller evaluation batch, else logits moved to the host more often."""
+    device = case.estimates.device
+    if device is None or device.phase not in EVALUATION or device.verdict == "fits":
+        return {}
+
+    def quiet(changes: Changes) -> bool:
+        after = case.estimate(changed(case, changes)).device
+        return after is not None and (after.verdict == "fits" or after.phase not in EVALUATION)
+
+    batch = case.job.validation.batch_size
+    sizes: list[int] = []
+    if batch is not None and settable(case, "validation.batch_size"):
+        sizes = [2**n for n in range(batch.bit_length()) if 2**n < batch]
+    found = largest(sizes, lambda size: quiet({"validation.batch_size": size}))
+    if found is not None:
+        return {"validation.batch_size": found}
+    if case.job.validation.accumulates_logits and settable(case, "validation.eval_accumulation"):
+        steps = [1, 2, 4, 8, 16, 32]
+        found = largest(steps, lambda n: quiet({"validation.eval_accumulation": n}))
+        if found is not None:
+            return {"validation.eval_accumulation": found}
+        both = [{"validation.batch_size": size, "validation.eval_accumulation": 1} for size in sizes]
+        return largest(both, quiet) or {}
+    return {}
+
+
+def _training(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
+    """Smaller micro-batch at the same effective batch, gradient checkpointing, both; a leaner optimizer step."""
+    if batch:
+        yield from smaller_batch(case, base)
+    if not case.job.train.gradient_checkpointing and settable(case, "train.gradient_checkpointing"):
+        yield from _checkpointing(case, base, batch)
+    device = case.estimates.device
+    if device is not None and device.phase.startswith("optimizer") and case.job.train.optimizer_impl == "foreach":
+        changes = {**base, "train.optimizer_impl": "fused"}
+        if settable(case, "train.optimizer_impl") and fits(case, changes):
+            yield Proposal("use the fused optimizer, which copies no parameters", changes_of(changes), Safety.safe)
+
+
+def _checkpointing(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
+    changes = {**base, "train.gradient_checkpointing": True}
+    if fits(case, changes):
+        hazard = checkpointing_hazard(case)
+        safety = Safety.unsafe if hazard else Safety.safe
+        yield Proposal("turn gradient checkpointing on", changes_of(changes), safety, hazard)
+    elif batch:
+        yield from smaller_batch(case, changes)
+
+
+def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
+    """The largest micro-batch that fits, with accumulation raised so that the product stays exactly the same."""
+    batch, accumulation = case.job.train.batch_size, case.job.train.grad_accum
+    if batch is None or accumulation is None or not settable(case, "train.batch_size"):
+        return
+    nominal = case.fact("nominal_batch")
+    if isinstance(nominal, int) and nominal % batch == 0:
+        yield from _nominal_batch(case, base, batch, nominal)
+        return
+    total = batch * accumulation
+
+    def same_run(size: int) -> Changes:
+        return _same_run(case, base, size, total)
+
+    accumulates = settable(case, "train.grad_accum") or case.fact("accumulation_supported") is True
+    words = f"batch {batch} -> "
+    if accumulates:
+        size = largest([n for n in divisors(total) if n < batch], lambda n: fits(case, same_run(n)))
+        hazard = accumulation_hazard(case)
+        if size is not None:
+            title = f"{words}{size}, accumulation {accumulation} -> {total // size}: the effective batch stays {total}"
+            safety = Safety.unsafe if hazard else Safety.safe
+            yield Proposal(_with_base(title, base), changes_of(same_run(size)), safety, hazard)
+            return
+    size = largest(usual_batches(batch), lambda n: fits(case, {**base, "train.batch_size": n}))
+    if size is not None:
+        reason = f"the effective batch falls from {total} to {size * accumulation}"
+        changes = {**base, "train.batch_size": size}
+        yield Proposal(_with_base(f"{words}{size}", base), changes_of(changes), Safety.unsafe, reason)
+
+
+def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
+    """A batch with the accumulation that keeps the product; where the program computes that itself
+    (`accumulation = total // batch`), the batch alone."""
+    alone: dict[str, object] = {**base, "train.batch_size": size}
+    if changed(case, alone).train.grad_accum == total // size:
+        return alone
+    return {**alone, "train.grad_accum": total // size}
+
+
+def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int) -> Iterator[Proposal]:
+    """The framework accumulates to its nominal batch by itself: a smaller batch that divides it is the same run, but
+    for layers with batch statistics."""
+    sizes = [n for n in divisors(nominal) if n < batch]
+    size = largest(sizes, lambda n: fits(case, {**base, "train.batch_size": n}))
+    if size is not None:
+        title = f"batch {batch} -> {size}: the framework accumulates to {nominal} by itself"
+        changes = {**base, "train.batch_size": size}
+        hazard = statistics_hazard(case)
+        safety = Safety.unsafe if hazard else Safety.safe
+        yield Proposal(_with_base(title, base), changes_of(changes), safety, hazard)
+
+
+def _with_base(title: str, base: Changes) -> str:
+    extra = [f"{field.split('.', 1)[1]} {value}" for field, value in base.items()]
+    return ", ".join([title, *extra])
+
+
+def _other_runs(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
+    """What fits but is another run: length, precision, optimizer."""
+    train = case.job.train
+    if batch and train.seq_len is not None and written(case, "train.seq_len"):
+        lengths = range(LENGTH_STEP, train.seq_len, LENGTH_STEP)
+        found = largest(lengths, lambda n: fits(case, {**base, "train.seq_len": n}))
+        if found is not None:
+            changes: dict[str, object] = {**base, "train.seq_len": found}
+            title = f"length {train.seq_len} -> {found}"
+            yield Proposal(_with_base(title, base), changes_of(changes), reason="longer samples are cut")
+    half = "bf16-mixed" if case.gpu is None or case.gpu.compute_capability >= (8, 0) else "fp16-mixed"
+    if train.precision == "fp32" and settable(case, "train.precision"):
+        changes = {**base, "train.precision": half}
+        if fits(case, changes):
+            title = _with_base(f"precision fp32 -> {half}", base)
+            yield Proposal(title, changes_of(changes), reason="the arithmetic is coarser")
+    if train.optimizer == "adamw" and settable(case, "train.optimizer"):
+        changes = {**base, "train.optimizer": "adamw-8bit"}
+        if fits(case, changes):
+            title = _with_base("optimizer adamw -> adamw-8bit", base)
+            yield Proposal(title, changes_of(changes), reason="its states are kept in 8 bits")
+
+
+def checkpoint_decides(case: Case) -> bool:
+    """Whether the job fits once its checkpoint passes through the host."""
+    if case.job.train.resumes not in ("device", "kept"):
+        return False
+    device = case.estimate(changed(case, {RESUMES: "host"})).device
+    return device is not None and device.verdict == "fits"
+
+
+def load_by_host(case: Case, origin: Origin) -> Iterator[Proposal]:
+    """`map_location="cpu"` in the call that loads the checkpoint."""
+    text = case.project.source(origin.path).text[origin.span.start : origin.span.end]
+    try:
+        call = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return
+    if not origin.editable or not isinstance(call, ast.Call) or "\n" in text:
+        return
+    given = next((one.value for one in call.keywords if one.arg == "map_location"), None)
+    given = given if given is not None or len(call.args) < 2 else call.args[1]
+    start = origin.span.start
+    if given is None:
+        end = start + len(text) - 1
+        edit = Edit(origin.path, Span(end, end), ', map_location="cpu"')
+    else:
+        # Columns are bytes of UTF-8; a call that has others is left alone.
+        if not text.isascii() or given.end_col_offset is None:
+            return
+        edit = Edit(origin.path, Span(start + given.col_offset, start + given.end_col_offset), '"cpu"')
+    yield Proposal('map_location="cpu"', safety=Safety.safe, edits=(edit,))

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pydantic import Field
+
+from preflight.api import (
+    GIB,
+    Case,
+    Confidence,
+    Edit,
+    Example,
+    Finding,
+    Interval,
+    Options,
+    Origin,
+    Proposal,
+    Rule,
+    Safety,
+    Severity,
+    Span,
+    at_most,
+    changed,
+    gib,
+    related_of,
+    sample_bytes,
+    samples_in_shared_memory,
+    written,
+)
+from preflight_rules.shared import loaders
+from preflight_rules.shared.host import describe_loaders
+from preflight_rules.shared.programs import LOADER, SAMPLES
+from preflight_rules.shared.remedies import changes_of
+from preflight_rules.shared.same_run import workers_hazard
+
+IN_DOCKER = """
+#!/bin/bash
+#SBATCH --mem=30G
+#SBATCH --cpus-per-task=16
+
+docker run --rm --gpus all -v "$PWD:/work" -w /work pytorch/pytorch python train.py --batch_size 64
+"""
+WITH_SHM = IN_DOCKER.replace("docker run", "docker run --shm-size=11g")
+COMPOSE = """
+services:
+  train:
+    image: pytorch/pytorch
+    command: python train.py --batch_size 64
+    shm_size: 512mb
+    gpus: all
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: train
+spec:
+  containers:
+    - name: train
+      image: pytorch/pytorch
+      command: ["python", "train.py", "--batch_size=64"]
+      resources:
+        limits: {memory: 96Gi, nvidia.com/gpu: 1}
+      volumeMounts:
+        - {name: shm, mountPath: /dev/shm}
+  volumes:
+    - name: shm
+      emptyDir: {medium: Memory, sizeLimit: 4Gi}
+"""
+SUGGESTED = 16 * GIB
+"""Sizes that are written are whole GiB; nothing larger is written unasked: it is memory of the node."""
+MORE = (
+    "give the container more: --shm-size or --ipc=host (docker run), shm_size or ipc: host (compose), an emptyDir with "
+    "medium: Memory at /dev/shm (Kubernetes)"
+)
+_SIZE = re.compile(r"\d+(?:\.\d+)?\s*([bBkKmMgGtT]?[bBi]?)")
+"""A size as docker, compose files and Kubernetes write it."""
+
+
+class ShmOptions(Options):
+    largest_sample: int = Field(
+        2**20, gt=0, description="No finding where samples (bytes, decoded) may be this large: they rarely are."
+    )
+
+
+class ShmTooSmall(Rule[ShmOptions]):
+    """Workers pass finished batches through /dev/shm, and there is not enough of it.
+
+    A container has 64 MiB unless it is told otherwise (`docker run --shm-size`, `--ipc=host`; in a compose file
+    `shm_size`; in Kubernetes an emptyDir with `medium: Memory` mounted at /dev/shm), where a node has half of its
+    memory. A loader has workers x prefetch + 1 batches there, all ranks of the container together.
+
+    It matters because the message says little: "Bus error. It is possible that dataloader's workers are out of shared
+    memory", often only when the queue has filled for the first time.
+
+    The fix gives the container more, where a script starts it; else it keeps fewer batches in flight. The run stays the
+    same. Where the size of a sample is nowhere in the files, the inequality is solved for it instead.
+    """
+
+    name = "shm-too-small"
+    summary = "Batches in flight are more than /dev/shm holds"
+    examples = (
+        Example(
+            "Docker's 64 MiB, and 33 batches of 256 MiB",
+            {"job.sh": IN_DOCKER, "train.py": LOADER},
+            fixed={"job.sh": WITH_SHM},
+            says=("8.25 GiB of finished batches", "/dev/shm, which has 64 MiB"),
+            options={"set": SAMPLES},
+        ),
+        Example(
+            "A machine whose shared memory holds half of the batches",
+            {"train.py": LOADER},
+            fixed={"train.py": LOADER.replace("num_workers=16", "num_workers=4")},
+            says=("which has 4 GiB",),
+            options={"set": {**SAMPLES, "machine.shm": 4 * GIB}},
+        ),
+        Example(
+            "The size of a sample is nowhere: the inequality is solved for it",
+            {"job.sh": IN_DOCKER, "train.py": LOADER},
+            says=("2,112 samples in flight fit only if one decoded sample is at most 31 KiB",),
+        ),
+        Example(
+            "A compose file",
+            {"compose.yaml": COMPOSE, "train.py": LOADER},
+            fixed={"compose.yaml": COMPOSE.replace("512mb", "11g")},
+            says=("/dev/shm, which has 512 MiB",),
+            options={"set": SAMPLES},
+        ),
+        Example(
+            "A pod whose memory at /dev/shm is too small",
+            {"job.yaml": POD, "train.py": LOADER},
+            fixed={"job.yaml": POD.replace("4Gi", "11Gi")},
+            says=("/dev/shm, which has 4 GiB",),
+            options={"set": SAMPLES},
+        ),
+        Example("Enough for them", {"job.sh": WITH_SHM, "train.py": LOADER}, finds=0, options={"set": SAMPLES}),
+        Example(
+            "The node's own shared memory",
+            {"job.sh": IN_DOCKER.replace("docker run", "docker run --ipc=host"), "train.py": LOADER},
+            finds=0,
+            options={"set": SAMPLES},
+        ),
+    )
+
+    def check(self, case: Case[ShmOptions]) -> Iterator[Finding]:
+        shm = case.job.machine.shm
+        samples = samples_in_shared_memory(case.job) if shm is not None and case.job.data.workers else None
+        if shm is None or not samples:
+            return
+        each = sample_bytes(case.job)[0]
+        if each is None:
+            yield from self._solve(case, shm, samples)
+        elif samples * each > shm:
+            yield self._finding(case, shm, samples * each)
+
+    def _finding(self, case: Case, shm: int, need: int) -> Finding:
+        origin = case.origin("machine.shm", "data.workers")
+        return self.finding(
+            f"{describe_loaders(case.job)} keep {gib(need)} of finished batches in /dev/shm, which has {gib(shm)}"
+            f"{_why(case)}",
+            origin,
+            Severity.error,
+            Confidence.high,
+            settings=("machine.shm", "data.workers", "data.prefetch", "train.batch_size"),
+            related=related_of(case, origin, ("data.workers", f"data.workers = {case.job.data.workers}")),
+            label=f"{gib(shm)} of shared memory",
+            help=(MORE,),
+            interval=Interval(need, need, need),
+            capacity=shm,
+            tier="host",
+            proposals=(*_larger(case, need), *_fewer(case, shm)),
+        )
+
+    def _solve(self, case: Case[ShmOptions], shm: int, samples: int) -> Iterator[Finding]:
+        threshold = shm // samples
+        if threshold > case.options.largest_sample:
+            return
+        yield self.finding(
+            f"/dev/shm has {gib(shm)}{_why(case)}: {samples:,} samples in flight fit only if one decoded sample is "
+            f"at most {at_most(threshold)}; declare "
+            f"data.sample_bytes ({describe_loaders(case.job)})",
+            case.origin("machine.shm", "data.workers"),
+            Severity.info,
+            Confidence.medium,
+            settings=("machine.shm", "data.sample_bytes", "data.workers"),
+            label="what workers hand over passes through here",
+            help=(MORE,),
+            tier="host",
+        )
+
+
+def _place(case: Case) -> tuple[Origin, str] | None:
+    """Where a file says (or leaves unsaid) how much shared memory its container has, and the text there."""
+    bound = case.bound("machine.shm")
+    origin = bound.origin if bound is not None else None
+    if origin is None or bound is None or bound.source != "the container":
+        return None
+    text = case.project.source(origin.path).text[origin.span.start : origin.span.end]
+    if text[:1] in ("'", '"'):
+        origin, text = replace(origin, span=Span(origin.span.start + 1, origin.span.end - 1)), text[1:-1]
+    return origin, text
+
+
+def _why(case: Case) -> str:
+    place = _place(case)
+    unsaid = place is not None and not _SIZE.fullmatch(place[1])
+    return " (what a container gets that is not given more)" if unsaid else ""
+
+
+def _larger(case: Case, need: int) -> Iterator[Proposal]:
+    """More shared memory where a file gives it or starts the container, in whole GiB with a quarter to spare."""
+    place, size = _place(case), -(-need * 5 // 4 // GIB)
+    if place is None or size * GIB > SUGGESTED:
+        return
+    origin, text = place
+    written = _SIZE.fullmatch(text)
+    if written is not None and origin.editable:
+        span, new = origin.span, _spelled(size, written[1])
+    elif text == "run":
+        span, new = Span(origin.span.end, origin.span.end), f" --shm-size={size}g"
+    else:
+        return
+    yield Proposal(
+        f"shared memory of the container -> {size} GiB", safety=Safety.safe, edits=(Edit(origin.path, span, new),)
+    )
+
+
+def _spelled(size: int, unit: str) -> str:
+    """So many GiB in the unit that was written: docker's are powers of 1024, Kubernetes' only where they end in i."""
+    if not unit:
+        return str(size * GIB)
+    if unit.endswith("i"):
+        return f"{size}Gi"
+    return f"{size}G" if unit[0].isupper() else f"{size}g"
+
+
+def _fewer(case: Case, shm: int) -> Iterator[Proposal]:
+    """The gentlest change of the loaders after which the batches in flight fit."""
+    for changes, hazard in loaders.safe_candidates(case):
+        job = changed(case, changes)
+        samples, each = samples_in_shared_memory(job), sample_bytes(job)[0]
+        if samples is not None and each is not None and samples * each <= shm:
+            yield loaders.proposed(case, loaders.title(case.job, changes), changes_of(changes), hazard)
+            return
+    alone = not case.job.data.persistent_workers and not written(case, "data.prefetch")  # refused without workers
+    if alone and written(case, "data.workers"):
+        changes = {"data.workers": 0}
+        yield loaders.proposed(case, loaders.title(case.job, changes), changes_of(changes), workers_hazard(case))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from preflight.api import Case, Edit, Example, Finding, Proposal, Request, Rule, Safety, Source, Span
+from preflight_rules.shared.programs import TRAIN
+
+LATE = """
+#!/bin/bash
+#SBATCH --gres=gpu:1
+set -e
+#SBATCH --mem=64G
+srun python train.py
+"""
+EARLY = """
+#!/bin/bash
+#SBATCH --gres=gpu:1
+#SBATCH --mem=64G
+set -e
+srun python train.py
+"""
+DOS = "DOS line breaks"
+"""What the reader calls them."""
+
+
+class SlurmDirectiveIgnored(Rule):
+    """A line that looks like a directive has no effect: sbatch stopped reading before it, or takes it for a comment.
+
+    sbatch reads directives up to the first line that is neither blank nor a comment: `set -e` on line 2 ends them. A
+    directive starts at the beginning of its line with exactly `#SBATCH`; `# SBATCH`, `##SBATCH` and indented ones are
+    comments. A double `##` is the usual way to switch a directive off and is reported only where the option is given
+    nowhere else. A script with DOS line breaks is refused as a whole.
+
+    It matters because the job then runs with the cluster's defaults and says nothing.
+
+    The fix repairs the marker, or moves the line up to the others. It is unsafe, because the job gets something else
+    than before. Line breaks are repaired safely.
+    """
+
+    name = "slurm-directive-ignored"
+    summary = "A directive that sbatch does not read"
+    examples = (
+        Example(
+            "A directive behind the first command",
+            {"train.sbatch": LATE, "train.py": TRAIN},
+            fixed={"train.sbatch": EARLY},
+            unsafe=True,
+            says=("after the first command (line 3)",),
+        ),
+        Example(
+            "A blank in the marker",
+            {"train.sbatch": EARLY.replace("#SBATCH --mem", "# SBATCH --mem"), "train.py": TRAIN},
+            fixed={"train.sbatch": EARLY},
+            unsafe=True,
+        ),
+        Example("All directives at the top", {"train.sbatch": EARLY, "train.py": TRAIN}, finds=0),
+        Example(
+            "A directive that is switched off, and given again",
+            {
+                "train.sbatch": EARLY.replace("#SBATCH --mem=64G", "##SBATCH --mem=32G\n#SBATCH --mem=64G"),
+                "train.py": TRAIN,
+            },
+            finds=0,
+        ),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        request = case.study.request
+        for finding in self.from_problems(case):
+            moved = self._moved(case, finding, request) if not finding.proposals else ()
+            proposals = finding.proposals or moved
+            yield _with(finding, proposals)
+
+    def _moved(self, case: Case, finding: Finding, request: Request | None) -> tuple[Proposal, ...]:
+        origin = finding.origin
+        if origin is None:
+            return ()
+        source = case.project.source(origin.path)
+        if DOS in finding.message:
+            return (_unix(source),)
+        if request is None or request.insert_at is None or "after the first command" not in finding.message:
+            return ()
+        if request.insert_at.path != origin.path:
+            return ()
+        start, end = _line(source, origin.span.start)
+        text = source.text[start:end]
+        edits = (
+            Edit(origin.path, request.insert_at.span, text if text.endswith("\n") else text + "\n"),
+            Edit(origin.path, type(origin.span)(start, end), ""),
+        )
+        reason = "the job then gets what the directive asks for"
+        return (Proposal("move the directive up to where sbatch reads it", edits=edits, reason=reason),)
+
+
+def _unix(source: Source) -> Proposal:
+    """Every DOS line break as sbatch wants it. The run is what was meant: sbatch does not take the script as it is."""
+    text, edits, at = source.text, [], source.text.find("\r\n")
+    while at >= 0:
+        edits.append(Edit(source.path, Span(at, at + 1), ""))
+        at = text.find("\r\n", at + 2)
+    return Proposal("UNIX line breaks", edits=tuple(edits), safety=Safety.safe)
+
+
+def _line(source: Source, offset: int) -> tuple[int, int]:
+    """Start and end of the line that an offset is in, its line break included."""
+    number, _ = source.line_column(offset)
+    start = source.offset(number, 1)
+    end = source.text.find("\n", start)
+    return start, len(source.text) if end < 0 else end + 1
+
+
+def _with(finding: Finding, proposals: tuple[Proposal, ...]) -> Finding:
+    safe = tuple(
+        replace(one, reason=one.reason or "the job then gets what the directive asks for") for one in proposals
+    )
+    return replace(finding, proposals=safe)

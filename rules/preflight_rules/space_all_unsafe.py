@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.api import Case, DeviceEstimate, Example, Finding, Origin, Rule, Severity, gib, several
+from preflight_rules.shared import gpu, spaces
+from preflight_rules.shared.programs import LOOP, SWEEP
+
+
+class SpaceAllUnsafe(Rule):
+    """No combination of a search fits: every trial will die.
+
+    The cause is then a setting outside the search, or all values of an axis. The message names the worst combination
+    with its need.
+
+    The fix is one of `gpu-memory-exceeded` or `host-memory-exceeded`, applied to what all combinations share.
+    """
+
+    name = "space-all-unsafe"
+    summary = "No combination of a search fits"
+    examples = (
+        Example(
+            "Every batch size is too large",
+            {
+                "sweep.yaml": SWEEP.replace("[8, 16, 64]", "[64, 128]").replace("[128, 512]", "[384, 512]"),
+                "train.py": LOOP,
+            },
+            says=("none of the 4 combinations fits",),
+            options={"gpu": "T4"},
+        ),
+        Example("Some of it fits", {"sweep.yaml": SWEEP, "train.py": LOOP}, finds=0, options={"gpu": "T4"}),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        counts = case.space.counts
+        if not several(case) or not spaces.all_unsafe(case):
+            return
+        severity = Severity.error if counts.exceeds else Severity.warning
+        total = case.space.combinations
+        number = f"none of the {total:,} combinations fits"
+        estimate = spaces.binding(case)
+        sure = f" ({counts.at_risk:,} at risk)" if counts.at_risk else ""
+        message = f"{number}{sure}; {spaces.worst_text(case)}"
+        if isinstance(estimate, DeviceEstimate) and estimate.capacity is not None:
+            states = sum(gpu.states_of(case, estimate).values())
+            message += f", {gib(states)} of it weights, gradients and optimizer states"
+        yield spaces.space_finding(self, case, message, _blamed(case), severity)
+
+
+def _blamed(case: Case) -> list[tuple[Origin, str]]:
+    """Settings outside the search first: they are what all combinations share."""
+    shared = [(case.origin(field), f"{field} = {case.job.get(field)}") for field in ("train.vocab_size", *gpu.FIELDS)]
+    found = [(origin, words) for origin, words in shared if origin is not None]
+    return found or spaces.axis_places(case)

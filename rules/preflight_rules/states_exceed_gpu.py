@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.api import (
+    Case,
+    Confidence,
+    Example,
+    Finding,
+    Rule,
+    Severity,
+    describe,
+    device_of,
+    gib,
+    gpu_name,
+    several,
+    sum_of,
+)
+from preflight_rules.shared import remedies
+from preflight_rules.shared.gpu import FIELDS, evidence, states_alone, states_of
+from preflight_rules.shared.programs import LANGUAGE, LOOP
+from preflight_rules.shared.vocabulary_size import cap_vocabulary
+
+LARGE = LANGUAGE.replace("Qwen/Qwen2.5-0.5B", "mistralai/Mistral-7B-v0.1").replace("default=16", "default=1")
+
+
+class StatesExceedGpu(Rule):
+    """Weights, gradients and optimizer states alone are larger than the GPU: no batch is small enough.
+
+    With Adam in fp32, 16 bytes per trained parameter: weights 4, gradients 4, two moments of 4 each. Halving the batch
+    does nothing here: such runs die at the very same allocation after it.
+
+    What helps: sharding the states over GPUs (ZeRO, FSDP), training an adapter (LoRA) instead of all weights, an 8-bit
+    optimizer, offloading, a smaller model. The fix offered is the one of these that the files can express; it is
+    another run, hence unsafe.
+    """
+
+    name = "states-exceed-gpu"
+    summary = "Weights, gradients and optimizer states alone exceed the GPU"
+    examples = (
+        Example(
+            "AdamW on all of a 7 B model: 16 bytes per parameter are 108 GiB",
+            {"train.py": LARGE},
+            says=("mistralai/Mistral-7B-v0.1", "no smaller batch helps"),
+            options={"gpu": "A100-80GB"},
+        ),
+        Example("A small model", {"train.py": LOOP.replace("64", "8")}, finds=0, options={"gpu": "A100-80GB"}),
+    )
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        device = device_of(case)
+        if device is None or several(case) or not states_alone(case, device):
+            return
+        parts = states_of(case, device)
+        at_least = "at least " if device.lower_bound else ""
+        message = (
+            f"{describe(case.job)}: weights, gradients and optimizer states alone take {at_least}"
+            f"{gib(sum(parts.values()))} ({sum_of(parts)}) of the {gib(device.capacity or 0)} that {gpu_name(case)} "
+            "gives; no smaller batch helps"
+        )
+        proposals = (*remedies.device_proposals(case, batch=False), *cap_vocabulary(case))
+        origin = case.origin("model.name", "model.parameters", "train.vocab_size", "train.optimizer", *FIELDS)
+        yield self.finding(
+            message,
+            origin,
+            Severity.error,
+            Confidence.high,
+            estimate=device,
+            settings=("model.name", "train.optimizer", "train.precision", "parallel.strategy"),
+            label="its states alone do not fit",
+            notes=evidence(case, device)[:1] + device.notes,
+            help=_states_advice(case),
+            proposals=proposals,
+        )
+
+
+def _states_advice(case: Case) -> tuple[str, ...]:
+    advice, train = [], case.job.train
+    if case.job.parallel.strategy in ("none", "ddp", None):
+        advice.append("shard the states over several GPUs (FSDP or ZeRO), or keep optimizer states in host memory")
+    if train.peft.method:
+        if (
+            train.quantization.type == "none"
+            and train.weights_dtype in (None, "fp32")
+            and train.precision not in ("bf16", "fp16")
+        ):
+            advice.append("the frozen weights are kept in fp32: load them in bf16 (dtype=torch.bfloat16) or in 4 bits")
+        return tuple(advice)
+    advice.append("train an adapter (LoRA): gradients and optimizer states shrink to the adapter's")
+    if train.optimizer in ("adamw", "adam"):
+        advice.append("an 8-bit optimizer keeps 2 bytes of states per parameter instead of 8")
+    return tuple(advice)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from preflight.api import MIB, Case, Confidence, Example, Finding, HostEstimate, Options, Rule, Severity, at_most, gib
+from preflight_rules.shared import loaders
+from preflight_rules.shared.host import describe_loaders, host_finding, limit_words, spikes, too_much
+from preflight_rules.shared.programs import LOADER, options
+
+WITH_VALIDATION = LOADER.replace(
+    "for batch in loader:",
+    "validation_loader = DataLoader(validation, batch_size=args.batch_size, num_workers=16)\nfor batch in loader:",
+).replace("num_workers=16)\nval", "num_workers=16, persistent_workers=True)\nval")
+
+
+class SpikeOptions(Options):
+    largest_sample: int = Field(
+        2**30, gt=0, description="No finding where samples (bytes, decoded) may be this large: they never are."
+    )
+
+
+class ValidationMemorySpike(Rule[SpikeOptions]):
+    """Training fits in host memory, and the job is killed when its validation loaders start.
+
+    At the end of an epoch a second set of workers starts and fills its queue, while persistent training workers keep
+    what they hold. SLURM's MaxRSS is sampled and does not show the spike.
+
+    Where the size of one decoded sample is nowhere in the files, the inequality is solved for it instead, and the
+    finding is no more than information: declare `data.sample_bytes` in the settings to have it judged.
+
+    The fix raises `--mem` as far as the node is known to go and quiets the loaders (`persistent_workers=false`, or half
+    the workers); without a SLURM request it quiets the loaders alone. The run stays the same.
+    """
+
+    name = "validation-memory-spike"
+    summary = "Training fits, and the validation loaders push the node over its memory"
+    examples = (
+        Example(
+            "A second loader with as many workers, while the first one's workers stay",
+            {"train.py": WITH_VALIDATION},
+            fixed={"train.py": WITH_VALIDATION.replace("persistent_workers=True", "persistent_workers=False")},
+            says=("training fits with", "validation loaders"),
+            options=options(18),
+        ),
+        Example(
+            "The size of a sample is nowhere: the inequality is solved for it",
+            {"train.py": WITH_VALIDATION},
+            says=("fits only if one decoded sample is at most", "data.sample_bytes"),
+            options={"set": {"machine.memory_limit": 16 * 1024 * MIB}},
+        ),
+        Example("Room for both loaders", {"train.py": WITH_VALIDATION}, finds=0, options=options(64)),
+    )
+
+    def check(self, case: Case[SpikeOptions]) -> Iterator[Finding]:
+        host = too_much(case)
+        if host is not None and spikes(case, host):
+            yield self._spike(case, host)
+        elif case.job.data.sample_bytes is None and case.job.data.validation_workers is not None:
+            yield from self._solve(case)
+
+    def _spike(self, case: Case, host: HostEstimate) -> Finding:
+        message = (
+            f"training fits with {gib(host.train_only or 0)} per node, but with the validation loaders it needs "
+            f"{gib(host.per_node.expected)} ({gib(host.per_node.low)} to {gib(host.per_node.high)}) of the "
+            f"{gib(host.limit or 0)} it may use ({limit_words(host)}): {describe_loaders(case.job)}"
+        )
+        raised = loaders.raised_memory(case, host)
+        proposals = (() if raised is None else (raised,)) + loaders.loader_proposals(case)
+        return host_finding(self, case, host, message, proposals, "too much once validation starts")
+
+    def _solve(self, case: Case[SpikeOptions]) -> Iterator[Finding]:
+        threshold = loaders.sample_threshold(case.job, case.tracing)
+        if threshold is None or threshold > case.options.largest_sample:
+            return
+        alone = loaders.sample_threshold(case.job, case.tracing, training_only=True)
+        more = "" if alone is None or alone <= threshold else f" (training alone: {at_most(alone)})"
+        origin = case.origin("data.validation_workers", "data.workers", "train.batch_size")
+        yield self.finding(
+            f"validation fits only if one decoded sample is at most {at_most(threshold)}{more}: its size is "
+            f"unknown; declare data.sample_bytes ({describe_loaders(case.job)})",
+            origin,
+            Severity.info,
+            Confidence.medium,
+            settings=("data.sample_bytes", "data.workers", "train.batch_size"),
+            label="how much depends on the size of a sample",
+            help=('state it in the settings: [tool.preflight.set] "data.sample_bytes" = BYTES',),
+            tier="host",
+        )
