@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from preflight.vocabulary.reading import Binding
@@ -20,6 +19,7 @@ from preflight.vocabulary.values import (
     origins,
     substitute,
 )
+from preflight.vocabulary.versions import NEWEST, release
 
 UNKNOWN_RANK = -1
 """A call whose argument cannot be followed: an alias by name is better than it, it is better than a default."""
@@ -89,19 +89,13 @@ def bind(field: str, expr: Expr, rank: int | None = None, origin: Origin | None 
     return Binding(field, expr, rank, origin or first_origin(expr))
 
 
-def version_of(text: str | None) -> tuple[int, ...]:
-    """`5.23.0.dev0` -> (5, 23, 0); a version nobody states counts as the newest."""
-    if text is None:
-        return (10**6,)
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (10**6,)
-
-
 def defaults_at(entries: list[dict[str, object]], version: str | None) -> Mapping[str, object]:
     """Merge a table's `{"from": "5.0", "defaults": {...}}` entries up to a version, later ones winning."""
     merged: dict[str, object] = {}
+    stated = release(version) or NEWEST
     for entry in entries:
         defaults = entry["defaults"]
-        if version_of(str(entry["from"])) <= version_of(version) and isinstance(defaults, dict):
+        if (release(str(entry["from"])) or NEWEST) <= stated and isinstance(defaults, dict):
             merged.update(defaults)
     return merged
 

@@ -6,6 +6,7 @@ from preflight.memory.host.constants import WEIGHT_BYTES
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.versions import NEWEST, release
 
 ONE_COPY = ("fsdp", "zero3")
 """Strategies under which one rank of a node reads the checkpoint and the others get their shards
@@ -35,7 +36,7 @@ safetensors file (transformers 5.23, core_model_loading.py; safetensors 0.8): pa
 long as they have the type that they are wanted in. A cast makes one copy of the result, tensor by tensor. Measured: 0,
 1, 2, 1, 4 copies to 0.1 %, in one file and in shards, on two and four ranks as many each."""
 
-KEEPS_TYPE = 5
+KEEPS_TYPE = (5,)
 """transformers from which on from_pretrained takes the type of the file where none is asked for (dtype="auto"); before,
 it cast to fp32 (transformers#34743)."""
 
@@ -51,8 +52,8 @@ def copies(job: Job) -> tuple[float, float]:
     load = job.model.load
     least, expected = COPIES.get(load or "", 0.0), COPIES.get(load or "", 1.0)
     if load == "from-pretrained":
-        version = job.software.get("transformers", "").partition(".")[0]
-        if (version.isdigit() and int(version) < KEEPS_TYPE) or job.machine.accelerator == "cpu":
+        version = release(job.software.get("transformers")) or NEWEST
+        if version < KEEPS_TYPE or job.machine.accelerator == "cpu":
             expected = 1.0
     return (0.0 if load == "from-pretrained-cast" else least), expected
 
