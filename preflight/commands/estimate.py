@@ -13,6 +13,7 @@ import click
 from preflight.commands.model import unknown_model
 from preflight.commands.options import parse_bytes, parse_set, set_option
 from preflight.engine.estimator import Estimator, tracing_of
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
@@ -207,7 +208,7 @@ def _of_values(values: dict[str, object], gpu: str | None, folder: Path) -> Subj
         raise UsageError(_words(error)) from error
     found = _gpu(gpu, job, settings.gpu)
     if found is not None and job.machine.gpu is None:
-        job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
+        job = with_fields(job, {"machine.gpu": found.name})
     return Subject(job, found, Estimator(found, tracing_of(settings, folder, ())[0]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from preflight.vocabulary.edits_of_job import with_values
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import LENGTHS, Estimates, Row
 from preflight.vocabulary.job import Job
 
@@ -40,7 +40,7 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
     batches = BATCHES if job.train.batch_size is None else (job.train.batch_size,)
     needs, largest = [], None
     for batch in batches:
-        device = estimate(with_values(job, {field: length, "train.batch_size": batch})).device
+        device = estimate(with_fields(job, {field: length, "train.batch_size": batch})).device
         if device is None:
             return None
         needs.append((batch, device.process.expected))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from preflight.fixes.invert import solutions
 from preflight.memory.host.estimate import sample_bytes
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
 from preflight.vocabulary.findings import Change, Confidence, Finding, Part, Proposal, Safety, Severity
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.plain import assign
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Box
@@ -153,21 +153,6 @@ def gpu_name(case: Case) -> str:
 def several(case: Case) -> bool:
     """Whether the study is a search whose combinations differ in memory: then the space's rules speak of it."""
     return case.space.combinations is None or case.space.combinations > 1
-
-
-def with_fields(job: Job, changes: Mapping[str, object]) -> Job:
-    """A copy of `job` with dotted fields set. Raises pydantic.ValidationError for a value of the wrong shape."""
-    copy = job.model_copy(deep=True)
-    for name, value in changes.items():
-        *path, last = name.split(".")
-        part: Any = copy
-        for step in path:
-            part = part.setdefault(step, {}) if isinstance(part, dict) else getattr(part, step)
-        if isinstance(part, dict):  # inside an architecture's own config
-            part[last] = value
-        else:
-            assign(part, last, value)
-    return copy
 
 
 def changed(case: Case, changes: Mapping[str, object]) -> Job:

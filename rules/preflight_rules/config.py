@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import dataclass
@@ -13,7 +14,7 @@ from preflight.vocabulary.values import Axis, Choices, Const, Origin, Range, Val
 from preflight.vocabulary.verdicts import BoxVerdict
 from preflight_rules import config_examples
 from preflight_rules.batches import mismatches
-from preflight_rules.common import from_problems, model_name, related_of, several, with_fields
+from preflight_rules.common import from_problems, model_name, related_of, several
 from preflight_rules.positions import Positions, positions_of
 from preflight_rules.unknowns import FitsOnlyIf
 

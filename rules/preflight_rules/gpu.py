@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from preflight.engine.steady_states import states
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.rule import Case, Options, Rule
@@ -24,7 +25,6 @@ from preflight_rules.common import (
     several,
     severity_of,
     sum_of,
-    with_fields,
 )
 
 FIELDS = ("train.batch_size", "train.seq_len", "train.image_size", "model.name", "train.optimizer", "train.precision")

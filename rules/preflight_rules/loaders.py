@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.findings import Proposal, Safety
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.rule import Case
-from preflight_rules.common import changed, gib, possible, settable, with_fields, written
+from preflight_rules.common import changed, gib, possible, settable, written
 from preflight_rules.remedies import accumulation_hazard, changes_of
 
 Changes = Mapping[str, object]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Confidence, Finding, Severity
 from preflight.vocabulary.rule import Case, Rule
 from preflight_rules import config_examples
-from preflight_rules.common import describe, gib, gpu_name, largest, several, with_fields
+from preflight_rules.common import describe, gib, gpu_name, largest, several
 from preflight_rules.positions import positions_of, targets_of
 
 LENGTHS = {"train.seq_len": "length", "train.target_len": "length of the targets"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from preflight.memory.host.constants import WEIGHT_BYTES
+from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Unknown
@@ -70,7 +71,7 @@ def weights_of(job: Job, parameters: int | None = None) -> Weights | None:
     if all(getattr(job.model, name) is None for name in ("name", "architecture", "path", "target")):
         return None
     # lengths and batch change nothing here: one look-up serves a whole search over them
-    train = job.train.model_copy(update={"batch_size": None, "grad_accum": None, "seq_len": None})
+    train = unchecked(job, {"train.batch_size": None, "train.grad_accum": None, "train.seq_len": None}).train
     text = f"{identity(job.model)} {job.task} {identity(train)} {job.software}"
     if text not in _known:
         _known[text] = _from_law(job)
@@ -80,9 +81,8 @@ def weights_of(job: Job, parameters: int | None = None) -> Weights | None:
 def _from_law(job: Job) -> Weights | None:
     from preflight.memory.device.prepare import prepare
 
-    lengths = {"seq_len": job.train.seq_len or 128, "batch_size": job.train.batch_size or 1}
-    some = job.model_copy(update={"train": job.train.model_copy(update=lengths)})
-    ready = prepare(some)
+    lengths = {"train.seq_len": job.train.seq_len or 128, "train.batch_size": job.train.batch_size or 1}
+    ready = prepare(unchecked(job, lengths))
     if isinstance(ready, Unknown):
         return None
     count = sum(number for number, _, _ in ready.parameters)

@@ -8,6 +8,7 @@ from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
 from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
+from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
@@ -139,8 +140,8 @@ def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool
     weights = weights_of(job, parameters)
 
     def fits(size: int) -> bool:
-        data = job.data.model_copy(update={"in_memory_bytes": size, "samples": None})
-        return _estimate(job.model_copy(update={"data": data}), sample, weights, cuda).verdict == "fits"
+        sized = unchecked(job, {"data.in_memory_bytes": size, "data.samples": None})
+        return _estimate(sized, sample, weights, cuda).verdict == "fits"
 
     return _largest(fits)
 
