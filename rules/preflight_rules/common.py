@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -263,14 +264,8 @@ def possible(case: Case, changes: Iterable[Change]) -> bool:
 
 def largest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:
     """The largest of ascending `values` that is good, None where none is. Good ones come first: bisection."""
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        if good(values[middle]):
-            low = middle + 1
-        else:
-            high = middle
-    return values[low - 1] if low else None
+    count = bisect_left(values, True, key=lambda value: not good(value))
+    return values[count - 1] if count else None
 
 
 def smallest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:

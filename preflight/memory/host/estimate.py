@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from preflight.memory.host import constants as c
@@ -149,11 +150,7 @@ def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool
 def _largest(fits: Callable[[int], bool]) -> int | None:
     if not fits(0):
         return None
-    low, high = 0, LARGEST_SAMPLE
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return bisect_left(range(1, LARGEST_SAMPLE), True, key=lambda size: not fits(size))
 
 
 def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> HostEstimate:
