@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
-from preflight.vocabulary.plain import plain
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.rule import Options, Rule
 from preflight.vocabulary.settings import Settings
@@ -151,7 +150,7 @@ def options_of(rule: type[Rule], settings: Settings) -> Options:
     found = settings.rules.get(rule.name)
     extra = found.model_extra or {} if found is not None else {}
     try:
-        return plain(rule.options, extra) or rule.options.model_validate(extra)
+        return rule.options.model_validate(extra)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         key = ".".join(map(str, details["loc"]))

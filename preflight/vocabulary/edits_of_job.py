@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from preflight.vocabulary.job import Job, Part
-from preflight.vocabulary.plain import assign
 
 Holder = TypeVar("Holder", bound=Part)
 Setter = Callable[[Any, Mapping[str, object]], Any]
@@ -72,5 +71,5 @@ def _checked(part: Part, values: Mapping[str, object]) -> Part:
     changed = part.model_copy(update=parts)
     for name, value in values.items():
         if name not in parts:
-            assign(changed, name, value)
+            setattr(changed, name, value)
     return changed
