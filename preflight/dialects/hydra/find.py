@@ -12,6 +12,7 @@ from preflight.dialects.hydra.tree import Entry
 from preflight.vocabulary.globs import matches
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin
 
@@ -19,6 +20,10 @@ MAX_PROGRAMS = 400
 """Python files looked through for `@hydra.main` (by their text first)."""
 MAX_LEVELS = 8
 """Folders above a file that may hold its primary configuration."""
+
+_PRIMARIES: Kind[tuple[str, ...]] = Kind("primary configurations of a folder")
+_PROGRAMS: Kind[tuple[str, ...]] = Kind("programs of a folder's configuration")
+_MAINS: Kind[tuple[tuple[str | None, str | None], ...]] = Kind("config_path and config_name of a file's decorators")
 
 _DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
 _HYDRA = re.compile(r"^hydra[ \t]*:", re.M)
@@ -149,13 +154,13 @@ def _role(name: str) -> int:
 
 
 def _primaries(folder: str, project: Project) -> tuple[str, ...]:
-    known = project.parsed.get(("hydra primaries", folder))
-    if not isinstance(known, tuple):
+    prefix = f"{folder}/" if folder else ""
+
+    def found() -> tuple[str, ...]:
         names = [name for name in project.listdir(folder or ".") if name.endswith(".yaml")]
-        prefix = f"{folder}/" if folder else ""
-        known = tuple(name[:-5] for name in names if is_primary(prefix + name, project))
-        project.parsed[("hydra primaries", folder)] = known
-    return known
+        return tuple(name[:-5] for name in names if is_primary(prefix + name, project))
+
+    return project.remembered.get(_PRIMARIES, found, folder)
 
 
 _STRANGER = 3
@@ -190,11 +195,7 @@ def _in_roots(primary: str, project: Project) -> bool:
 
 def programs(folder: str, name: str, project: Project) -> tuple[str, ...]:
     """Python files whose `@hydra.main` names this folder and this configuration."""
-    known = project.parsed.get(("hydra programs", f"{folder}\0{name}"))
-    if not isinstance(known, tuple):
-        known = tuple(_programs(folder, name, project))
-        project.parsed[("hydra programs", f"{folder}\0{name}")] = known
-    return known
+    return project.remembered.get(_PROGRAMS, lambda: tuple(_programs(folder, name, project)), folder, name)
 
 
 def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
@@ -221,12 +222,12 @@ def resolved(program: str, config_path: str) -> str | None:
 def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str | None]]:
     """(file, config_path, config_name) of the `@hydra.main` decorators around a folder."""
     for path in python_files(project, folder):
-        known = project.parsed.get(("hydra main", path))
-        if not isinstance(known, tuple):
-            known = tuple(_decorators(path, project))
-            project.parsed[("hydra main", path)] = known
-        for config_path, config_name in known:
+        for config_path, config_name in _decorators_of(path, project):
             yield path, config_path, config_name
+
+
+def _decorators_of(path: str, project: Project) -> tuple[tuple[str | None, str | None], ...]:
+    return project.remembered.get(_MAINS, lambda: tuple(_decorators(path, project)), path)
 
 
 def python_files(project: Project, folder: str) -> Iterator[str]:
