@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -54,11 +55,14 @@ def summaries() -> dict[str, str]:
     return {**OWN, **{name: rule.summary for name, rule in rules(()).items()}}
 
 
+def installed(group: str) -> list[str]:
+    """The values of a group's entry points, sorted, each once."""
+    return sorted({point.value for point in entry_points(group=group)})
+
+
 def _modules() -> Iterator[str]:
     """Values of the entry points; those of this checkout are read from its own list where it is not installed."""
-    from preflight.engine.entrypoints import values_of
-
-    values = values_of(GROUP)
+    values = installed(GROUP)
     if not any(value.startswith("preflight_rules.") for value in values):
         yield from _checkout()
     yield from values
