@@ -33,9 +33,10 @@ from preflight.space.constraints import limits as constraint_limits
 from preflight.space.constraints import parse_all as parse_constraints
 from preflight.space.constraints import violations as broken_constraints
 from preflight.space.jobs import JobMaker
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity, severity_of
-from preflight.vocabulary.job import Job, with_fields
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.reading import Reading, Request
 from preflight.vocabulary.rule import (
     Case,

@@ -37,9 +37,9 @@ FILES = {"train.py": TRAIN, "sweep.yaml": SWEEP, "job.sbatch": SCRIPT, "prefligh
 
 HEAVY = ("torch", "transformers", "numpy", "scipy", "hydra", "omegaconf", "antlr4")
 UNNEEDED = {
-    "sweep.yaml": (*HEAVY, "ruamel", "rich", "tree_sitter", "tree_sitter_bash", "importlib.metadata"),
-    "job.sbatch": (*HEAVY, "ruamel", "rich", "importlib.metadata"),
-    "train.py": (*HEAVY, "ruamel", "rich", "importlib.metadata"),  # the script beside it may launch it
+    "sweep.yaml": (*HEAVY, "ruamel", "rich", "tree_sitter", "tree_sitter_bash"),
+    "job.sbatch": (*HEAVY, "ruamel", "rich"),
+    "train.py": (*HEAVY, "ruamel", "rich"),  # the script beside it may launch it
 }
 
 CODE = """\

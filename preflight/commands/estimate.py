@@ -14,6 +14,7 @@ from preflight.commands.options import STATED, parse_bytes, parse_set, set_optio
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.trust import laws_of, named_by_user, trust_in
 from preflight.reports import streams
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
@@ -194,7 +195,7 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
         raise UsageError(_words(error)) from error
     found = _gpu(asked.gpu, job, settings.gpu)
     if found is not None and job.machine.gpu is None:
-        job = job.model_copy(update={"machine": job.machine.model_copy(update={"gpu": found.name})})
+        job = with_fields(job, {"machine.gpu": found.name})
     named = [*named_by_user(asked.trust), *laws_of(asked.overrides)]
     trust = trust_in(source if source.is_dir() else source.parent, named)
     tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)

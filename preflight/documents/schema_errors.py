@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from preflight.vocabulary.plain import plain
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Route
 
@@ -41,8 +40,6 @@ def check(schema: type[BaseModel], value: object, route: Route = ()) -> Iterator
     """What is wrong with `value`, which stands at `route` of its document; nothing when it has the schema's shape."""
     from pydantic import ValidationError
 
-    if isinstance(value, Mapping) and plain(schema, value) is not None:
-        return
     try:
         schema.model_validate(value, strict=True)
     except ValidationError as error:

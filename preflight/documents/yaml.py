@@ -14,6 +14,8 @@ import yaml
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
 from preflight.documents.tree import Item, Node, key_name, mark_shared
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Span, Unknown
 
@@ -32,6 +34,18 @@ class YamlDocument(TreeDocument):
 
     def reparse(self, source: Source) -> YamlDocument:
         return parse_yaml(source, self.version)
+
+
+YAML: Kind[YamlDocument] = Kind("a parsed YAML file, by its version")
+
+
+def yaml_of(source: Source, project: Project, version: Version) -> YamlDocument:
+    """The document as `parse_yaml` gives it, parsed once for a project. Raises DocumentError."""
+    found = project.remembered.known(YAML, source.path, version)
+    if found is None or found.source is not source:
+        found = parse_yaml(source, version)
+        project.remembered.put(YAML, found, source.path, version)
+    return found
 
 
 def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:

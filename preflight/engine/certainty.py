@@ -14,6 +14,7 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.study import Bound, Study
 from preflight.vocabulary.values import Unknown, evaluate, names
+from preflight.vocabulary.versions import NEWEST, release
 
 Estimate = Callable[[Job], Estimates]
 
@@ -85,11 +86,9 @@ def _by_default(fields: Mapping[str, Bound], name: str) -> bool:
 
 
 def _may_load_in_half(job: Job) -> bool:
-    from preflight.program.bindings import version_of
-
     stated = job.software.get("transformers")
     return (
         job.model.load == "from-pretrained"
         and job.train.weights_dtype is None
-        and (stated is None or version_of(stated) >= AUTO_DTYPE)
+        and (stated is None or (release(stated) or NEWEST) >= AUTO_DTYPE)
     )

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
+from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 
 from pydantic import ValidationError
 
+from preflight.system.import_path import checked_trees, foreign
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
-from preflight.vocabulary.plain import plain
 from preflight.vocabulary.rule import Options, Rule
 from preflight.vocabulary.settings import Settings
 
@@ -58,11 +59,20 @@ def summaries() -> dict[str, str]:
     return {**OWN, **{name: rule.summary for name, rule in rules(()).items()}}
 
 
+def installed(group: str) -> list[str]:
+    """The values of a group's entry points, sorted, each once.
+
+    Distributions in a checked tree do not count: metadata there can be written by whoever wrote the tree.
+    """
+    trees = checked_trees(sys.argv[1:])
+    folders = [entry for entry in dict.fromkeys(sys.path) if not foreign(entry, trees)]
+    first = {str(one.name).lower(): one for one in reversed(list(distributions(path=folders)))}
+    return sorted({point.value for one in first.values() for point in one.entry_points if point.group == group})
+
+
 def _modules() -> Iterator[str]:
     """Values of the entry points. Where preflight is not installed its own rules stand beside it, under `rules/`."""
-    from preflight.engine.entrypoints import values_of
-
-    values = values_of(GROUP)
+    values = installed(GROUP)
     home = Path(__file__).resolve().parents[2] / "rules"
     if OWN_PACKAGE not in values and home.is_dir():
         if str(home) not in sys.path:
@@ -146,7 +156,7 @@ def options_of(rule: type[Rule], settings: Settings) -> Options:
     found = settings.rules.get(rule.name)
     extra = found.model_extra or {} if found is not None else {}
     try:
-        return plain(rule.options, extra) or rule.options.model_validate(extra)
+        return rule.options.model_validate(extra)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         key = ".".join(map(str, details["loc"]))

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from preflight.system.regular import UnreadableFile, read_text
 from preflight.vocabulary.errors import SettingsError, suggestion
 from preflight.vocabulary.job import build, fields
-from preflight.vocabulary.plain import plain
 from preflight.vocabulary.settings import MAPPINGS, Settings
 from preflight.vocabulary.values import brief
 
@@ -85,8 +84,7 @@ def parse(text: str, name: str = FILE) -> Settings:
 
 def _validate(table: object, where: str) -> Settings:
     try:
-        suits = plain(Settings, table) if isinstance(table, dict) else None
-        settings = suits or Settings.model_validate(table)
+        settings = Settings.model_validate(table)
     except ValidationError as error:
         raise SettingsError(f"{where}{_first(error)}") from error
     named = [(f"map.{key}", field) for key, field in settings.map.items()]

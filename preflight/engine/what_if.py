@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from preflight.vocabulary.edits_of_job import possible
+from preflight.vocabulary.edits_of_job import possible, with_fields
 from preflight.vocabulary.estimates import LENGTHS, Comparison, DeviceEstimate, Estimates, Explanation, Row
-from preflight.vocabulary.job import Job, with_fields
+from preflight.vocabulary.job import Job
 
 BATCHES = (1, 8, 32)
 

@@ -36,16 +36,14 @@ def _part(source: Source, span: Span, value: Value, language: Language) -> Edit:
 
 def tree(source: Source, project: Project) -> TreeDocument:
     """The parsed YAML or JSON file, as its reader parsed it where it did."""
-    for (_, path), parsed in project.parsed.items():
-        if path == source.path and isinstance(parsed, TreeDocument) and parsed.source is source:
-            return parsed
     if source.path.endswith(".json"):
         from preflight.documents.json import parse_json
 
         return parse_json(source)
-    from preflight.documents.yaml import parse_yaml
+    from preflight.documents.yaml import YAML, yaml_of
 
-    return parse_yaml(source)
+    parsed = project.remembered.all(YAML, source.path)
+    return next((one for one in parsed if one.source is source), None) or yaml_of(source, project, "1.1")
 
 
 def _python(source: Source, span: Span, value: Value, project: Project) -> Edit | None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from preflight.fixes.invert import solutions
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.findings import Change
-from preflight.vocabulary.job import Job, with_fields
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Box

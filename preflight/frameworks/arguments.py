@@ -8,26 +8,22 @@ from preflight.documents.document import TreeDocument
 from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Word
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Scalar, Unknown, Value, evaluate
+
+_JSON: Kind[TreeDocument] = Kind("a parsed JSON file")
 
 
 def document_of(source: Source, project: Project) -> TreeDocument:
     """The parsed file, kept per project; YAML 1.1, as yaml.safe_load reads it. Raises DocumentError."""
-    key = ("arguments-document", source.path)
-    found = project.parsed.get(key)
-    if isinstance(found, TreeDocument):
-        return found
     if source.path.endswith(".json"):
         from preflight.documents.json import parse_json
 
-        document: TreeDocument = parse_json(source)
-    else:
-        from preflight.documents.yaml import parse_yaml
+        return project.remembered.get(_JSON, lambda: parse_json(source), source.path)
+    from preflight.documents.yaml import yaml_of
 
-        document = parse_yaml(source, "1.1")
-    project.parsed[key] = document
-    return document
+    return yaml_of(source, project, "1.1")
 
 
 class Arguments:

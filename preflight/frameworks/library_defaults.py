@@ -10,8 +10,9 @@ from importlib.resources import files
 from typing import Any
 
 from preflight.frameworks.arguments import Arguments
-from preflight.program.bindings import constant, first_origin, fold, version_of
+from preflight.program.bindings import constant, first_origin, fold
 from preflight.vocabulary.values import Const, Expr, Op, Scalar
+from preflight.vocabulary.versions import NEWEST, release
 
 NO = Const(False)
 FP32 = Const("fp32")
@@ -72,9 +73,10 @@ def model_config_at(trl: str | None = None) -> dict[str, Argument]:
 def _at(entries: _Entries, version: str | None) -> dict[str, Argument]:
     """Each argument's last entry up to a release; those that the class has no more by then are left out."""
     found: dict[str, Argument] = {}
+    stated = release(version) or NEWEST
     for name, changes in entries.items():
         for since, kind, _, default in changes:
-            if version_of(since) <= version_of(version):
+            if (release(since) or NEWEST) <= stated:
                 found[name] = Argument(kind, default)
     return {name: argument for name, argument in found.items() if argument.kind}
 

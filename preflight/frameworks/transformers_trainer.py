@@ -32,7 +32,6 @@ from preflight.program.bindings import (
     first_origin,
     fold,
     is_constant,
-    version_of,
     when,
 )
 from preflight.python.objects import CallRecord
@@ -40,6 +39,7 @@ from preflight.vocabulary.reading import Binding, Parameter
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown
+from preflight.vocabulary.versions import NEWEST, release
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
 
@@ -235,7 +235,7 @@ _STREAMED = (4, 31)
 def parallel(args: Arguments, version: str | None) -> list[Binding]:
     """What the Trainer's own settings say of sharding; nothing where they name no scheme."""
     sharded = _fsdp(args, version)
-    if sharded and version is not None and version_of(version) < _STREAMED:
+    if sharded and (release(version) or NEWEST) < _STREAMED:
         sharded.append(bind("train.saves", Const("gathered", first_origin(args["fsdp"]))))
     return [*sharded, *_deepspeed(args)]
 
@@ -263,9 +263,10 @@ def _fsdp(args: Arguments, version: str | None) -> list[Binding]:
 
 
 def _version(transformers: str | None) -> int | None:
-    if transformers is None or _FIRST <= version_of(transformers) < _SECOND:
+    numbers = release(transformers)
+    if numbers is None or _FIRST <= numbers < _SECOND:
         return None
-    return 1 if version_of(transformers) < _FIRST else 2
+    return 1 if numbers < _FIRST else 2
 
 
 def _mixed(args: Arguments) -> Expr | None:

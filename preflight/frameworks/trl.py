@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import Use, truth
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, version_of, when
+from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, when
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.values import Const, Op, Unknown
+from preflight.vocabulary.versions import release
 
 _ONLINE = ("grpo", "rloo", "ppo")
 """Flavours that make the text they train on."""
@@ -74,5 +75,5 @@ def _sft_loss(args: Arguments, version: str | None) -> Iterator[Binding]:
         kind = constant(args["loss_type"])
         expr = Const(_CHUNKED if kind == "chunked_nll" else "full", first_origin(args["loss_type"]))
         yield bind("train.loss", expr, 2)
-    elif version is not None and version_of(version) >= _CHUNKED_DEFAULT:
+    elif (release(version) or ()) >= _CHUNKED_DEFAULT:
         yield bind("train.loss", Const(_CHUNKED), 2)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
 from preflight.vocabulary.sizes import parse_size
+from preflight.vocabulary.versions import major_minor
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -181,13 +182,12 @@ def _cluster(file: MachineFile, path: str, name: str) -> Cluster:
         Partition(name=key, nodes=tuple(table.nodes), **table.model_dump(exclude={"nodes"}))
         for key, table in file.partition.items()
     ]
-    version = tuple(int(part) for part in file.slurm_version.split(".")[:2]) if file.slurm_version else None
     return Cluster(
         name=file.name or name,
         nodes=tuple(nodes),
         partitions=tuple(partitions),
         enforce_part_limits="ALL" if file.enforce_part_limits == "YES" else file.enforce_part_limits,
-        slurm_version=None if version is None else (version[0], version[1]),
+        slurm_version=major_minor(file.slurm_version),
         path=path,
         defaults={key: size for key, size in file.defaults.model_dump().items() if size is not None},
         limits={key: size for key, size in file.limits.model_dump().items() if size is not None},

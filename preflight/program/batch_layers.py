@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from preflight.python.module import Module, load_module, resolve_import
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import dataclass, replace
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Origin
 
 MAX_FILES = 400
@@ -78,13 +79,17 @@ def own_layers(paths: Sequence[str], project: Project) -> OwnLayers:
     return found if not set(ahead) - seen else replace(found, imported=found.imported or "files that were not read")
 
 
+_LAYERS: Kind[tuple[OwnLayers, tuple[str, ...]]] = Kind("layers of a file's own classes")
+
+
 def _of_file(path: str, project: Project) -> tuple[OwnLayers, tuple[str, ...]]:
     """What one file is made of, and the files of the project that it imports; kept with the project."""
-    key = ("own-layers", path)
-    if key not in project.parsed:
+
+    def read() -> tuple[OwnLayers, tuple[str, ...]]:
         module = load_module(path, project)
-        project.parsed[key] = (OwnLayers(), ()) if module is None else _of_module(module, project)
-    return project.parsed[key]  # type: ignore[return-value]
+        return (OwnLayers(), ()) if module is None else _of_module(module, project)
+
+    return project.remembered.get(_LAYERS, read, path)
 
 
 def _of_module(module: Module, project: Project) -> tuple[OwnLayers, tuple[str, ...]]:

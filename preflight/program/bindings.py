@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.vocabulary.reading import Binding
@@ -87,13 +86,6 @@ def bind(field: str, expr: Expr, rank: int | None = None, origin: Origin | None 
     if rank is None:
         rank = UNKNOWN_RANK if is_unknown(expr) else LITERAL_RANK if isinstance(expr, Const) else TEXT_RANK
     return Binding(field, expr, rank, origin or first_origin(expr))
-
-
-def version_of(text: str | None) -> tuple[int, ...]:
-    """`5.23.0.dev0` -> (5, 23, 0); a version nobody states counts as the newest."""
-    if text is None:
-        return (10**6,)
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3]) or (10**6,)
 
 
 def under(conditions: Sequence[Expr], bindings: Iterable[Binding]) -> Iterator[Binding]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.remembered import Kind
 
 ROLES = {
     "validation": frozenset({"val", "valid", "validation", "eval", "evaluation", "evaluate", "dev", "validate"}),
@@ -31,15 +32,18 @@ def role_of(text: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+_PARENTS: Kind[dict[ast.AST, ast.AST]] = Kind("each node's parent in a Python file")
+
+
 def parents(path: str, project: Project) -> dict[ast.AST, ast.AST]:
     """Each node of a file -> the node around it; cached per project."""
-    key = ("python-parents", path)
-    if key not in project.parsed:
-        module = load_module(path, project)
-        tree = module.tree if module is not None else ast.Module([], [])
-        project.parsed[key] = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    found = project.parsed[key]
-    return found if isinstance(found, dict) else {}
+    return project.remembered.get(_PARENTS, lambda: _parents(path, project), path)
+
+
+def _parents(path: str, project: Project) -> dict[ast.AST, ast.AST]:
+    module = load_module(path, project)
+    tree = module.tree if module is not None else ast.Module([], [])
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
 
 def around(record: CallRecord, project: Project) -> Iterator[ast.AST]:

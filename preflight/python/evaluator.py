@@ -37,6 +37,7 @@ from preflight.python.statements import execute
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.records import replace
+from preflight.vocabulary.remembered import Remembered
 from preflight.vocabulary.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
 
 STEPS = 50_000
@@ -89,8 +90,8 @@ class Evaluator:
         """Files interpreted, the entry first."""
         self.instances: dict[int, list[Instance]] = {}
         """Objects of the project's classes, by the id of the class."""
-        self.state: dict[str, object] = {}
-        """What hooks keep."""
+        self.remembered = Remembered()
+        """What hooks and readers keep."""
         self.exhausted = False
         self.steps_left = steps
         self.depth = 0

@@ -21,6 +21,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Const, Ref, Unknown
 
 if TYPE_CHECKING:
@@ -45,13 +46,16 @@ def absorb(ev: Evaluator, config: Config, value: Abstract, prefix: str = "") -> 
             ev.write(config.known, key, item)
 
 
+_WANDB: Kind[Config] = Kind("the one wandb.config of a program")
+HYDRA_MAIN: Kind[CallRecord] = Kind("the call that made the decorator of main")
+HYDRA_COMPOSE: Kind[CallRecord] = Kind("the call of hydra.compose")
+
 # --- W&B --------------------------------------------------------------------------------------------------------------
 
 
 def wandb_config(ev: Evaluator) -> Abstract:
     """The one `wandb.config` of a program."""
-    found = ev.state.setdefault("wandb", Config("", "wandb"))
-    return found if isinstance(found, Config) else Config("", "wandb")
+    return ev.remembered.get(_WANDB, lambda: Config("", "wandb"))
 
 
 def wandb_init(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -82,7 +86,8 @@ def hydra_main(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if record.arguments:
         return None
     decorator = record.receiver_object
-    ev.state["hydra.main"] = decorator.record if isinstance(decorator, Instance) else None
+    if isinstance(decorator, Instance) and decorator.record is not None:
+        ev.remembered.put(HYDRA_MAIN, decorator.record)
     return sequence([Config("", "hydra")], "tuple")
 
 
@@ -161,7 +166,7 @@ def select(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def compose(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    ev.state["hydra.compose"] = record
+    ev.remembered.put(HYDRA_COMPOSE, record)
     return Config("", "hydra", origin=record.origin)
 
 

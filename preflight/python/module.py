@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, field
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
 
@@ -51,6 +52,10 @@ class Module:
         return Origin(self.path, self.span(node), editable=editable)
 
 
+_MODULE: Kind[Module | None] = Kind("a parsed Python file")
+_IMPORTED: Kind[str | None] = Kind("the file that an import reads, by name and level")
+
+
 def module_name(path: str) -> str:
     """ "src/pkg/train.py" -> "pkg.train", "pkg/__init__.py" -> "pkg"."""
     parts = list(PurePosixPath(path).with_suffix("").parts)
@@ -63,11 +68,7 @@ def module_name(path: str) -> str:
 
 def load_module(path: str, project: Project) -> Module | None:
     """The parsed file, cached per project; None where it cannot be read or is not Python (3.10 to the one running)."""
-    key = ("python-module", path)
-    if key not in project.parsed:
-        project.parsed[key] = _parse(path, project)
-    found = project.parsed[key]
-    return found if isinstance(found, Module) else None
+    return project.remembered.get(_MODULE, lambda: _parse(path, project), path)
 
 
 def _parse(path: str, project: Project) -> Module | None:
@@ -87,13 +88,9 @@ def resolve_import(name: str, level: int, importer: Module, project: Project) ->
     Looked for as Python would when the importer is started as a script (its own directory), from the project's root
     and from `src/`. A package without `__init__.py` (a namespace) has no file and is None.
     """
-    known = project.parsed.setdefault(("python-imports", importer.path), {})
-    if not isinstance(known, dict):
-        return None
-    if (name, level) not in known:
-        known[(name, level)] = _resolve(name, level, importer, project)
-    found = known[(name, level)]
-    return found if isinstance(found, str) else None
+    return project.remembered.get(
+        _IMPORTED, lambda: _resolve(name, level, importer, project), importer.path, name, level
+    )
 
 
 def _resolve(name: str, level: int, importer: Module, project: Project) -> str | None:

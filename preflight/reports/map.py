@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from preflight.reports.style import Look
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import LENGTHS, DeviceEstimate, Estimates
-from preflight.vocabulary.job import Job, with_fields
+from preflight.vocabulary.job import Job
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 IMAGES = (128, 160, 192, 224, 256, 384, 512)
@@ -48,7 +49,7 @@ def _axis(job: Job) -> tuple[str, str, tuple[int, ...]]:
 
 
 def _cell(job: Job, estimate: Callable[[Job], Estimates], values: dict[str, int | None]) -> DeviceEstimate | None:
-    return estimate(with_fields(job, dict(values))).device
+    return estimate(with_fields(job, values)).device
 
 
 def _text(cell: DeviceEstimate | None, look: Look) -> str:

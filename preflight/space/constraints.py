@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 
 from preflight.space.monotone import Ranges, direction, ranges
@@ -225,14 +226,7 @@ def _solve(expr: Expr, name: str) -> tuple[int | None, int | None]:
 
 def _first(test: Callable[[int], bool]) -> int:
     """The first whole number from 0 for which a test holds that then holds for good."""
-    low, high = 0, LARGEST
-    while low < high:
-        middle = (low + high) // 2
-        if test(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return bisect_left(range(LARGEST), True, key=test)
 
 
 def _tighter(found: Limits, low: int | None, high: int | None, text: str) -> Limits:

@@ -8,6 +8,7 @@ of evaluations runs out is small. It is cut where memory sees a difference: of 2
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import cache
 from math import prod
@@ -58,10 +59,8 @@ def _cutter(grid: Grid, cell: Index) -> Callable[[Index, Index], Halves]:
 
     def last(at: int, low: int, high: int) -> int:
         """The last index up to `high` that looks like `low`."""
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if seen(at, middle) == seen(at, low) else (low, middle - 1)
-        return low
+        alike = seen(at, low)
+        return low + bisect_left(range(low + 1, high + 1), True, key=lambda index: seen(at, index) != alike)
 
     @cache
     def cut(at: int, low: int, high: int) -> int | None:

@@ -10,7 +10,8 @@ hold throughout, and lines on which a constraint asks for larger values may be c
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import prod
 
@@ -26,6 +27,9 @@ MAX_SUBSETS = 4096
 
 MAX_STARTS = 32
 """Lower ends of a line that a constraint cuts from below."""
+
+STEPS = 1024
+"""Steps that a block's diagonal is looked at in."""
 
 Subset = tuple[tuple[int, ...], ...]
 """For each loose line, the indices kept."""
@@ -48,6 +52,10 @@ class _Search:
     low: Index
     best: _Found | None = None
     hardest: Index = ()
+
+    @property
+    def _spent(self) -> bool:
+        return self.grid.evaluations >= self.budget
 
     def fitting(self, index: Index, among: Iterable[Index]) -> list[Index]:
         """Cells that fit at a corner and keep the constraints on the way there from the lower end."""
@@ -79,7 +87,7 @@ class _Search:
             if self.best is not None and -negative < self.best.rank[0] and serial:
                 return
             self._offer(low, cells)
-            if low == high or grid.evaluations >= self.budget:
+            if low == high or self._spent:
                 continue
             high = self._shrunk(low, high, cells)
             if low == high:
@@ -98,12 +106,12 @@ class _Search:
         """The highest corner with every line cut where, the others at their lowest, nothing fits any more."""
         ends = list(high)
         for at in range(len(ends)):
-            good, bad = low[at], ends[at] + 1
-            while bad - good > 1 and self.grid.evaluations < self.budget:
-                middle = ends[at] if bad == ends[at] + 1 and good == low[at] else (good + bad) // 2
-                probe = (*low[:at], middle, *low[at + 1 :])
-                good, bad = (middle, bad) if self.any_fits(probe, cells) else (good, middle)
-            ends[at] = good
+
+            def bad(index: int, at: int = at) -> bool:
+                return self._spent or not self.any_fits((*low[:at], index, *low[at + 1 :]), cells)
+
+            if low[at] < ends[at] and bad(ends[at]):
+                ends[at] = low[at] + bisect_left(range(low[at] + 1, ends[at]), True, key=bad)
         return tuple(ends)
 
     def _offer_all(self, high: Index, cells: list[Index]) -> bool:
@@ -120,17 +128,15 @@ class _Search:
         """
         corner = low
         for lines in (tuple(range(len(low))), *((at,) for at in range(len(low)))):
-            good, bad = 0, 1025
-            while bad - good > 1 and self.grid.evaluations < self.budget:
-                part = (good + bad) // 2
-                probe = list(corner)
-                for at in lines:
-                    probe[at] = corner[at] + (high[at] - corner[at]) * part // 1024
-                good, bad = (part, bad) if self.all_fit(tuple(probe), cells) else (good, part)
-            moved = list(corner)
-            for at in lines:
-                moved[at] = corner[at] + (high[at] - corner[at]) * good // 1024
-            corner = tuple(moved)
+
+            def moved(part: int, start: Index = corner, lines: tuple[int, ...] = lines) -> Index:
+                way = zip(start, high, strict=True)
+                return tuple(a + (b - a) * part // STEPS if at in lines else a for at, (a, b) in enumerate(way))
+
+            def bad(part: int, moved: Callable[[int], Index] = moved) -> bool:
+                return self._spent or not self.all_fit(moved(part), cells)
+
+            corner = moved(bisect_left(range(1, STEPS + 1), True, key=bad))
         self._offer(corner, self.fitting(corner, cells))
 
     def _offer(self, high: Index, cells: list[Index]) -> None:

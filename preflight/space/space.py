@@ -7,6 +7,7 @@ of each box alone is estimated at full depth.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from math import prod
@@ -205,15 +206,12 @@ def _unsafe_values(grid: Grid, cells: Sequence[Index]) -> dict[str, tuple[Value,
 
 def _first_unsafe(grid: Grid, cells: Sequence[Index], zero: Index, at: int, size: int) -> int:
     """The first index of a line from which no cell fits."""
-    low, high = 0, size
-    while low < high:
-        middle = (low + high) // 2
-        index = (*zero[:at], middle, *zero[at + 1 :])
-        if any(grid.verdict(cell, index) in (FITS, None) for cell in cells):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+
+    def unsafe(value: int) -> bool:
+        index = (*zero[:at], value, *zero[at + 1 :])
+        return not any(grid.verdict(cell, index) in (FITS, None) for cell in cells)
+
+    return bisect_left(range(size), True, key=unsafe)
 
 
 def _by_model(

@@ -6,12 +6,9 @@ framework and version in use (`preflight.program`). Fields whose comment says "n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from preflight.vocabulary.plain import assign, plain
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[int, Field(ge=0)]
@@ -237,25 +234,10 @@ def build(values: dict[str, object]) -> Job:
         for part in path:
             node = node.setdefault(part, {})
         node[last] = value
-    return plain(Job, tree) or Job.model_validate(tree)
-
-
-def with_fields(job: Job, changes: Mapping[str, object]) -> Job:
-    """A copy of `job` with dotted fields set. Raises pydantic.ValidationError for a value of the wrong shape."""
-    copy = job.model_copy(deep=True)
-    for name, value in changes.items():
-        *path, last = name.split(".")
-        part: Any = copy
-        for step in path:
-            part = part.setdefault(step, {}) if isinstance(part, dict) else getattr(part, step)
-        if isinstance(part, dict):  # inside an architecture's own config
-            part[last] = value
-        else:
-            assign(part, last, value)
-    return copy
+    return Job.model_validate(tree)
 
 
 def identity(part: BaseModel) -> str:
-    """A text that equal jobs share; a tenth of the time of their JSON while pydantic's serialiser is not built."""
+    """A text that equal jobs share. It is not their JSON, which has no words for all that a configuration may hold."""
     values = part.__dict__.values()
     return "|".join(identity(value) if isinstance(value, BaseModel) else repr(value) for value in values)

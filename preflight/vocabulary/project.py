@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from preflight.system.regular import MAX_BYTES as MAX_BYTES
 from preflight.system.regular import UnreadableFile as UnreadableFile
 from preflight.system.regular import read_bytes, real
+from preflight.vocabulary.remembered import Remembered
 from preflight.vocabulary.text import Source
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ class Project:
         self.root, self.settings = root.resolve(), settings
         self.overlay = dict(overlay or {})
         self._cache: dict[str, Source | UnreadableFile] = {}
-        self.parsed: dict[tuple[str, str], object] = {}
-        """Parsed documents by (kind, path), kept by their readers."""
+        self.remembered = Remembered()
+        """What readers made of files, by path."""
         self.submissions: Mapping[str, Submission] = {}
         """How a job script (by its path) is submitted, where that is known: `preflight sbatch`."""
 
@@ -44,7 +45,7 @@ class Project:
         other = Project(self.root, self.settings, {**self.overlay, **texts})
         other.submissions = self.submissions
         other._cache = {path: source for path, source in self._cache.items() if path not in texts}
-        other.parsed = {key: parsed for key, parsed in self.parsed.items() if key[1] not in texts}
+        other.remembered = self.remembered.without(texts)
         return other
 
     def relative(self, path: Path) -> str | None:

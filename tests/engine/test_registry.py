@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from preflight.engine import check as engine
-from preflight.engine import entrypoints, registry
+from preflight.engine import registry
 from preflight.engine.files import Batch
 from preflight.engine.registry import RuleError
 from preflight.vocabulary.rule import Options, Rule
@@ -36,7 +36,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
         for name, text in {"__init__.py": "", **files}.items():
             (tmp_path / package / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / package / name).write_text(text)
-        monkeypatch.setattr(entrypoints, "values_of", lambda group: [registry.OWN_PACKAGE, package])
+        monkeypatch.setattr(registry, "installed", lambda group: [registry.OWN_PACKAGE, package])
         registry.rules.cache_clear()
         return {name: one for name, one in registry.rules().items() if one.__module__.startswith(package)}
 
@@ -73,7 +73,7 @@ def test_a_package_may_list_its_rules(load: Load) -> None:
 
 
 def test_our_own_rules_are_found_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrypoints, "values_of", lambda group: [])
+    monkeypatch.setattr(registry, "installed", lambda group: [])
     registry.rules.cache_clear()
     files = {path.stem for path in (ROOT / "rules" / registry.OWN_PACKAGE).glob("*.py")} - {"__init__"}
     assert {name.replace("-", "_") for name in registry.rules()} == files

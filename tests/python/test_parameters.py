@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from preflight.python.evaluator import Evaluator
+from preflight.python.hooks_config import HYDRA_MAIN
 from preflight.vocabulary.values import Const, Expr, Ref, Unknown, evaluate
 
 
@@ -229,7 +230,8 @@ def test_hydra(run) -> None:
     assert found[:3] == [Ref("train.batch_size"), Ref("data.workers"), Ref("model.size")]
     assert evaluate(found[3], {"train.lr": Const(4)}) == 8
     assert evaluate(found[4]) == 5
-    record = evaluator.state["hydra.main"]
+    record = evaluator.remembered.known(HYDRA_MAIN)
+    assert record is not None
     assert evaluate(record.kwargs["config_path"]) == "conf"
 
 

@@ -13,10 +13,12 @@ from preflight.dialects.shell.docker_run import DEFAULT_SHM
 from preflight.documents.yaml import YamlDocument, parse_yaml
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Const, Expr, Route, Value
 
 NAME = "compose"
+_READ: Kind[Reading] = Kind("a Compose file, read")
 
 _SERVICES = re.compile(r"^services:", re.M)
 _IMAGE = re.compile(r"^\s+(image|build|extends):", re.M)
@@ -35,12 +37,12 @@ def recognises(source: Source, project: Project) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """Links to the programs that the services start. Raises DocumentError."""
-    found = project.parsed.get((NAME, source.path))
-    if not isinstance(found, Reading):
-        document = parse_yaml(source, "1.2")
-        found = reading(source, NAME, document, list(_containers(document)), project)
-        project.parsed[(NAME, source.path)] = found
-    return found
+    return project.remembered.get(_READ, lambda: _read(source, project), source.path)
+
+
+def _read(source: Source, project: Project) -> Reading:
+    document = parse_yaml(source, "1.2")
+    return reading(source, NAME, document, list(_containers(document)), project)
 
 
 def _containers(document: YamlDocument) -> Iterator[Container]:

@@ -15,10 +15,12 @@ from preflight.documents.yaml import YamlDocument, parse_yaml
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
 from preflight.vocabulary.records import replace
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Const, Expr, Route, Value
 
 NAME = "kubernetes"
+_READ: Kind[Reading] = Kind("Kubernetes objects, read")
 
 _OBJECT = re.compile(r"^apiVersion:", re.M)
 _POD = re.compile(r"^\s*(- )?\"?containers\"?:", re.M)
@@ -41,14 +43,12 @@ def recognises(source: Source, project: Project) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """Links to the programs that the containers start. Raises DocumentError."""
-    found = project.parsed.get((NAME, source.path))
-    if not isinstance(found, Reading):
-        parts = [
-            reading(source, NAME, document, list(_containers(document)), project) for document in _documents(source)
-        ]
-        found = Reading(source.path, NAME, links=tuple(link for part in parts for link in part.links), trains=False)
-        project.parsed[(NAME, source.path)] = found
-    return found
+    return project.remembered.get(_READ, lambda: _read(source, project), source.path)
+
+
+def _read(source: Source, project: Project) -> Reading:
+    parts = [reading(source, NAME, document, list(_containers(document)), project) for document in _documents(source)]
+    return Reading(source.path, NAME, links=tuple(link for part in parts for link in part.links), trains=False)
 
 
 def _documents(source: Source) -> Iterator[YamlDocument]:

@@ -11,9 +11,12 @@ from preflight.dialects.hydra.repository import package_header, parsed, read_ent
 from preflight.dialects.hydra.tree import Entry
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.settings import matches
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin
+
+_PRIMARIES: Kind[tuple[str, ...]] = Kind("primary configurations of a folder")
 
 _DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
 _HYDRA = re.compile(r"^hydra[ \t]*:", re.M)
@@ -144,13 +147,13 @@ def _role(name: str) -> int:
 
 
 def _primaries(folder: str, project: Project) -> tuple[str, ...]:
-    known = project.parsed.get(("hydra primaries", folder))
-    if not isinstance(known, tuple):
+    prefix = f"{folder}/" if folder else ""
+
+    def found() -> tuple[str, ...]:
         names = [name for name in project.listdir(folder or ".") if name.endswith(".yaml")]
-        prefix = f"{folder}/" if folder else ""
-        known = tuple(name[:-5] for name in names if is_primary(prefix + name, project))
-        project.parsed[("hydra primaries", folder)] = known
-    return known
+        return tuple(name[:-5] for name in names if is_primary(prefix + name, project))
+
+    return project.remembered.get(_PRIMARIES, found, folder)
 
 
 _STRANGER = 3

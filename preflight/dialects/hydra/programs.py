@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.remembered import Kind
 
 MAX_PROGRAMS = 400
 """Python files looked through for `@hydra.main` (by their text first)."""
@@ -14,14 +15,13 @@ MAX_PROGRAMS = 400
 MAX_LEVELS = 8
 """Folders above a file that may hold its primary configuration."""
 
+_PROGRAMS: Kind[tuple[str, ...]] = Kind("programs of a folder's configuration")
+_MAINS: Kind[tuple[tuple[str | None, str | None], ...]] = Kind("config_path and config_name of a file's decorators")
+
 
 def programs(folder: str, name: str, project: Project) -> tuple[str, ...]:
     """Python files whose `@hydra.main` names this folder and this configuration."""
-    known = project.parsed.get(("hydra programs", f"{folder}\0{name}"))
-    if not isinstance(known, tuple):
-        known = tuple(_programs(folder, name, project))
-        project.parsed[("hydra programs", f"{folder}\0{name}")] = known
-    return known
+    return project.remembered.get(_PROGRAMS, lambda: tuple(_programs(folder, name, project)), folder, name)
 
 
 def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
@@ -48,12 +48,12 @@ def resolved(program: str, config_path: str) -> str | None:
 def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str | None]]:
     """(file, config_path, config_name) of the `@hydra.main` decorators around a folder."""
     for path in python_files(project, folder):
-        known = project.parsed.get(("hydra main", path))
-        if not isinstance(known, tuple):
-            known = tuple(_decorators(path, project))
-            project.parsed[("hydra main", path)] = known
-        for config_path, config_name in known:
+        for config_path, config_name in _decorators_of(path, project):
             yield path, config_path, config_name
+
+
+def _decorators_of(path: str, project: Project) -> tuple[tuple[str | None, str | None], ...]:
+    return project.remembered.get(_MAINS, lambda: tuple(_decorators(path, project)), path)
 
 
 def python_files(project: Project, folder: str) -> Iterator[str]:

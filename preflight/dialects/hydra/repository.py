@@ -15,7 +15,7 @@ from preflight.dialects.hydra.programs import python_files
 from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
-from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.text import DocumentError
@@ -151,11 +151,7 @@ class Repository:
 
 def parsed(path: str, project: Project) -> YamlDocument:
     """A Hydra file as OmegaConf reads it. Raises DocumentError and UnreadableFile."""
-    source = project.source(path)
-    known = project.parsed.get(("yaml omegaconf", path))
-    if not isinstance(known, YamlDocument) or known.source is not source:
-        known = project.parsed[("yaml omegaconf", path)] = parse_yaml(source, "omegaconf")
-    return known
+    return yaml_of(project.source(path), project, "omegaconf")
 
 
 def package_header(text: str) -> str | None:

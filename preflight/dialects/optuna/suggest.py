@@ -20,6 +20,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import (
     Axis,
     Choices,
@@ -243,10 +244,12 @@ def distribution(value: Abstract, ev: Evaluator) -> Domain:
     return _range(record, ev, low, high, step, log, integer)
 
 
+_SPACE: Kind[Space] = Kind("an Optuna study's space")
+
+
 def space_of(ev: Evaluator) -> Space:
     """The space that this interpretation fills."""
-    found = ev.state.setdefault("optuna", Space())
-    return found if isinstance(found, Space) else Space()
+    return ev.remembered.get(_SPACE, Space)
 
 
 def trial() -> Instance:

@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING
 from preflight.dialects.program.find import recognises
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 
 if TYPE_CHECKING:
+    from preflight.frameworks.facts import CallFacts
     from preflight.python.evaluator import Evaluator, Hook
 
 NAME = "program"
 
 __all__ = ["NAME", "read", "recognises"]
 
+_EVALUATED: Kind[list[tuple[Mapping[str, Expr], Evaluator]]] = Kind("programs evaluated, by their environment")
+_SAID: Kind[CallFacts] = Kind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 
@@ -32,7 +36,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
-    from preflight.frameworks.facts import CallFacts, fits_what_it_is_given, read_calls
+    from preflight.frameworks.facts import fits_what_it_is_given, read_calls
     from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.program.versions import imported, pinned
 
@@ -40,10 +44,9 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     evaluator = _evaluated(source, call, project)
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
-    said = evaluator.state.get("said")
-    if not isinstance(said, CallFacts):
-        said = read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
-        evaluator.state["said"] = said
+    said = evaluator.remembered.get(
+        _SAID, lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
+    )
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
     parameters = (*known.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
@@ -104,14 +107,12 @@ def _known(source: Source, environment: Mapping[str, Expr], project: Project) ->
     values of the variables that these mention."""
     from preflight.python.evaluator import Evaluator
 
-    key = (f"program evaluated: {sorted(project.overlay.items())!r}", source.path)
-    known = project.parsed.setdefault(key, [])
-    assert isinstance(known, list)
+    known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
     for before, one in known:
         text = "\n".join(project.source(path).text for path in one.reads)
         mentioned = [name for name in {*before, *environment} if name in text]
         if all(before.get(name) == environment.get(name) for name in mentioned):
-            return one  # type: ignore[no-any-return]
+            return one
     found = Evaluator(project, environment=environment)
     found.run(source.path)
     known.append((environment, found))
@@ -166,13 +167,14 @@ def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
     from preflight.program.loops import handled_oom
+    from preflight.python.hooks_config import HYDRA_MAIN
 
     for attempt in evaluator.tries:
         for names, handler in attempt.handlers:
             if handled_oom(names, ast.unparse(handler)):
                 yield Fact("handles_oom", True)
                 break
-    if parameters or evaluator.state.get("hydra.main") is not None:
+    if parameters or evaluator.remembered.known(HYDRA_MAIN) is not None:
         yield Fact("reads_config", True)
     if axes:
         yield Fact("search", "wandb")
@@ -183,10 +185,10 @@ def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence
 
 def _hydra(source: Source, evaluator: Evaluator, call: Call | None, project: Project) -> Iterator[Link]:
     """`@hydra.main(config_path=..., config_name=...)`: the composed configuration, with the program's own overrides."""
-    from preflight.python.objects import CallRecord
+    from preflight.python.hooks_config import HYDRA_COMPOSE, HYDRA_MAIN
 
-    record = evaluator.state.get("hydra.main") or evaluator.state.get("hydra.compose")
-    if not isinstance(record, CallRecord):
+    record = evaluator.remembered.known(HYDRA_MAIN) or evaluator.remembered.known(HYDRA_COMPOSE)
+    if record is None:
         return
     path, name = record.argument("config_path", 0), record.argument("config_name", 1)
     folder = path.value if isinstance(path, Const) and isinstance(path.value, str) else "."

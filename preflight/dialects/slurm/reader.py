@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Unknown, Value, names, unknown
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from preflight.vocabulary.submission import Submission
 
 NAME = "slurm"
+_READ: Kind[Reading] = Kind("a script read without a call")
 
 ARRAY_INDEX = "SLURM_ARRAY_TASK_ID"
 
@@ -60,7 +62,7 @@ def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> boo
     if _LAUNCH.search(source.text) is None or source.path in above or len(above) >= MAX_SCRIPTS:
         return False
     try:
-        reading = _cached(source, project)
+        reading = read(source, None, project)
         return any(_leads_on(link, project, (*above, source.path)) for link in reading.links)
     except (DocumentError, UnreadableFile):
         return False
@@ -79,15 +81,9 @@ def _is_module(link: Link, project: Project) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The request, the links to what the script starts, and what sbatch would refuse or ignore."""
-    return _cached(source, project) if call is None else _read(source, call, project)
-
-
-def _cached(source: Source, project: Project) -> Reading:
-    key = (NAME, source.path)
-    found = project.parsed.get(key)
-    if not isinstance(found, Reading):
-        found = project.parsed[key] = _read(source, None, project)
-    return found
+    if call is not None:
+        return _read(source, call, project)
+    return project.remembered.get(_READ, lambda: _read(source, None, project), source.path)
 
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:

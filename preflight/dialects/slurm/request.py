@@ -20,7 +20,6 @@ from preflight.dialects.slurm.schema import (
     said_of,
 )
 from preflight.dialects.slurm.submission import command_directives, environment_directives
-from preflight.vocabulary.plain import plain
 from preflight.vocabulary.project import BOM
 from preflight.vocabulary.reading import Problem, Request
 from preflight.vocabulary.records import dataclass, replace
@@ -255,7 +254,7 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
     texts = {name: given.value(name) for name in given.last if name in FIELDS}
     wrong: dict[str, str] = {}
     try:
-        read = plain(Directives, texts) or Directives.model_validate(texts)
+        read = Directives.model_validate(texts)
     except ValidationError as error:
         wrong = {str(item["loc"][0]): str(item["msg"]) for item in error.errors(include_url=False)}
         read = Directives.model_validate({name: text for name, text in texts.items() if name not in wrong})

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from preflight.dialects.wandb.command import commands
-from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, Space, kind_of, read_space
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, Reading, Setting
@@ -77,10 +77,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 def _document(source: Source, project: Project) -> YamlDocument:
     """The parsed file. Raises DocumentError."""
-    known = project.parsed.get(("yaml 1.1", source.path))
-    if not isinstance(known, YamlDocument) or known.source is not source:
-        known = project.parsed[("yaml 1.1", source.path)] = parse_yaml(source, "1.1")
-    return known
+    return yaml_of(source, project, "1.1")
 
 
 def _origin_of(document: YamlDocument) -> OriginOf:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from preflight.memory.host.constants import WEIGHT_BYTES
 from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.versions import NEWEST, release
 
 ONE_COPY = ("fsdp", "zero3")
 """Strategies under which one rank of a node reads the checkpoint and the others get their shards
@@ -37,7 +39,7 @@ safetensors file (transformers 5.23, core_model_loading.py; safetensors 0.8): pa
 long as they have the type that they are wanted in. A cast makes one copy of the result, tensor by tensor. Measured: 0,
 1, 2, 1, 4 copies to 0.1 %, in one file and in shards, on two and four ranks as many each."""
 
-KEEPS_TYPE = 5
+KEEPS_TYPE = (5,)
 """transformers from which on from_pretrained takes the type of the file where none is asked for (dtype="auto"); before,
 it cast to fp32 (transformers#34743)."""
 
@@ -53,8 +55,8 @@ def copies(job: Job) -> tuple[float, float]:
     load = job.model.load
     least, expected = COPIES.get(load or "", 0.0), COPIES.get(load or "", 1.0)
     if load == "from-pretrained":
-        version = job.software.get("transformers", "").partition(".")[0]
-        if (version.isdecimal() and int(version) < KEEPS_TYPE) or job.machine.accelerator == "cpu":
+        version = release(job.software.get("transformers")) or NEWEST
+        if version < KEEPS_TYPE or job.machine.accelerator == "cpu":
             expected = 1.0
     return (0.0 if load == "from-pretrained-cast" else least), expected
 
@@ -72,7 +74,7 @@ def weights_of(job: Job, parameters: int | None = None, tracing: Tracing = SHIPP
     if all(getattr(job.model, name) is None for name in ("name", "architecture", "path", "target")):
         return None
     # lengths and batch change nothing here: one look-up serves a whole search over them
-    train = job.train.model_copy(update={"batch_size": None, "grad_accum": None, "seq_len": None})
+    train = unchecked(job, {"train.batch_size": None, "train.grad_accum": None, "train.seq_len": None}).train
     text = f"{identity(job.model)} {job.task} {identity(train)} {job.software}"
     return _KNOWN.get(None, (text, tracing), lambda: _from_law(job, tracing))
 
@@ -80,9 +82,8 @@ def weights_of(job: Job, parameters: int | None = None, tracing: Tracing = SHIPP
 def _from_law(job: Job, tracing: Tracing) -> Weights | None:
     from preflight.memory.device.prepare import prepare
 
-    lengths = {"seq_len": job.train.seq_len or 128, "batch_size": job.train.batch_size or 1}
-    some = job.model_copy(update={"train": job.train.model_copy(update=lengths)})
-    ready = prepare(some, tracing=tracing)
+    lengths = {"train.seq_len": job.train.seq_len or 128, "train.batch_size": job.train.batch_size or 1}
+    ready = prepare(unchecked(job, lengths), tracing=tracing)
     if isinstance(ready, Unknown):
         return None
     count = sum(number for number, _, _ in ready.parameters)

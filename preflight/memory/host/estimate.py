@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
 from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
+from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
@@ -161,8 +163,8 @@ def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool
     weights = weights_of(job, parameters, tracing)
 
     def fits(size: int) -> bool:
-        data = job.data.model_copy(update={"in_memory_bytes": size, "samples": None})
-        return _estimate(job.model_copy(update={"data": data}), sample, weights, cuda).verdict == "fits"
+        sized = unchecked(job, {"data.in_memory_bytes": size, "data.samples": None})
+        return _estimate(sized, sample, weights, cuda).verdict == "fits"
 
     return _largest(fits)
 
@@ -170,11 +172,7 @@ def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool
 def _largest(fits: Callable[[int], bool]) -> int | None:
     if not fits(0):
         return None
-    low, high = 0, LARGEST_SAMPLE
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return bisect_left(range(1, LARGEST_SAMPLE), True, key=lambda size: not fits(size))
 
 
 def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> HostEstimate:

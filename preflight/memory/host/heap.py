@@ -10,10 +10,10 @@ has (sourceware bugs 14581 and 30723), so almost every such block costs a sample
 from __future__ import annotations
 
 import math
-import re
 
 from preflight.memory.host.constants import MIB, Measured
 from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.versions import major_minor
 
 REUSED_FROM = (2, 38)
 """The glibc from which on holes are used again: 2.38 searches its bins for them, 2.39 joins what memalign cuts off."""
@@ -62,8 +62,8 @@ class Heap:
 
 def is_old(glibc: str | None) -> bool | None:
     """Whether a glibc ("2.36", "glibc 2.36") leaves holes; None where it is not stated."""
-    found = re.search(r"(\d+)\.(\d+)", glibc or "")
-    return None if found is None else (int(found[1]), int(found[2])) < REUSED_FROM
+    found = major_minor(glibc)
+    return None if found is None else found < REUSED_FROM
 
 
 def holes(heap: Heap, batch: int, single: float) -> Measured:

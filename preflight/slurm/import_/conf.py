@@ -12,6 +12,7 @@ from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
+from preflight.vocabulary.versions import major_minor
 
 MIB = 2**20
 NO_LIMIT = ("UNLIMITED", "INFINITE", "NONE", "0", "")
@@ -66,7 +67,7 @@ def cluster_of(
         nodes=tuple(nodes.values()),
         partitions=tuple(_partition(line, nodes, sets) for line in partitions),
         enforce_part_limits=globals_.get("enforcepartlimits", "NO").upper().replace("YES", "ALL"),
-        slurm_version=_version(globals_.get("slurm_version")),
+        slurm_version=major_minor(globals_.get("slurm_version")),
         path=path,
         defaults=_defaults(globals_),
         limits=_per_unit(globals_, "maxmemper", ("cpu", "node")),
@@ -230,11 +231,6 @@ def _members(text: str, line: Line, nodes: Mapping[str, Node], sets: Mapping[str
 
 
 # --- globals --------------------------------------------------------------------------------------------------------
-
-
-def _version(text: str | None) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", text or "")
-    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def _per_unit(values: Mapping[str, str], prefix: str, units: Sequence[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ import pytest
 from programs_as_text import facts, read_program, values
 
 from preflight.dialects.program import reader as program
+from preflight.dialects.program.reader import _EVALUATED
 from preflight.study.build import build
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Launch, Word
@@ -385,5 +386,4 @@ def test_a_program_is_interpreted_once_for_launches_that_it_cannot_tell_apart(tm
         return next(evaluate(one.expr) for one in reading.bindings if one.field == "train.batch_size")
 
     assert (batch(BS="8"), batch(BS="16"), batch(BS="8", OTHER="1")) == (8, 16, 8)
-    kept = [value for key, value in project.parsed.items() if key[0].startswith("program evaluated")]
-    assert [len(value) for value in kept if isinstance(value, list)] == [2]
+    assert [len(one) for one in project.remembered.all(_EVALUATED, "train.py")] == [2]
