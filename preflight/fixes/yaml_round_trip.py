@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import yaml
@@ -26,8 +27,8 @@ from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.text import Edit, Source, splice
 from preflight.vocabulary.values import Span
 
-MAX_TEXT = 256 * 1024
-"""Characters. ruamel.yaml reads about 100 KB in a second; the largest sweep or training configuration has 60 KB."""
+MAX_TEXT = 128 * 1024
+"""Characters. ruamel.yaml reads 60 to 100 KB of them in a second, and real configurations stay far below."""
 
 ReadAs = Literal["1.1", "1.2"]
 """The version of YAML in which the tool reads the file. PyYAML reads 1.1, and with it W&B, OmegaConf (but for its own
@@ -49,6 +50,7 @@ def prove(source: Source, edits: Iterable[Edit], read_as: ReadAs = "1.1") -> Non
     try:
         _same_parts(before, after, moved)
         _same_comments(before, after, moved)
+        _no_new_alias(before, after, moved)
         _no_key_twice(after, moved)
         _readers_agree(after, text, moved, read_as)
     except yaml.YAMLError:
@@ -173,6 +175,7 @@ class _Scanner(RoundTripScanner):
         return found
 
 
+@lru_cache(maxsize=4)  # several fixes of one file start from the same text
 def _read(text: str, path: str, read_as: ReadAs) -> _Text:
     parser = YAML(typ="rt", pure=True)
     parser.version = (1, 1) if read_as == "1.1" else (1, 2)
@@ -310,6 +313,14 @@ def _comments_outside(text: _Text, spans: Sequence[Span]) -> list[tuple[int, str
     return [
         (at, said) for at, said in text.comments if not any(s.start <= at and at + len(said) <= s.end for s in spans)
     ]
+
+
+def _no_new_alias(before: _Text, after: _Text, moved: _Moved) -> None:
+    """What an edit writes repeats nothing from elsewhere; an alias that it covers may stay."""
+    known = {part.anchor for part in before.parts if part.kind == "alias" and part.written(moved.old)}
+    for part in after.parts:
+        if part.kind == "alias" and part.anchor not in known and part.written(moved.new):
+            raise _Differs("the edit writes an alias", part.start)
 
 
 def _no_key_twice(after: _Text, moved: _Moved) -> None:
