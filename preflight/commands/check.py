@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from preflight.commands.options import parse_set, set_option
+from preflight.commands.options import parse_set, set_option, show_tracing
 from preflight.engine.baseline import Baseline, record, replace_file
 from preflight.engine.check import Options, check, outcome_of, setup
 from preflight.engine.files import Batch, batches
@@ -71,6 +71,7 @@ def command(
     PATHS are files or directories (default: the current one): W&B sweeps, Hydra configs, SLURM scripts, Optuna studies,
     training programs. Settings come from [tool.preflight] in the closest pyproject.toml, or preflight.toml.
     """
+    show_tracing()
     files = _outputs(output)
     cwd = Path.cwd()
     options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust)

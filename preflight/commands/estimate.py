@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands.model import unknown_model
-from preflight.commands.options import parse_bytes, parse_set, set_option
+from preflight.commands.options import parse_bytes, parse_set, set_option, show_tracing
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
@@ -52,6 +52,7 @@ def command(
 
     TARGET is a configuration (of a search: its worst combination), a Job as JSON or YAML, or a model's name.
     """
+    show_tracing()
     overrides = parse_set(assignments)
     size = parse_bytes(measured) if measured is not None else None
     subject = _subject(target, overrides, gpu)

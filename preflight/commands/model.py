@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import parse_set, set_option
+from preflight.commands.options import parse_set, set_option, show_tracing
 from preflight.reports.style import look_for
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.values import Unknown, Value
@@ -107,6 +107,7 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
     """
     from preflight.engine.baseline import replace_file
 
+    show_tracing()
     found = _law(name, parse_set(assignments))
     rows = found["rows"]
     assert isinstance(rows, list)

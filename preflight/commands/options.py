@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -20,6 +21,15 @@ def set_option(function: F) -> F:
     """`--set FIELD=VALUE`."""
     help = "Say what the files do not: a Job field and its value, as in train.batch_size=16. Repeatable."
     return click.option("--set", "-s", "assignments", multiple=True, metavar="FIELD=VALUE", help=help)(function)
+
+
+def show_tracing() -> None:
+    """A trace takes up to half a minute: on a terminal, a line says so. Pipes and logs stay as they are."""
+    if sys.stderr.isatty():
+        from preflight.memory.device.fit.subprocess import TRACING
+        from preflight.reports.style import waiting
+
+        TRACING.shown = waiting
 
 
 def parse_set(assignments: Iterable[str]) -> dict[str, Value]:

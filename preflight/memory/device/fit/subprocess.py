@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,8 @@ class Tracing:
     interpreter: str | None = None
     trusted: bool = False
     """Whether import targets of the user's own may be imported (`--trust`)."""
+    shown: Callable[[str], AbstractContextManager[object]] = nullcontext
+    """Entered with the model's name for as long as it is traced: a terminal says what it waits for."""
 
 
 TRACING = Tracing()

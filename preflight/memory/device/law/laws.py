@@ -190,7 +190,8 @@ def _trace(resolved: Resolved, kind: str) -> tuple[Made, dict[str, str]]:
     versions: dict[str, str] = {}
 
     def run(traces: Any) -> list[dict[str, Any]]:
-        replies, found = request_traces(traces, TRACING.interpreter)
+        with TRACING.shown(resolved.name):
+            replies, found = request_traces(traces, TRACING.interpreter)
         versions.update(found)
         return replies
 

@@ -1,0 +1,42 @@
+"""What a terminal shows while a model is traced; pipes show nothing."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from preflight.commands.options import show_tracing
+from preflight.memory.device.fit.subprocess import TRACING
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    TRACING.shown = nullcontext
+    yield
+    TRACING.shown = nullcontext
+
+
+def shown(stream: io.StringIO, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    show_tracing()
+    with TRACING.shown(name):
+        pass
+    return stream.getvalue()
+
+
+def test_a_pipe_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(io.StringIO(), "gpt2", monkeypatch) == ""
+
+
+def test_a_terminal_shows_the_name_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "tracing my[red]model" in shown(Terminal(), "my[red]model\x1b[2J", monkeypatch)
