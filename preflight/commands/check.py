@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from preflight.commands.options import STATED, parse_set, set_option, trust_option
+from preflight.commands.options import STATED, parse_set, set_option, tracing_shown, trust_option
 from preflight.engine.baseline import Baseline, record
 from preflight.engine.check import Options, check, outcome_of, setup
 from preflight.engine.files import Batch, batches
@@ -75,7 +75,7 @@ def command(
     """
     files = _outputs(output)
     cwd = Path.cwd()
-    options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust)
+    options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, tracing_shown())
     found = batches(paths or (".",), cwd, from_hook)
     old = Baseline.of(baseline, cwd) if baseline is not None else None
     view = old.new if old is not None else _same

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands.model import unknown_model
-from preflight.commands.options import STATED, parse_bytes, parse_set, set_option, trust_option
+from preflight.commands.options import STATED, parse_bytes, parse_set, set_option, tracing_shown, trust_option
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.trust import laws_of, named_by_user, trust_in
 from preflight.reports import streams
@@ -19,7 +19,7 @@ from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
-from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value, brief
 
@@ -199,6 +199,7 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
     named = [*named_by_user(asked.trust), *laws_of(asked.overrides)]
     trust = trust_in(source if source.is_dir() else source.parent, named)
     tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)
+    tracing = replace(tracing, shown=tracing_shown())
     return Subject(job, found, Estimator(found, tracing).full, tracing, "; ".join(notes))
 
 
@@ -238,7 +239,7 @@ def _configuration(path: Path, asked: Asked) -> Subject:
     from preflight.engine.files import batches
 
     batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
-    options = Options(gpu=asked.gpu, set=asked.overrides, trust=asked.trust)
+    options = Options(gpu=asked.gpu, set=asked.overrides, trust=asked.trust, shown=tracing_shown())
     project, question = setup(batch, options, Path.cwd(), rules=False)
     found = analyse(project, question)
     if not found.studies:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import STATED, parse_set, set_option
+from preflight.commands.options import STATED, parse_set, set_option, tracing_shown
 from preflight.reports import streams
 from preflight.reports.style import look_for
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown, Value
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
     resolved = resolve.resolve(job)
-    found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
+    found = (
+        resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train", Tracing(shown=tracing_shown()))
+    )
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
         raise UsageError(f"{name}: {found.reason if isinstance(found, Unknown) else ''}")
     return job, resolved, found

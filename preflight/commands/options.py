@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import TypeVar
 
 import click
 
 from preflight.vocabulary.errors import SettingsError, UsageError, suggestion
+from preflight.vocabulary.tracing import Shown
 from preflight.vocabulary.values import Value
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -46,6 +49,15 @@ def trust_option(function: F) -> F:
     """`--trust PATH`."""
     help = "Run or read this: a file of rules, the interpreter of the settings, a law, a machine file. Repeatable."
     return click.option("--trust", multiple=True, type=STATED, metavar="PATH", help=help)(function)
+
+
+def tracing_shown() -> Shown:
+    """A trace takes up to half a minute: on a terminal, a line says so. Pipes and logs stay as they are."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return nullcontext
+    from preflight.reports.style import waiting
+
+    return waiting
 
 
 def parse_set(assignments: Iterable[str]) -> dict[str, Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -25,7 +26,7 @@ from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Box, Skipped, Study
-from preflight.vocabulary.tracing import Tracing
+from preflight.vocabulary.tracing import Shown, Tracing
 from preflight.vocabulary.values import Choices, Domain, Origin, Range, Span, Value
 
 
@@ -39,6 +40,8 @@ class Options:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     trust: tuple[str, ...] = ()
+    shown: Shown = nullcontext
+    """What a trace is made under: a terminal says what it waits for."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tupl
     for rule in known.values():
         registry.options_of(rule, batch.settings)
     tracing, notes = tracing_of(batch.settings, batch.root, trust)
+    tracing = replace(tracing, shown=options.shown)
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
     return Project(batch.root, batch.settings), Setup(

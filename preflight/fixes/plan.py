@@ -33,11 +33,8 @@ def plan(proposal: Proposal, study: Study | None, project: Project) -> tuple[Edi
 
 def edited(project: Project, edits: Iterable[Edit]) -> dict[str, str] | None:
     """New texts of the files that edits change; None where edits overlap or a file cannot be read."""
-    by_path: dict[str, list[Edit]] = {}
-    for edit in edits:
-        by_path.setdefault(edit.path, []).append(edit)
     texts = {}
-    for path, own in by_path.items():
+    for path, own in by_path(edits).items():
         try:
             old = project.source(path).text
             new = splice(old, own)
@@ -46,3 +43,11 @@ def edited(project: Project, edits: Iterable[Edit]) -> dict[str, str] | None:
         if new != old:
             texts[path] = new
     return texts
+
+
+def by_path(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
+    """The edits of each file."""
+    found: dict[str, list[Edit]] = {}
+    for edit in edits:
+        found.setdefault(edit.path, []).append(edit)
+    return found

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from preflight.documents.render import language_of
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
 from preflight.fixes.launches import Launches, listed
 from preflight.fixes.overridden import overridable
-from preflight.fixes.plan import edited, plan
+from preflight.fixes.plan import by_path, edited, plan
 from preflight.fixes.routes import only_meant
 from preflight.study.override import override
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
@@ -41,6 +42,9 @@ class Read(Protocol):
 
 Again = Callable[[Project], Read]
 
+READ_AS_1_2 = frozenset({"compose", "kubernetes"})
+"""Dialects whose files are read by the core schema of YAML 1.2, as their readers do; PyYAML reads all others."""
+
 _Key = tuple[str, "int | None", tuple[str, ...], str]
 
 
@@ -54,12 +58,17 @@ class Prover:
         self._before = Counter(_key(finding) for finding in found.findings)
 
     def fixed(self, finding: Finding) -> Finding:
-        """The finding with the first proposal that is proved as its fix; as it is where none is."""
+        """The finding with the first proposal that is proved as its fix; as it is where none is, with the reason where
+        only the second parser of its file stood against one."""
+        notes: dict[str, None] = {}
         for proposal in finding.proposals:
             fix = self.proved(finding, proposal)
-            if fix is not None:
+            refusal = self._refused(fix, finding.study) if fix is not None else None
+            if fix is not None and refusal is None:
                 return replace(finding, fix=fix)
-        return finding
+            if refusal is not None:
+                notes[f"no fix is offered: {refusal}"] = None
+        return replace(finding, notes=(*finding.notes, *notes)) if notes else finding
 
     def proved(self, finding: Finding, proposal: Proposal) -> Fix | None:
         """The proposal as a fix: the finding is gone, nothing as bad is new, and no other setting changed."""
@@ -95,10 +104,22 @@ class Prover:
         return Fix(proposal.title, proposal.safety, edits, proposal.reason)
 
     def _texts_hold(self, edits: Sequence[Edit]) -> bool:
-        by_path: dict[str, list[Edit]] = {}
-        for edit in edits:
-            by_path.setdefault(edit.path, []).append(edit)
-        return all(only_meant(self.found.project.source(path), own) for path, own in by_path.items())
+        return all(only_meant(self.found.project.source(path), own) for path, own in by_path(edits).items())
+
+    def _refused(self, fix: Fix, study: int | None) -> str | None:
+        """Why the second parser of YAML does not prove a fix that all else has proved; None where it does."""
+        readings = self.found.studies[study].study.readings if study is not None else ()
+        core = {reading.path for reading in readings if reading.dialect in READ_AS_1_2}
+        for path, own in by_path(fix.edits).items():
+            if language_of(path) != "yaml":
+                continue
+            from preflight.fixes.yaml_round_trip import Unproved, prove
+
+            try:
+                prove(self.found.project.source(path), own, "1.2" if path in core else "1.1")
+            except Unproved as error:
+                return str(error)
+        return None
 
     def _after(self, texts: Mapping[str, str]) -> Read:
         key = frozenset(texts.items())

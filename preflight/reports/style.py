@@ -6,9 +6,10 @@ import os
 import shutil
 import unicodedata
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TextIO
 
-from preflight.reports.streams import coloured, terminal
+from preflight.reports.streams import clean, coloured, terminal
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.records import dataclass
 
@@ -48,6 +49,14 @@ def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return Look(coloured(stream, env), encoding.startswith("utf") or encoding == "gb18030", width)
+
+
+def waiting(name: str) -> AbstractContextManager[object]:
+    """A line on stderr that says which model is traced, until the trace is made."""
+    from rich.console import Console
+    from rich.text import Text
+
+    return Console(stderr=True).status(Text(f"tracing {clean(name)}"))  # a Text: brackets in a name are no markup
 
 
 def columns(text: str) -> int:

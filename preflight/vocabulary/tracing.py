@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from preflight.vocabulary.records import dataclass
+from preflight.vocabulary.records import dataclass, field
+
+Shown = Callable[[str], AbstractContextManager[object]]
 
 
 def anything(path: Path) -> bool:
@@ -23,6 +26,8 @@ class Tracing:
     """Whether import targets of the user's own may be imported (`--trust`)."""
     may_read: Callable[[Path], bool] = anything
     """Whether a law that a Job names by its file may be read."""
+    shown: Shown = field(default=nullcontext, compare=False)
+    """Entered with the model's name for as long as it is traced: a terminal says what it waits for."""
 
 
 TRACE = Tracing()

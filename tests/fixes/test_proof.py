@@ -207,3 +207,13 @@ def test_a_finding_without_a_study_can_only_bring_its_own_edits(tmp_path: Path) 
     lonely = replace(found.findings[0], study=None, origin=Origin("job.yaml", Span(0, 0)))
     (finding,) = prove([lonely], found, read)
     assert finding.fix is None
+
+
+def test_a_file_that_the_second_parser_does_not_read_gets_no_fix_but_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(TEXT.replace("batch: 64", "batch:\t64"))
+    read = reader((batch(16),))
+    found = read(Project(tmp_path, Settings()))
+    (finding,) = [finding for finding in prove(found.findings, found, read) if finding.rule == "too-big"]
+    assert finding.fix is None
+    (note,) = finding.notes
+    assert note.startswith("no fix is offered: a second parser (ruamel.yaml) does not read job.yaml")

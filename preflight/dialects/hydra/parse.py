@@ -1,18 +1,23 @@
-"""Parses the text of an OmegaConf interpolation into literals, lookups and calls (grammar: omegaconf 2.3)."""
+"""The text of an OmegaConf interpolation as literals, lookups and calls, read by OmegaConf's own grammar."""
 
 from __future__ import annotations
 
 import re
+import warnings
+from functools import lru_cache
 from typing import TypeAlias, Union
+
+from omegaconf.errors import GrammarParseError, InterpolationResolutionError
+from omegaconf.grammar_parser import parse as grammar
+from omegaconf.grammar_visitor import GrammarVisitor
 
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Scalar
 
+MAX_LENGTH = 8 * 1024
+"""Characters of one text with interpolations: ANTLR reads about 100 KB of them in a second."""
 MAX_DEPTH = 20
-"""Interpolations inside interpolations."""
-
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:_\d+)*)(?:\.\d*)?(?:[eE][-+]?\d+)?|[-+]?\.\d+(?:[eE][-+]?\d+)?")
-_RESOLVER = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:")
+"""Brackets inside brackets (interpolations, lists, dictionaries); ANTLR's parser is recursive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,146 +49,76 @@ class Sequence:
 
 Part: TypeAlias = Union[Literal, Lookup, Call, Sequence]
 
+_HELD = re.compile("\0(\\d+)\0")
 
+
+@lru_cache(maxsize=4096)  # every study that reads a file reads its texts again
 def parse(text: str) -> tuple[Part, ...] | None:
     """The parts of a text with interpolations, None where it is malformed or nested without bound."""
-    try:
-        return _Parser(text).text()
-    except (IndexError, _Malformed):
-        return None
+    found = _Parts()
+    value = found.read(text, "configValue", "DEFAULT_MODE")
+    return None if value is None else found.parts_of(value)
 
 
 def primitive(text: str) -> Scalar:
     """An unquoted argument: a number, true, false, null, or the text itself."""
-    word = text.strip()
-    lowered = word.lower()
-    if lowered in ("true", "false"):
-        return lowered == "true"
-    if lowered == "null":
-        return None
-    if _NUMBER.fullmatch(word):
-        digits = word.replace("_", "")
-        return float(digits) if any(c in digits for c in ".eE") else int(digits)
-    return word
-
-
-class _Malformed(Exception):
-    pass
-
-
-class _Parser:
-    """Reads one text from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self.source, self.at, self.depth = text, 0, 0
-
-    def text(self) -> tuple[Part, ...]:
-        """Literal text and interpolations up to the end."""
-        parts: list[Part] = []
-        plain: list[str] = []
-        while self.at < len(self.source):
-            if self.source.startswith("\\${", self.at):
-                plain.append("${")
-                self.at += 3
-            elif self.source.startswith("${", self.at):
-                _flush(plain, parts)
-                parts.append(self.interpolation())
-            else:
-                plain.append(self.source[self.at])
-                self.at += 1
-        _flush(plain, parts)
-        return tuple(parts) or (Literal(""),)
-
-    def interpolation(self) -> Part:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise _Malformed
-        self.at += 2
-        resolver = _RESOLVER.match(self.source, self.at)
-        if resolver is not None:
-            self.at = resolver.end()
-            found: Part = Call(resolver.group(1), self.arguments("}"))
-        else:
-            found = Lookup(self.key())
-        self.depth -= 1
+    found = _Parts().read(text.strip(), "singleElement", "VALUE_MODE")
+    if isinstance(found, (bool, int, float)) or (found is None and text.strip().lower() == "null"):
         return found
-
-    def key(self) -> tuple[Part, ...]:
-        parts: list[Part] = []
-        plain: list[str] = []
-        while self.source[self.at] != "}":
-            if self.source.startswith("${", self.at):
-                _flush(plain, parts)
-                parts.append(self.interpolation())
-            else:
-                plain.append(self.source[self.at])
-                self.at += 1
-        self.at += 1
-        if not parts:
-            plain = ["".join(plain).strip()]
-        _flush(plain, parts)
-        return tuple(parts)
-
-    def arguments(self, close: str) -> tuple[tuple[Part, ...], ...]:
-        """Comma-separated arguments up to the closing character."""
-        found: list[tuple[Part, ...]] = []
-        while True:
-            argument = self.argument(close)
-            ended = self.source[self.at] == close
-            self.at += 1
-            if argument or not ended or found:
-                found.append(argument or (Literal(""),))
-            if ended:
-                return tuple(found)
-
-    def argument(self, close: str) -> tuple[Part, ...]:
-        parts: list[Part] = []
-        plain: list[str] = []
-        depth = 0
-        while depth or self.source[self.at] not in (",", close):
-            char = self.source[self.at]
-            if self.source.startswith("${", self.at):
-                _flush(plain, parts)
-                parts.append(self.interpolation())
-                continue
-            if char in "'\"" and not "".join(plain).strip():
-                plain = []
-                parts += self.quoted(char)
-                continue
-            if char == "[" and not "".join(plain).strip() and not parts:
-                self.at += 1
-                plain = []
-                parts.append(Sequence(self.arguments("]")))
-                continue
-            depth += (char in "([{") - (char in ")]}")
-            plain.append(self.source[self.at + 1] if char == "\\" else char)
-            self.at += 2 if char == "\\" else 1
-        text = "".join(plain)
-        if parts:
-            _flush([text.strip()] if text.strip() else [], parts)
-            return tuple(parts)
-        return (Literal(primitive(text)),) if text.strip() else ()
-
-    def quoted(self, quote: str) -> list[Part]:
-        """A quoted argument: text in which interpolations still count."""
-        self.at += 1
-        parts: list[Part] = []
-        plain: list[str] = []
-        while self.source[self.at] != quote:
-            if self.source.startswith("${", self.at):
-                _flush(plain, parts)
-                parts.append(self.interpolation())
-                continue
-            if self.source[self.at] == "\\" and self.source[self.at + 1] == quote:
-                self.at += 1
-            plain.append(self.source[self.at])
-            self.at += 1
-        self.at += 1
-        _flush(plain, parts)
-        return parts or [Literal("")]
+    return text.strip()
 
 
-def _flush(plain: list[str], parts: list[Part]) -> None:
-    if plain:
-        parts.append(Literal("".join(plain)))
-        plain.clear()
+class _Parts:
+    """OmegaConf's visitor puts texts together and asks for the value of each interpolation in them. It is given a mark
+    that stands for the interpolation, and the marks of a whole text are taken apart in the end."""
+
+    def __init__(self) -> None:
+        self.held: list[Part] = []
+
+    def read(self, text: str, rule: str, mode: str) -> object:
+        """What the visitor makes of a text; None too where it is malformed or without bound."""
+        if len(text) > MAX_LENGTH or "\0" in text or _depth(text) > MAX_DEPTH:
+            return None
+        visitor = GrammarVisitor(self._lookup, self._call, None)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an argument left empty, `${f:,1}`, is a text without characters
+                return visitor.visit(grammar(text, rule, mode))
+        except (GrammarParseError, InterpolationResolutionError, ValueError):  # ValueError: a number without end
+            return None
+
+    def parts_of(self, value: object) -> tuple[Part, ...]:
+        if isinstance(value, list):
+            return (Sequence(tuple(self.parts_of(item) for item in value)),)
+        if isinstance(value, dict):
+            value = "{" + ",".join(f"{key}:{item}" for key, item in value.items()) + "}"
+        if not isinstance(value, str):
+            return (Literal(value if isinstance(value, (bool, int, float)) else None),)
+        found: list[Part] = []
+        for index, piece in enumerate(_HELD.split(value)):
+            if index % 2:
+                found.append(self.held[int(piece)])
+            elif piece:
+                found.append(Literal(piece))
+        return tuple(found) or (Literal(""),)
+
+    def _hold(self, part: Part) -> str:
+        self.held.append(part)
+        return f"\0{len(self.held) - 1}\0"
+
+    def _lookup(self, key: str, memo: object) -> str:
+        return self._hold(Lookup(self.parts_of(key)))
+
+    def _call(self, name: str, args: tuple[object, ...], args_str: tuple[str, ...]) -> str:
+        plain = [isinstance(value, dict) and "${" not in text for value, text in zip(args, args_str, strict=True)]
+        texts = [text if as_text else value for as_text, value, text in zip(plain, args, args_str, strict=True)]
+        return self._hold(Call(_HELD.sub("${...}", name), tuple(self.parts_of(text) for text in texts)))
+
+
+def _depth(text: str) -> int:
+    """The most brackets that are open at once; those in quoted texts count as well."""
+    depth = deepest = 0
+    for char in text:
+        depth = max(0, depth + (char in "[{") - (char in "]}"))
+        deepest = max(deepest, depth)
+    return deepest

@@ -198,7 +198,8 @@ def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[Made, dict[
     versions: dict[str, str] = {}
 
     def run(traces: Any) -> list[dict[str, Any]]:
-        replies, found = request_traces(traces, tracing.interpreter)
+        with tracing.shown(resolved.name):
+            replies, found = request_traces(traces, tracing.interpreter)
         versions.update(found)
         return replies
 
