@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 def run(conf: str | None, output: str | None) -> None:
     """Writes the machine file, or prints it where no file is named. Raises UsageError."""
-    from preflight.machines.clusters import MachineError, dump_machine, save_machine
+    from preflight.machines.clusters import MachineError, dump_machine
+    from preflight.reports.outputs import write_output
     from preflight.slurm.import_.importer import import_slurm
 
     try:
         cluster = import_slurm(Path(conf) if conf is not None else None)
         if output is not None:
-            save_machine(cluster, Path(output))
+            write_output(Path(output), dump_machine(cluster))
     except MachineError as error:
         raise UsageError(str(error)) from error
     if output is None:

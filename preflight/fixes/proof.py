@@ -10,9 +10,9 @@ from preflight.documents.render import language_of
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
 from preflight.fixes.launches import Launches, listed
 from preflight.fixes.overridden import overridable
+from preflight.fixes.override import override
 from preflight.fixes.plan import by_path, edited, plan
 from preflight.fixes.routes import only_meant
-from preflight.study.override import override
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import replace

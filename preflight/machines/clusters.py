@@ -21,14 +21,12 @@ from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
-from preflight.reports.outputs import write_output
 from preflight.system.regular import UnreadableFile, read_text
 from preflight.system.user_directory import user_directory
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cluster
 
-__all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "machines_dir", "parse_machine", "plain",
-           "save_machine"]  # fmt: skip
+__all__ = ["MachineError", "dump_machine", "find_machine", "load_machine", "machines_dir", "parse_machine", "plain"]
 
 
 def load_machine(path: Path) -> Cluster:
@@ -38,11 +36,6 @@ def load_machine(path: Path) -> Cluster:
     except UnreadableFile as error:
         raise MachineError(f"{path}: cannot be read: {error}") from error
     return parse_machine(text, str(path), path.stem)
-
-
-def save_machine(cluster: Cluster, path: Path) -> None:
-    """Write the cluster as a machine file, whole or not at all. Raises UsageError."""
-    write_output(path, dump_machine(cluster))
 
 
 def machines_dir() -> Path:

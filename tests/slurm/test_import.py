@@ -12,7 +12,7 @@ from slurm.controller import find, started
 
 from preflight.commands.import_slurm import run
 from preflight.commands.machine import command
-from preflight.machines.clusters import load_machine, save_machine
+from preflight.machines.clusters import dump_machine, load_machine
 from preflight.slurm.import_.ask import _by_sinfo
 from preflight.slurm.import_.conf import cluster_of
 from preflight.slurm.import_.importer import by_type, import_slurm, nodes_alone
@@ -40,7 +40,7 @@ def test_the_controller_and_its_slurm_conf_say_the_same(
         assert one.max_cpus_per_node == told.max_cpus_per_node
     assert live.slurm_version is not None
     assert replace(live, slurm_version=None, path=None) == replace(written, path=None)
-    save_machine(live, tmp_path / "cluster.toml")
+    (tmp_path / "cluster.toml").write_text(dump_machine(live))
     assert replace(load_machine(tmp_path / "cluster.toml"), path=None) == replace(live, path=None)
     shown = CliRunner().invoke(command, ["show", str(tmp_path / "cluster.toml")])
     assert shown.exit_code == 0
