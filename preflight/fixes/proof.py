@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
 from preflight.fixes.launches import Launches, listed
 from preflight.fixes.overridden import overridable
+from preflight.fixes.override import override
 from preflight.fixes.plan import edited, plan
 from preflight.fixes.routes import only_meant
-from preflight.study.override import override
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.records import replace
@@ -37,6 +37,8 @@ class Read(Protocol):
     def studies(self) -> Sequence[Judged]: ...
     @property
     def findings(self) -> Sequence[Finding]: ...
+    def started_by(self, path: str) -> tuple[Study, ...]:
+        """The studies of a file of the project that was not checked."""
 
 
 Again = Callable[[Project], Read]

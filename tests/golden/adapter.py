@@ -22,6 +22,7 @@ from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import catalogue, store
 from preflight.memory.device.resolve import Resolved, resolve
 from preflight.reports import json_format
+from preflight.reports.plain import written
 from preflight.space.jobs import JobMaker
 from preflight.study import build as studies
 from preflight.vocabulary.errors import PreflightError
@@ -288,7 +289,7 @@ def _checked(asked: Sequence[Batch], cwd: Path) -> Plain:
         reports = [engine.check(*engine.setup(batch, engine.Options(), cwd)) for batch in asked]
     except PreflightError:
         return {"refused": True}
-    document: Plain = json.loads(json.dumps(json_format._finite(json_format.document(outcome_of(reports, cwd)))))
+    document: Plain = json.loads(written(json_format.document(outcome_of(reports, cwd))))
     document["refused_files"] = sorted(path for report in reports for path in report.refused)
     return document
 
