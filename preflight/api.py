@@ -37,6 +37,7 @@ from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity, severity_of
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import UnreadableFile
 from preflight.vocabulary.reading import Reading, Request
 from preflight.vocabulary.rule import (
     Case,
@@ -89,8 +90,8 @@ __all__ = [
     "Confidence", "Const", "Constraint", "DeviceEstimate", "Edit", "Estimates", "Example", "Expr", "Finding",
     "HostEstimate", "Interval", "Job", "JobMaker", "Limits", "ModelVerdict", "Options", "Origin", "OwnLayers",
     "Proposal", "Range", "Reading", "Request", "Rule", "SafeBox", "Safety", "Severity", "Source", "Span", "Study",
-    "Tracing",
-    "Unknown", "Value", "Violation", "assignment_text", "at_most", "axes_of", "balances_experts",
+    "Tracing", "Unknown", "UnreadableFile", "Value", "Violation", "assignment_text", "at_most", "axes_of",
+    "balances_experts",
     "broken_constraints", "changed", "compares_samples", "constraint_limits", "counts_objects", "describe",
     "device_of", "evaluate", "gib", "gpu_name", "gpus_that_fit", "has_experts", "host_of", "known_model", "largest",
     "limit_of", "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers",

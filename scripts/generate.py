@@ -102,10 +102,11 @@ _API = {
     "preflight.vocabulary.words": "Words for messages",
     "preflight.fixes": "What an edit could change",
     "preflight.vocabulary.estimates": "Estimates",
-    "preflight.memory": "Host memory",
+    "preflight.memory.host": "Host memory",
+    "preflight.memory.device": "What a model does with a micro-batch",
     "preflight.slurm": "SLURM",
-    "preflight.space": "Constraints that the user states",
-    "preflight.documents": "Text of files",
+    "preflight.space.constraints": "Constraints that the user states",
+    "preflight.vocabulary.text": "Text of files",
     "preflight": "Studies, jobs and values",
 }
 """Where a public name comes from (the first that fits), and what to call that."""

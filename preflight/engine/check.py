@@ -79,6 +79,12 @@ class Analysis:
     cases: tuple[Case, ...] = field(default=(), repr=False)
     """The studies as rules see them; none where only some of them were read again."""
 
+    def started_by(self, path: str) -> tuple[Study, ...]:
+        """The studies of a file of the project that was not checked."""
+        from preflight.study.build import build
+
+        return build((path,), self.project)[0]
+
 
 def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
     """The project and what to ask of it; without `rules` its studies only. Raises PreflightError for unknown names."""

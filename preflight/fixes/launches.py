@@ -54,11 +54,9 @@ class Launches:
         return list(dict.fromkeys(found))
 
     def _starting(self, paths: set[str]) -> Iterator[Study]:
-        from preflight.study.build import build
-
         for path in sorted(paths):
             if path not in self._elsewhere:
-                self._elsewhere[path] = build((path,), self.found.project)[0]
+                self._elsewhere[path] = self.found.started_by(path)
             yield from self._elsewhere[path]
 
     def changed(self, finding: Finding, proposal: Proposal, sharing: Sequence[Other]) -> list[str]:

@@ -38,6 +38,8 @@ class Read(Protocol):
     def studies(self) -> Sequence[Judged]: ...
     @property
     def findings(self) -> Sequence[Finding]: ...
+    def started_by(self, path: str) -> tuple[Study, ...]:
+        """The studies of a file of the project that was not checked."""
 
 
 Again = Callable[[Project], Read]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from preflight.reports.streams import Kind, safe
-from preflight.reports.style import Look
-from preflight.vocabulary.outcome import Outcome
+
+if TYPE_CHECKING:
+    from preflight.reports.style import Look
+    from preflight.vocabulary.outcome import Outcome
 
 FORMATS = {
     "full": "preflight.reports.full",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Range, Value
+
+if TYPE_CHECKING:
+    from preflight.vocabulary.job import Job
 
 MIB = 2**20
 GIB = 2**30

@@ -32,6 +32,9 @@ class Read:
     studies: tuple[Judged, ...]
     findings: tuple[Finding, ...]
 
+    def started_by(self, path: str) -> tuple[Study, ...]:
+        return ()
+
 
 def constant(document: TreeDocument, *route: str) -> Expr:
     return Const(document.value(route), document.origin(route))

@@ -117,7 +117,7 @@ def test_a_sweep_over_a_traced_model(tmp_path: Path) -> None:
 
 TINY = """\
 import sys
-from preflight.memory.device import tracing
+from preflight.memory.device.fit import subprocess as tracing
 config = dict(hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64, vocab_size=90)
 setup = dict(weights="fp32", autocast=None, attention="sdpa", mask=False)
 model = dict(architecture="llama", task="causal-lm", config=config)

@@ -12,7 +12,7 @@ import pytest
 
 from preflight.system import import_path, processes
 
-PACKAGE = Path(processes.__file__).parent
+PACKAGE = Path(processes.__file__).parents[1]
 STARTERS = ("subprocess.run", "subprocess.Popen", "subprocess.call", "subprocess.check_call",
             "subprocess.check_output", "os.system", "os.popen")  # fmt: skip
 SHOW = """
@@ -30,13 +30,14 @@ def test_nothing_else_starts_a_process() -> None:
                 name = f"{node.value.id}.{node.attr}"
                 if name in STARTERS or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
                     found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == {"processes.py", "slurm/sbatch/handover.py"}
+    assert found == {"system/processes.py", "slurm/sbatch/handover.py"}
 
 
 def test_what_runs_before_the_path_is_clean_imports_nothing() -> None:
     allowed = {
-        "__main__.py": {"sys", "preflight", "preflight.cli"},
-        "import_path.py": {"os", "sys"},
+        "__main__.py": {"sys", "preflight.system", "preflight.cli"},
+        "system/import_path.py": {"os", "sys"},
+        "system/__init__.py": set(),
         "__init__.py": set(),
     }
     for name, modules in allowed.items():

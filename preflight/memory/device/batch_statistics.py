@@ -210,7 +210,7 @@ def balances(job: Job) -> bool:
 
 
 def has_experts(job: Job) -> bool:
-    """Whether the model can balance its experts by such a loss."""
+    """Whether the model can balance its experts by a loss over the tokens of a micro-batch."""
     return any(kind in _table()["transformers"]["balancing"] for kind in _kinds(job))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice, product
 
 from preflight.api import (
     Case,
@@ -161,8 +162,6 @@ def _values(domain: object) -> tuple[Value, ...]:
 
 
 def _combinations(axes: list[tuple[str, tuple[Value, ...]]]) -> Iterator[dict[str, Value]]:
-    from itertools import islice, product
-
     listed = [(name, values) for name, values in axes if values]
     for values in islice(product(*(one for _, one in listed)), MOST_MODELS):
         yield dict(zip((name for name, _ in listed), values, strict=True))
