@@ -13,13 +13,13 @@ from dataclasses import fields as members
 from pathlib import Path
 from typing import Any
 
-from preflight.commands.check import outcome_of
+from preflight.engine.check import outcome_of
 from preflight.engine import check as engine
 from preflight.engine import registry
 from preflight.engine.files import Batch, batches
 from preflight.engine.job_by_hand import completed
-from preflight.engine.project import Project, UnreadableFile
-from preflight.engine.settings import Settings
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.settings import Settings
 from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import catalogue, store
 from preflight.memory.device.resolve import Resolved, resolve
