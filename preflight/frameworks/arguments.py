@@ -8,7 +8,7 @@ from preflight.documents.document import TreeDocument
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Unknown, Value, evaluate, names
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, Unknown, Value, evaluate, names
 
 
 def document_of(source: Source, project: Project) -> TreeDocument:
@@ -52,7 +52,7 @@ class Arguments:
         expr = self.given.get(name)
         if expr is None:
             return self.top.get(name)
-        return Unknown("it is set elsewhere") if any(True for _ in names(expr)) else evaluate(expr)
+        return Unknown("it is set elsewhere", Cause.not_read) if any(True for _ in names(expr)) else evaluate(expr)
 
     def some(self, name: str) -> bool:
         """Whether a key has a value that is more than a no; one that cannot be known counts."""

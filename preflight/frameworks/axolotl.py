@@ -25,8 +25,9 @@ from preflight.frameworks.swift import swift
 from preflight.frameworks.torchtune import torchtune
 from preflight.frameworks.transformers_trainer import Use, training_arguments
 from preflight.frameworks.ultralytics import ultralytics
-from preflight.program.bindings import DEFAULT_RANK, bind, when
+from preflight.program.bindings import bind, when
 from preflight.program.models import table
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Const, Value
 
@@ -54,7 +55,7 @@ def arguments(args: Arguments) -> Found:
     quantized(args, found, _LOADED, dtype, args.value("use_bnb_nested_quant") is True)
     attention(args, found, "attn_implementation", table()["attention"])
     if flavour != "transformers":
-        found.bindings.append(bind("task", Const("causal-lm"), DEFAULT_RANK))
+        found.bindings.append(bind("task", Const("causal-lm"), Rank.default))
     shrinking(args, found)
     deepspeed_link(args, found)
     return found
@@ -79,7 +80,7 @@ def axolotl(args: Arguments) -> Found:
     """
     found = Found()
     found.add("model.name", args.get("base_model"))
-    found.bindings.append(bind("task", Const("causal-lm"), DEFAULT_RANK))
+    found.bindings.append(bind("task", Const("causal-lm"), Rank.default))
     micro = args.get("micro_batch_size", 1)
     found.add("train.batch_size", micro)
     found.add("train.grad_accum", args.get("gradient_accumulation_steps", 1))

@@ -14,7 +14,7 @@ from typing import TypedDict
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
 from preflight.vocabulary.spelling import OPTIMIZERS, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 CONTROLNET = "controlnet"
 _PRECISIONS = {"no": "fp32", "fp16": "fp16-mixed", "bf16": "bf16-mixed"}
@@ -68,7 +68,7 @@ def _beside(args: Arguments, script: Script, found: Found) -> None:
     prompt = next((key for key in ("validation_prompt", "validation_prompts") if args.some(key)), None)
     names = list(script["companions"])
     if args.value("train_text_encoder") is True:
-        found.add("train.companions", Const(Unknown(_UNREAD), args.origin("train_text_encoder")))
+        found.add("train.companions", Const(Unknown(_UNREAD, Cause.not_modelled), args.origin("train_text_encoder")))
     else:
         names = list(script.get("validating", names)) if prompt is not None else names
         if args.value("pre_compute_text_embeddings") is True:

@@ -9,8 +9,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, defaults_at, first_origin, fold, is_constant
-from preflight.vocabulary.reading import Binding
+from preflight.program.bindings import bind, constant, defaults_at, first_origin, fold, is_constant
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op
 
 NO = Const(False)
@@ -67,7 +67,7 @@ class Arguments:
         """The field takes the argument's value (or `expr`, made of it); a default has a default's rank."""
         value = self[name] if expr is None else expr
         used = name in self.given or not is_constant(value)
-        return bind(field, value, None if used else DEFAULT_RANK, first_origin(self[name]))
+        return bind(field, value, None if used else Rank.default, first_origin(self[name]))
 
     def inner(self, name: str) -> dict[str, Expr]:
         """The keys of an argument that is a mapping, each with its own place where it has one."""

@@ -14,8 +14,9 @@ from typing import TypedDict
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
 from preflight.program.bindings import bind, first_origin, fold
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PRECISIONS, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, Value
 
 _QUANTIZED = {"bnb.nf4": "nf4", "bnb.nf4-dq": "nf4", "bnb.fp4": "fp4", "bnb.fp4-dq": "fp4",
               "bnb.int8-training": "int8", "bnb.int8": "int8"}  # fmt: skip
@@ -42,7 +43,7 @@ def litgpt(args: Arguments) -> Found:
     if method == "lora":
         _lora(args, name, found)
     elif method.startswith("adapter"):
-        found.add("train.peft.method", Const("llama-adapter", args.origin("method")), 2)
+        found.add("train.peft.method", Const("llama-adapter", args.origin("method")), Rank.read)
     _optimizer(args, found)
     _quantized(args, found)
     _devices(args, method, found)
@@ -67,31 +68,31 @@ def _batches(args: Arguments, found: Found) -> None:
     train = args.inner("train")
     micro: Expr = train.get("micro_batch_size", None)
     if "micro_batch_size" not in train:
-        micro = Const(Unknown("train.micro_batch_size is not set, and litgpt's releases differ: 1 or 4"))
-    found.bindings.append(bind("train.batch_size", micro, 2, train.origin("micro_batch_size")))
+        micro = Const(Unknown("train.micro_batch_size is not set, and litgpt's releases differ: 1 or 4", Cause.not_set))
+    found.bindings.append(bind("train.batch_size", micro, Rank.read, train.origin("micro_batch_size")))
     if "global_batch_size" in train:
         ranks: Expr = args.get("devices", 1)
         if isinstance(args.value("devices"), str):
-            ranks = Const(Unknown("how many devices there are is seen when it runs"))
+            ranks = Const(Unknown("how many devices there are is seen when it runs", Cause.run_time))
         per_step = fold(Op("//", (train.get("global_batch_size"), Op("*", (micro, ranks)))))
-        found.bindings.append(bind("train.grad_accum", fold(Op("max", (Const(1), per_step))), 2,
+        found.bindings.append(bind("train.grad_accum", fold(Op("max", (Const(1), per_step))), Rank.read,
                                    train.origin("global_batch_size")))  # fmt: skip
     length: Expr = train.get("max_seq_length")
     if "max_seq_length" not in train:
-        length = Const(Unknown("samples are as long as the data: train.max_seq_length is not set"))
-    found.bindings.append(bind("train.seq_len", length, 2, train.origin("max_seq_length")))
+        length = Const(Unknown("samples are as long as the data: train.max_seq_length is not set", Cause.not_set))
+    found.bindings.append(bind("train.seq_len", length, Rank.read, train.origin("max_seq_length")))
     found.default("train.sequences", "bound")
     data = args.inner("data").inner("init_args")
     found.add("data.workers", data.get("num_workers"))
 
 
 def _lora(args: Arguments, name: str, found: Found) -> None:
-    found.add("train.peft.method", Const("lora", args.origin("lora_r")), 2)
+    found.add("train.peft.method", Const("lora", args.origin("lora_r")), Rank.read)
     found.add("train.peft.r", args.get("lora_r", 8))
     found.add("train.peft.dropout", args.get("lora_dropout", 0.05))
     parts = [part for key, (part, default) in _PARTS.items() if (args.value(key) if key in args else default) is True]
     first = next((args.origin(key) for key in _PARTS if key in args), None)
-    found.add("train.peft.targets", Const(targets(name, parts), first), 2)
+    found.add("train.peft.targets", Const(targets(name, parts), first), Rank.read)
     found.default("train.peft.dtype", "bf16")
 
 
@@ -129,10 +130,10 @@ def _devices(args: Arguments, method: str, found: Found) -> None:
     found.add("parallel.nodes", args.get("num_nodes"))
     several = any(isinstance(count, int) and count > 1 for count in (devices, nodes))
     if several:
-        found.add("parallel.strategy", Const("fsdp", args.origin("devices")), 2)
+        found.add("parallel.strategy", Const("fsdp", args.origin("devices")), Rank.read)
         found.default("parallel.options.fsdp_version", 1)
         if method != "pretrain":
-            found.add("train.gradient_checkpointing", Const(True, args.origin("devices")), 2)
+            found.add("train.gradient_checkpointing", Const(True, args.origin("devices")), Rank.read)
     else:
         found.default("train.gradient_checkpointing", False)
 

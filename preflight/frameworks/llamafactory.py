@@ -9,10 +9,10 @@ from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.images import LLAMAFACTORY, LLAMAFACTORY_PIXELS, pictures
 from preflight.frameworks.shared import Found, attention, deepspeed_link, lora, lora_kind, shrinking
 from preflight.frameworks.transformers_trainer import Use, training_arguments
-from preflight.program.bindings import DEFAULT_RANK, bind, first_origin, fold, when
-from preflight.vocabulary.reading import Binding
+from preflight.program.bindings import bind, first_origin, fold, when
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Const, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Op, Unknown
 
 _ATTENTION = {"fa2": "flash", "fa3": "flash", "sdpa": "sdpa", "disabled": "eager"}
 """flash_attn; "auto" is whatever transformers takes."""
@@ -32,7 +32,7 @@ def llamafactory(args: Arguments) -> Found:
     evaluates = args.some("val_size") or "eval_dataset" in args
     found.bindings += _pairs(args, training_arguments(values, "transformers", Use(evaluates=evaluates)))
     found.add("model.name", args.get("model_name_or_path"))
-    found.bindings.append(bind("task", Const("causal-lm"), DEFAULT_RANK))
+    found.bindings.append(bind("task", Const("causal-lm"), Rank.default))
     found.add("train.seq_len", args.get("cutoff_len", 2048))
     packing = args.get("packing", args.value("stage") == "pt")  # packed by itself where the text is only read
     packing = args.get("neat_packing") if args.value("neat_packing") is True else packing
@@ -76,8 +76,8 @@ def _tuned(args: Arguments, found: Found) -> None:
     elif method == "oft":
         found.add("train.peft.method", args.get("finetuning_type"))
     elif method == "freeze":
-        found.add("train.frozen", Const(Unknown("which layers train is counted from the model's end"),
-                                        args.origin("finetuning_type")))  # fmt: skip
+        reason = Unknown("which layers train is counted from the model's end", Cause.not_modelled)
+        found.add("train.frozen", Const(reason, args.origin("finetuning_type")))
 
 
 def _quantized(args: Arguments, found: Found) -> None:
@@ -87,7 +87,7 @@ def _quantized(args: Arguments, found: Found) -> None:
         return
     if method not in (None, "bnb", "bitsandbytes") or bits not in (4, 8):
         reason = f"{bits} bits by {method or 'bnb'} are not modelled"
-        found.add("train.quantization.type", Const(Unknown(reason), place))
+        found.add("train.quantization.type", Const(Unknown(reason, Cause.not_modelled), place))
         return
     kind = args.value("quantization_type") if "quantization_type" in args else "nf4"
     found.add("train.quantization.type", Const(kind if bits == 4 else "int8", place))
@@ -109,7 +109,7 @@ def _references(args: Arguments, found: Found) -> None:
     stage, full = args.value("stage"), args.value("finetuning_type") in ("full", "freeze")
     if stage == "ppo":
         reason = "PPO holds a reward model and a value head beside the one that is trained"
-        found.add("train.copies.reference", Const(Unknown(reason), args.origin("stage")))
+        found.add("train.copies.reference", Const(Unknown(reason, Cause.not_modelled), args.origin("stage")))
         return
     compares = stage in ("dpo", "kto") and args.value("pref_loss") not in _WITHOUT_REFERENCE
     if compares and (full or "ref_model" in args):

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import shrinks_itself
-from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin
+from preflight.program.bindings import bind, constant, first_origin
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Problem
+from preflight.vocabulary.reading import Binding, Fact, Link, Problem, Rank
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.spelling import OPTIMIZERS, spelled
-from preflight.vocabulary.values import Const, Expr, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 
 
 @dataclass
@@ -24,14 +24,14 @@ class Found:
     schemes: list[Link] = field(default_factory=list)
     """Of the links, those to a file that says how the model is sharded."""
 
-    def add(self, name: str, expr: Expr, rank: int | None = TEXT_RANK) -> None:
+    def add(self, name: str, expr: Expr, rank: Rank | None = Rank.read) -> None:
         """A binding, unless the value is None; without a place it is a default."""
         if constant(expr) is not None:
-            self.bindings.append(bind(name, expr, rank if first_origin(expr) is not None else DEFAULT_RANK))
+            self.bindings.append(bind(name, expr, rank if first_origin(expr) is not None else Rank.default))
 
     def default(self, name: str, value: Value) -> None:
         """What the tool does where nobody says otherwise."""
-        self.bindings.append(bind(name, Const(value), DEFAULT_RANK))
+        self.bindings.append(bind(name, Const(value), Rank.default))
 
     def when_true(self, args: Arguments, key: str, name: str, value: Value = True) -> None:
         """The field takes `value` where the key is a yes, at the key's place."""
@@ -46,7 +46,7 @@ def lora(
     args: Arguments, found: Found, rank: str, rank_default: int, dropout: str, dropout_default: float, targets: str
 ) -> None:
     """LoRA by a tool's own names; `all` is LLaMA-Factory's word for every linear layer, `all-linear` peft's."""
-    found.bindings.append(bind("train.peft.method", Const("lora"), TEXT_RANK))
+    found.bindings.append(bind("train.peft.method", Const("lora"), Rank.read))
     found.add("train.peft.r", args.get(rank, rank_default))
     found.add("train.peft.dropout", args.get(dropout, dropout_default))
     given = args.value(targets)
@@ -126,7 +126,12 @@ def unread(found: Found, project: Project) -> list[Binding]:
     """How a model is sharded by a file that is not in the project: nobody can say."""
     missing = [link for link in found.schemes if not project.exists(link.target)]
     reason = "{} is not in the project, and says how the model is sharded"
-    return [bind("parallel.strategy", Const(Unknown(reason.format(one.target)), one.origin), 2) for one in missing]
+    return [
+        bind(
+            "parallel.strategy", Const(Unknown(reason.format(one.target), Cause.file_not_found), one.origin), Rank.read
+        )
+        for one in missing
+    ]
 
 
 def deepspeed_link(args: Arguments, found: Found) -> None:

@@ -9,10 +9,11 @@ from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.images import SWIFT, pictures
 from preflight.frameworks.shared import Found, attention, deepspeed_link, lora, lora_kind, shrinking
 from preflight.frameworks.transformers_trainer import Use, training_arguments
-from preflight.program.bindings import DEFAULT_RANK, constant, first_origin
+from preflight.program.bindings import constant, first_origin
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _ATTENTION = {"flash_attn": "flash", "flash_attention_2": "flash", "flash_attention_3": "flash", "sdpa": "sdpa",
               "eager": "eager"}  # fmt: skip
@@ -41,7 +42,7 @@ def swift(args: Arguments) -> Found:
         if binding.field == "train.precision":
             continue  # its own rule, below
         if binding.origin is None:
-            binding = replace(binding, rank=DEFAULT_RANK)
+            binding = replace(binding, rank=Rank.default)
         doubled = pairs and binding.field == "train.batch_size"
         found.bindings.append(replace(binding, expr=Op("*", (binding.expr, Const(2)), first_origin(binding.expr)))
                               if doubled else binding)  # fmt: skip
@@ -51,8 +52,8 @@ def swift(args: Arguments) -> Found:
     found.default("task", "causal-lm")
     length: Expr = args.get("max_length")
     if "max_length" not in args:
-        length = Const(Unknown("samples are as long as the model allows: --max_length is not set"))
-    found.add("train.seq_len", length, 2)
+        length = Const(Unknown("samples are as long as the model allows: --max_length is not set", Cause.not_set))
+    found.add("train.seq_len", length, Rank.read)
     packing = args.value("packing") is True
     found.add("train.sequences", Const("packed" if packing else "bound", args.origin("packing")))
     _accumulation(args, found)
@@ -80,14 +81,14 @@ def _accumulation(args: Arguments, found: Found) -> None:
     ranks = args.get("nproc_per_node", 1)
     steps = Op("ceil", (Op("/", (Const(_EFFECTIVE), Op("*", (Op("int", (batch,)), Op("int", (ranks,)))))),))
     found.bindings = [b for b in found.bindings if b.field != "train.grad_accum"]
-    found.add("train.grad_accum", steps if constant(steps) is None else Const(constant(steps)), 2)
+    found.add("train.grad_accum", steps if constant(steps) is None else Const(constant(steps)), Rank.read)
 
 
 def _precision(args: Arguments, found: Found) -> None:
     """Mixed precision in the type of the weights, which is the model's own where nobody states it."""
     if "torch_dtype" not in args:
         reason = "ms-swift takes the type that the model's own config.json names: --torch_dtype is not set"
-        found.add("train.precision", Const(Unknown(reason)), 2)
+        found.add("train.precision", Const(Unknown(reason, Cause.not_set)), Rank.read)
         return
     dtype = spelled(args.get("torch_dtype"), DTYPES)
     found.add("train.weights_dtype", dtype)
@@ -106,7 +107,7 @@ def _adapters(args: Arguments, found: Found) -> None:
         if "lora_dtype" in args:
             found.add("train.peft.dtype", spelled(args.get("lora_dtype"), DTYPES))
     elif kind != "full":
-        found.add("train.peft.method", args.get(key), 2)
+        found.add("train.peft.method", args.get(key), Rank.read)
 
 
 def _quantized(args: Arguments, found: Found) -> None:
@@ -115,14 +116,14 @@ def _quantized(args: Arguments, found: Found) -> None:
         return
     if method not in (None, "bnb") or bits not in (4, 8):
         reason = f"{bits} bits by {method} are not modelled"
-        found.add("train.quantization.type", Const(Unknown(reason), args.origin("quant_bits")))
+        found.add("train.quantization.type", Const(Unknown(reason, Cause.not_modelled), args.origin("quant_bits")))
         return
     kind = args.value("bnb_4bit_quant_type") or "nf4"
     found.add("train.quantization.type", Const(kind if bits == 4 else "int8", args.origin("quant_bits")))
     if bits == 4:
         found.add("train.quantization.double_quant", args.get("bnb_4bit_use_double_quant", True))
         dtype = args.get("bnb_4bit_compute_dtype", args.value("torch_dtype"))
-        found.add("train.quantization.compute_dtype", spelled(dtype, DTYPES), 2)
+        found.add("train.quantization.compute_dtype", spelled(dtype, DTYPES), Rank.read)
 
 
 def _references(args: Arguments, found: Found) -> None:
@@ -133,4 +134,4 @@ def _references(args: Arguments, found: Found) -> None:
         found.add("train.copies.reference", Const(1, args.origin("rlhf_type")))
     elif kind in ("ppo", "grpo", "gkd"):
         reason = f"{str(kind).upper()} generates and scores beside training: not modelled"
-        found.add("train.copies.reference", Const(Unknown(reason), args.origin("rlhf_type")))
+        found.add("train.copies.reference", Const(Unknown(reason, Cause.not_modelled), args.origin("rlhf_type")))

@@ -9,8 +9,9 @@ from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.litgpt import table, targets
 from preflight.frameworks.shared import Found
 from preflight.program.bindings import bind, when
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, OPTIMIZERS, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, Value
 
 _PARTS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "output_proj": "projection"}
 _CHUNKED = ("CEWithChunkedOutputLoss", "LinearCrossEntropyLoss")
@@ -53,7 +54,10 @@ def _model(model: Arguments, args: Arguments, found: Found) -> None:
         for key, expr in known.items():
             found.add(f"model.config.{table()['dimensions'][key]}", expr)
     elif builder:
-        found.add("model.name", Const(Unknown(f"torchtune's {builder} is not a model that preflight knows"), place))
+        found.add(
+            "model.name",
+            Const(Unknown(f"torchtune's {builder} is not a model that preflight knows", Cause.model_unknown), place),
+        )
     found.default("task", "causal-lm")
     if adapted or "lora_rank" in model:
         _adapters(model, plain, builder.startswith(("dora_", "qdora_")), found)
@@ -92,12 +96,12 @@ def _batches(args: Arguments, found: Found) -> None:
     packed = dataset.get("packed", False)
     length: Expr = tokenizer.get("max_seq_len")
     if "max_seq_len" not in tokenizer:
-        length = Const(Unknown("samples are as long as the data: tokenizer.max_seq_len is not set"))
-    found.bindings.append(bind("train.seq_len", length, 2, tokenizer.origin("max_seq_len")))
-    found.add("train.sequences", when(packed, Const("packed"), Const("bound")), 2)
+        length = Const(Unknown("samples are as long as the data: tokenizer.max_seq_len is not set", Cause.not_set))
+    found.bindings.append(bind("train.seq_len", length, Rank.read, tokenizer.origin("max_seq_len")))
+    found.add("train.sequences", when(packed, Const("packed"), Const("bound")), Rank.read)
     if "teacher_model" in args:
-        found.add("train.copies.reference", Const(Unknown("a teacher of another size is not modelled"),
-                                                  args.inner("teacher_model").origin("_component_")))  # fmt: skip
+        teacher = Unknown("a teacher of another size is not modelled", Cause.not_modelled)
+        found.add("train.copies.reference", Const(teacher, args.inner("teacher_model").origin("_component_")))
     if "dataset_val" in args and "run_val_every_n_steps" in args:
         found.add("validation.batch_size", args.get("batch_size_val") if "batch_size_val" in args else batch)
 
@@ -133,7 +137,7 @@ def _parallel(args: Arguments, found: Found) -> None:
     stated = next((key for key in _DISTRIBUTED if key in args), None)
     if stated is None and "distributed" not in str(args.value("method")):
         return
-    found.add("parallel.strategy", Const("fsdp", args.origin(stated or "method")), 2)
+    found.add("parallel.strategy", Const("fsdp", args.origin(stated or "method")), Rank.read)
     found.default("parallel.options.fsdp_version", 2)
     found.add("parallel.tensor", args.get("tensor_parallel_dim"))
     found.add("parallel.options.reshard_after_forward", args.get("fsdp_reshard_after_forward"))

@@ -11,6 +11,7 @@ from preflight.memory.host.estimate import sample_bytes, samples_in_shared_memor
 from preflight.vocabulary.findings import Confidence, Finding, Proposal, Safety, Severity
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.rule import Case, Options, Rule
+from preflight.vocabulary.study import Source
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin, Span
 from preflight_rules import host_memory_examples, loaders
@@ -112,7 +113,7 @@ def _place(case: Case) -> tuple[Origin, str] | None:
     """Where a file says (or leaves unsaid) how much shared memory its container has, and the text there."""
     bound = case.bound("machine.shm")
     origin = bound.origin if bound is not None else None
-    if origin is None or bound is None or bound.source != "the container":
+    if origin is None or bound is None or bound.source is not Source.container:
         return None
     text = case.project.source(origin.path).text[origin.span.start : origin.span.end]
     if text[:1] in ("'", '"'):

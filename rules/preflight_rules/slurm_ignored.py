@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.vocabulary.findings import Finding, Proposal, Safety
-from preflight.vocabulary.reading import Request
 from preflight.vocabulary.rule import Case, Rule
 from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.values import Span
 from preflight_rules import slurm_examples
 from preflight_rules.common import from_problems
-
-DOS = "DOS line breaks"
-"""What the reader calls them."""
 
 
 class SlurmDirectiveIgnored(Rule):
@@ -35,20 +31,21 @@ class SlurmDirectiveIgnored(Rule):
     examples = slurm_examples.IGNORED
 
     def check(self, case: Case) -> Iterator[Finding]:
-        request = case.study.request
+        kinds = {problem.origin: problem.kind for problem in case.study.problems if problem.rule == self.name}
         for finding in from_problems(case, self.name):
-            moved = self._moved(case, finding, request) if not finding.proposals else ()
+            kind = kinds[finding.origin] if finding.origin is not None else ""
+            moved = self._moved(case, finding, kind) if not finding.proposals else ()
             proposals = finding.proposals or moved
             yield _with(finding, proposals)
 
-    def _moved(self, case: Case, finding: Finding, request: Request | None) -> tuple[Proposal, ...]:
-        origin = finding.origin
+    def _moved(self, case: Case, finding: Finding, kind: str) -> tuple[Proposal, ...]:
+        origin, request = finding.origin, case.study.request
         if origin is None:
             return ()
         source = case.project.source(origin.path)
-        if DOS in finding.message:
+        if kind == "line-breaks":
             return (_unix(source),)
-        if request is None or request.insert_at is None or "after the first command" not in finding.message:
+        if request is None or request.insert_at is None or kind != "after-command":
             return ()
         if request.insert_at.path != origin.path:
             return ()

@@ -13,13 +13,11 @@ from dataclasses import fields as members
 from pathlib import Path
 from typing import Any
 
-from preflight.engine.check import outcome_of
 from preflight.engine import check as engine
 from preflight.engine import registry
+from preflight.engine.check import outcome_of
 from preflight.engine.files import Batch, batches
 from preflight.engine.job_by_hand import completed
-from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.settings import Settings
 from preflight.memory.device.fit.subprocess import TRACING
 from preflight.memory.device.law import catalogue, store
 from preflight.memory.device.resolve import Resolved, resolve
@@ -28,7 +26,9 @@ from preflight.space.jobs import JobMaker
 from preflight.study import build as studies
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Request
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Skipped, Study
 from preflight.vocabulary.values import Axis, Choices, Const, Op, Origin, Range, Ref, Unknown
 
@@ -321,7 +321,7 @@ def law_of(values: Mapping[str, object], kind: str = "train") -> str:
     TRACING.allowed = False  # what is looked up depends on it: eager attention of image models
     resolved = resolve(job_of(values))
     if not isinstance(resolved, Resolved):
-        first = resolved.reason.split(" ", 1)[0]
+        first = resolved.words.split(" ", 1)[0]
         return f"unknown: {first}" if first.partition(".")[0] in Job.model_fields else "unknown"
     key = store.key_of(resolved, kind)
     shipped = key.text in _keys(key.family)

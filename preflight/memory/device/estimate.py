@@ -24,7 +24,7 @@ from preflight.memory.device.workloads.registry import is_convolutional, wider
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 MIB = 2**20
 CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
@@ -52,7 +52,9 @@ def estimate(job: Job, gpu: Gpu | None) -> DeviceEstimate | Unknown:
         ranks = [_full(one, phases_beside(one), gpu) for one in (ready, *ready.peers)]
         return fullest(ranks, [_full(one, phases_beside(one), gpu) for one in ready.others])
     except NotRegular as error:
-        return Unknown(f"the law of {ready.resolved.name} does not reach down to this depth: {error}")
+        return Unknown(
+            f"the law of {ready.resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
+        )
 
 
 def _full(ready: Ready, beside: tuple[Phase, ...], gpu: Gpu | None) -> DeviceEstimate:

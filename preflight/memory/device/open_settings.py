@@ -41,11 +41,12 @@ def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEs
     if verdicts == {"fits"}:
         note = f"{named} not known: this is what it takes at most"
         return replace(_widened(most, least), notes=(*most.notes, note))
-    return Unknown(f"{reason.reason}; {_said(ways)}") if "unknown" not in verdicts else reason
+    return replace(reason, words=f"{reason.words}; {_said(ways)}") if "unknown" not in verdicts else reason
 
 
 def _settable(reason: Unknown) -> bool:
-    return any(reason.reason == f"train.{name} is not known" for name in CANDIDATES)
+    """Whether nothing but fields that have few values is missing."""
+    return bool(reason.fields) and set(reason.fields) <= {f"train.{name}" for name in CANDIDATES}
 
 
 def _ways(job: Job, estimate: Estimating) -> Iterator[Way]:

@@ -19,7 +19,7 @@ from preflight.memory.device.workloads.image_models import VALUES_ONLY, target_o
 from preflight.memory.device.workloads.remote import Likeness, likeness
 from preflight.vocabulary.job import Job, Peft
 from preflight.vocabulary.machine import Gpu
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 # Other names that configs and hand-written programs give to a family's keys.
 _SYNONYMS: tuple[frozenset[str], ...] = tuple(
@@ -104,7 +104,7 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
         try:
             architecture, config = like.architecture, like.config(config)
         except (KeyError, TypeError) as error:
-            return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
+            return _undescribed(architecture, error)
     reach = window(architecture, config)
     architecture = SAME_CODE.get(architecture, architecture)
     foreign = litgpt.litgpt(job, architecture, config)
@@ -140,10 +140,10 @@ def _resolve(job: Job, gpu: Gpu | None) -> Resolved | Unknown:
     try:
         dims = family.dims(config)
     except (KeyError, TypeError) as error:
-        return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
+        return _undescribed(architecture, error)
     for dimension, value in dims.items():
         if not isinstance(value, int) or value < 1:
-            return Unknown(f"model.config of the {architecture} model has {value!r} for {dimension}")
+            return Unknown(f"model.config of the {architecture} model has {value!r} for {dimension}", Cause.invalid)
     setup = setup_of(job, family, config, gpu, like, reach)
     if isinstance(setup, Unknown):
         return setup
@@ -170,6 +170,13 @@ def normalise(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _undescribed(architecture: str, error: KeyError | TypeError) -> Unknown:
+    """What the description of a model lacks, or has of another type."""
+    key = str(error).strip("'")
+    fields = (f"model.config.{key}",) if isinstance(error, KeyError) else ()
+    return Unknown(f"model.config.{key} of the {architecture} model is not known", Cause.not_set, fields)
+
+
 def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unknown:
     """(name, architecture, task, config, target)."""
     model = job.model
@@ -187,7 +194,7 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
     if image is not None and (known is None or ":" in str(model.name)):
         return image, "", "image-classification", dict(model.kwargs or {}), image
     if known is not None and known.unknown is not None:
-        return Unknown(f"no law holds for {known.name}: {known.unknown}")
+        return Unknown(f"no law holds for {known.name}: {known.unknown}", Cause.no_law)
     if known is not None and known.quantised and known.quantised.lower() != job.train.quantization.type:
         return quantization.refused(str(model.name), known.quantised)
     if known is not None:
@@ -201,8 +208,14 @@ def _model(job: Job) -> tuple[str, str, str, dict[str, Any], str | None] | Unkno
             return str(path), architecture, task, {**config, **(model.config or {})}, None
     if model.name:
         near = catalogue.nearest(model.name)
-        return Unknown(f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""))
-    return Unknown("the model is not known: no model.name, model.architecture with model.config, or model.path")
+        return Unknown(
+            f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""),
+            Cause.model_unknown,
+        )
+    return Unknown(
+        "the model is not known: no model.name, model.architecture with model.config, or model.path",
+        Cause.model_unknown,
+    )
 
 
 def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gpu | None = None,
@@ -211,7 +224,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
     own code stands where transformers' does. `reach`: positions that each one attends to, where not all before it."""
     train = job.train
     if train.precision is None:
-        return Unknown("train.precision is not known")
+        return missing("train.precision")
     half = train.precision in ("bf16", "fp16")
     mixed = train.precision.endswith("-mixed")
     quantized = train.quantization.type not in (None, "none")
@@ -219,7 +232,7 @@ def setup_of(job: Job, family: Family | None, config: Mapping[str, Any], gpu: Gp
     loaded = train.precision.removesuffix("-mixed").replace("fp32", "fp16") if quantized else "fp32"
     weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:
-        return Unknown("train.gradient_checkpointing is not known")
+        return missing("train.gradient_checkpointing")
     installed = job.software.get("transformers") if like is None else None
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
     in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))
@@ -296,7 +309,7 @@ def release(version: str | None) -> tuple[int, ...] | None:
 def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str) -> dict[str, int] | Unknown:
     train = job.train
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     lengths = {"b": train.batch_size}
     needed = set(family.named) if family is not None else ({"n"} if task == "image-classification" else {"s"})
     if "n" in needed:
@@ -305,19 +318,19 @@ def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str
         lengths |= {"n": side * side, "m": side * side + (family.tokens if family is not None else 1), "i": image}
     if "s" in needed and task != "speech-seq2seq":
         if train.seq_len is None:
-            return Unknown("train.seq_len is not known")
+            return missing("train.seq_len")
         lengths["s"] = train.seq_len
     if "t" in needed:
         target = train.text_len if task == "contrastive" else train.target_len
         if target is None and task == "contrastive":
             target = dims.get("P", 77)  # CLIP's tokenizer pads to its context of positions
         if target is None:
-            return Unknown("train.target_len is not known")
+            return missing("train.target_len")
         lengths["t"] = target
     longest = dims.get("P")
     for name in ("s", "t"):
         if longest is not None and lengths.get(name, 0) > longest and task not in ("speech-seq2seq",):
-            return Unknown(f"length {lengths[name]} is more than the model's {longest} positions")
+            return Unknown(f"length {lengths[name]} is more than the model's {longest} positions", Cause.not_possible)
     return lengths
 
 
@@ -327,7 +340,7 @@ def _of_target(job: Job, name: str, target: str, config: Mapping[str, Any]) -> R
     if isinstance(setup, Unknown):
         return setup
     if job.train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     image = job.train.image_size or int(config.get("image_size", usual_size(target)))
     kwargs = {k: v for k, v in (job.model.kwargs or {}).items() if k not in VALUES_ONLY}
     model = {"target": target, "kwargs": kwargs, "task": "image-classification", "image_size": image}

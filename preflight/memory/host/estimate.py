@@ -12,7 +12,7 @@ from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.sizes import format_gib
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 TOKEN_TENSORS = 3
 """Per token of a text sample: input_ids, attention_mask and labels (transformers' data collators)."""
@@ -98,17 +98,21 @@ def estimate_host(
     if not missing:
         return _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound)
     if missing != ("data.sample_bytes",):
-        return Unknown(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known")
+        return Unknown(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known", Cause.not_set, missing)
     empty = _estimate(job, 0, weights, cuda, bound)
     if empty.verdict == "exceeds":
         note = "a lower bound: data.sample_bytes is unknown and samples are not counted"
         return replace(empty, notes=(*empty.notes, note))
     largest = solve_sample_bytes(job, parameters, cuda=cuda)
     if empty.limit is None:
-        return Unknown("one decoded sample's size is unknown; declare data.sample_bytes")
+        return Unknown("one decoded sample's size is unknown; declare data.sample_bytes", Cause.not_set, missing)
     if largest is None:
-        return Unknown("it is at risk even with empty samples; declare data.sample_bytes")
-    return Unknown(f"fits only if one decoded sample is at most {format_gib(largest)}; declare data.sample_bytes")
+        return Unknown("it is at risk even with empty samples; declare data.sample_bytes", Cause.not_set, missing)
+    return Unknown(
+        f"fits only if one decoded sample is at most {format_gib(largest)}; declare data.sample_bytes",
+        Cause.not_set,
+        missing,
+    )
 
 
 def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True) -> int | None:

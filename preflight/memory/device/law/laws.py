@@ -20,7 +20,7 @@ from preflight.memory.device.law.tape import NotRegular, expand
 from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.step.convolution import without_workspaces
 from preflight.memory.device.workloads import speech
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 _LIBRARIES = ("timm:", "torchvision:")
 """Targets that are built without importing code of the user's."""
@@ -106,8 +106,10 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     try:
         made = store.load_file(path, key)
     except (OSError, ValueError, KeyError, store.StaleLaw) as error:
-        return Unknown(f"model.law {path} cannot be read: {error}")
-    return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
+        return Unknown(f"model.law {path} cannot be read: {error}", Cause.file_not_found)
+    if made is None:
+        return Unknown(f"model.law {path} holds no law for {key.text}", Cause.no_law)
+    return Laws.of(made, False)
 
 
 _TRACED: dict[str, Laws | Unknown] = {}
@@ -127,15 +129,18 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
     what = f"no law is shipped for {resolved.name} ({kind}, {setup})"
     target = resolved.model.get("target")
     if target is not None and not str(target).startswith(_LIBRARIES) and not TRACING.trusted:
-        return Unknown(f"{what}; {target} is not a model of {' or '.join(x[:-1] for x in _LIBRARIES)}")
+        return Unknown(f"{what}; {target} is not a model of {' or '.join(x[:-1] for x in _LIBRARIES)}", Cause.no_law)
     if not TRACING.allowed or not has_torch(TRACING.interpreter):
         other = _stand_in(resolved, kind)
         if other is not None:
             return other
     if not TRACING.allowed:
-        return Unknown(f"{what}; tracing is off")
+        return Unknown(f"{what}; tracing is off", Cause.cannot_trace)
     if not has_torch(TRACING.interpreter):
-        return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
+        return Unknown(
+            f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`",
+            Cause.cannot_trace,
+        )
     free = _free(resolved)
     fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
     name = repr((resolved.model, resolved.setup, kind, fixed))
@@ -146,7 +151,7 @@ def laws_for(resolved: Resolved, kind: str) -> Laws | Unknown:
             made, versions = _kept_or_traced(name, key, resolved, kind)
             _TRACED[name] = Laws.of(_ordered(made, channels_last), False, versions)
         except (TraceError, CannotMake, NotRegular) as error:
-            _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}")
+            _TRACED[name] = Unknown(f"{what}, and tracing failed: {error}", Cause.cannot_trace)
     return _TRACED[name]
 
 

@@ -18,7 +18,7 @@ from preflight.memory.device.resolve import Resolved
 from preflight.memory.device.step.optimizers import Step, step
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
 """Dimensions that a rank's tape is still a function of; the others are set when it is made."""
@@ -93,7 +93,9 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     try:
         own = _derived(laws, layout, dims)
     except NotRegular as error:
-        return Unknown(f"parallel: the law of {resolved.name} does not reach down to this depth: {error}")
+        return Unknown(
+            f"parallel: the law of {resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
+        )
     made = pipeline.stage(laws.made, layout)
     held = units(made, dims)
     whole = tuple(param for unit in held.all for param in unit.params)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
 from preflight.memory.device.parallel.rank import Held
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved
@@ -104,9 +104,9 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
 
     train = job.train
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     if train.quantization.type not in (None, "none"):
-        return Unknown("train.quantization of a denoiser has no law")
+        return Unknown("train.quantization of a denoiser has no law", Cause.not_modelled)
     setup = setup_of(job, None, config, gpu)
     if isinstance(setup, Unknown):
         return setup
@@ -117,7 +117,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     lengths = {"b": train.batch_size, "i": image}
     if architecture not in FIXED_SIZE:
         if image % UNIT:
-            return Unknown(f"train.image_size {image} is no multiple of {UNIT}")
+            return Unknown(f"train.image_size {image} is no multiple of {UNIT}", Cause.invalid)
         lengths = {"b": train.batch_size, "u": image // UNIT}
     if setup.get("peft"):
         layers = train.peft.targets or LAYERS.get(architecture, USUAL_LAYERS).split()
@@ -167,7 +167,7 @@ def unknown_companion(job: Job, resolved: Resolved) -> Unknown | None:
         for name in names:
             if name not in known:
                 return Unknown(f"{field}: the size of {name} beside {resolved.name} is not known "
-                               f"(known: {', '.join(known) or 'none'})")  # fmt: skip
+                               f"(known: {', '.join(known) or 'none'})", Cause.not_modelled)  # fmt: skip
     return None
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved
@@ -99,12 +99,13 @@ def resolve(job: Job, name: str, target: str, _: Mapping[str, Any], gpu: Gpu | N
     if config is None:
         return Unknown(
             f"{target} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a pyramid, and "
-            "detectron2's C4 and DC5 bodies and cascades"
+            "detectron2's C4 and DC5 bodies and cascades",
+            Cause.model_unknown,
         )
     if job.train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     if job.train.gradient_checkpointing or job.train.frozen or job.train.peft.method not in (None, "none"):
-        return Unknown(f"{target} has no law with checkpoints, other frozen parts or adapters")
+        return Unknown(f"{target} has no law with checkpoints, other frozen parts or adapters", Cause.not_modelled)
     setup = setup_of(job, None, {}, gpu)
     if isinstance(setup, Unknown):
         return setup

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import PROBE_LAYERS
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -70,9 +70,9 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
 
     train = job.train
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     if train.seq_len is None:
-        return Unknown("train.seq_len is not known")
+        return missing("train.seq_len")
     architecture = SAME_EVENTS.get(architecture, architecture)
     counts = _counts(job)
     if isinstance(counts, Unknown):
@@ -82,7 +82,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     whole: dict[str, Any] = {**DEFAULTS[architecture], **own}
     longest = whole.get("max_position_embeddings")
     if isinstance(longest, int) and train.seq_len > longest:
-        return Unknown(f"length {train.seq_len} is more than the model's {longest} positions")
+        return Unknown(f"length {train.seq_len} is more than the model's {longest} positions", Cause.not_possible)
     setup = setup_of(job, None, whole, gpu)
     if isinstance(setup, Unknown):
         return setup
@@ -109,9 +109,11 @@ def _counts(job: Job) -> tuple[int, int | None] | Unknown:
     texts, mini = given.get("texts", PAIR), given.get("mini_batch_size")
     for key, value in (("texts", texts), ("mini_batch_size", mini)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            return Unknown(f"model.kwargs.{key} is {value!r}, no count")
+            return Unknown(f"model.kwargs.{key} is {value!r}, no count", Cause.invalid)
     if texts < PAIR:
-        return Unknown("model.kwargs.texts is 1: a contrastive loss compares at least two texts of a sample")
+        return Unknown(
+            "model.kwargs.texts is 1: a contrastive loss compares at least two texts of a sample", Cause.not_possible
+        )
     return texts, mini
 
 

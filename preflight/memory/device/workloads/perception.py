@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.workloads import perception_table as kinds
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -45,9 +45,13 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     stated = config.get("architectures") or ()
     found = kinds.chosen(architecture, job.task or "", (stated,) if isinstance(stated, str) else stated)
     if found is None:
-        return Unknown(f"what of {name} is trained is not known: state model.config.architectures")
+        return Unknown(
+            f"what of {name} is trained is not known: state model.config.architectures",
+            Cause.not_set,
+            ("model.config.architectures",),
+        )
     if found.refused:
-        return Unknown(f"no law holds for {name}: {found.refused}")
+        return Unknown(f"no law holds for {name}: {found.refused}", Cause.no_law)
     lengths = _lengths(job, architecture, config, found.recipe)
     if isinstance(lengths, Unknown):
         return lengths
@@ -107,7 +111,7 @@ def with_possible(ready: Ready, gpu: Gpu | None) -> Ready:
 def _lengths(job: Job, architecture: str, config: Mapping[str, Any], recipe: str) -> dict[str, int] | Unknown:
     train = job.train
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     found = {"b": train.batch_size}
     needs = kinds.NEEDS[recipe]
     if "i" in needs:
@@ -120,18 +124,18 @@ def _lengths(job: Job, architecture: str, config: Mapping[str, Any], recipe: str
     if "s" in needs:
         if train.seq_len is None:
             what = "samples of sound" if recipe in kinds.HEARD else "tokens"
-            return Unknown(f"train.seq_len ({what}) is not known")
+            return missing("train.seq_len", what)
         found["s"] = train.seq_len
     if "objects" in needs:
         found["t"] = train.target_len or OBJECTS
     if "words" in needs:
         words = train.text_len or train.target_len or kinds.TEXTS.get(architecture)
         if words is None:
-            return Unknown("train.text_len is not known")
+            return missing("train.text_len")
         found["t"] = words
     if "labels" in needs:
         if train.target_len is None:
-            return Unknown("train.target_len is not known")
+            return missing("train.target_len")
         found["t"] = train.target_len
     return found
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved
@@ -49,9 +49,9 @@ def resolve(job: Job, name: str, target: str, config: Mapping[str, Any], gpu: Gp
 
     train = job.train
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     if train.gradient_checkpointing or train.peft.method not in (None, "none"):
-        return Unknown(f"{target} has no law with checkpoints or adapters")
+        return Unknown(f"{target} has no law with checkpoints or adapters", Cause.not_modelled)
     setup = setup_of(job, None, {}, gpu)
     if isinstance(setup, Unknown):
         return setup

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.resolve import Resolved
@@ -79,12 +79,12 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
 
     train = job.train
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     if train.seq_len is None:
-        return Unknown("train.seq_len (samples of sound) is not known")
+        return missing("train.seq_len", "samples of sound")
     other = [part for part in train.frozen if "feature" not in part]
     if other:
-        return Unknown(f"train.frozen: {other[0]} of a speech model has no law")
+        return Unknown(f"train.frozen: {other[0]} of a speech model has no law", Cause.not_modelled)
     config = {"vocab_size": 32, **{k: DEFAULTS[k] for k in ("num_hidden_layers",)}, **config}
     setup = setup_of(job, None, config, gpu)
     if isinstance(setup, Unknown):

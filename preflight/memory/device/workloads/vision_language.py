@@ -21,7 +21,7 @@ from preflight.memory.device.fit.polynomial import PolynomialReader, points
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -74,18 +74,18 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
 
     train, kind = job.train, architecture.replace("-", "_")
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     if train.seq_len is None:
-        return Unknown("train.seq_len is not known (all tokens of a sample, those of its images too)")
+        return missing("train.seq_len", "all tokens of a sample, those of its images too")
     if train.images is None:
-        return Unknown("train.images is not known")
+        return missing("train.images")
     image = IMAGES[kind](config, train.image_size) if train.images else Image(0)
     if isinstance(image, Unknown):
         return image
     spans = train.images * (image.tokens + 1) + 1
     if spans > train.seq_len:
-        return Unknown(f"train.seq_len {train.seq_len} is less than the {spans} tokens that "
-                       f"{train.images} images of {image.tokens} tokens take in {name}")  # fmt: skip
+        taken = f"{spans} tokens that {train.images} images of {image.tokens} tokens take in {name}"
+        return Unknown(f"train.seq_len {train.seq_len} is less than the {taken}", Cause.not_possible)
     frozen = frozen_parts(job)
     if isinstance(frozen, Unknown):
         return frozen
@@ -94,7 +94,7 @@ def resolve(job: Job, name: str, architecture: str, config: Mapping[str, Any], g
     if isinstance(setup, Unknown):
         return setup
     if setup.get("peft") and setup["peft"]["method"] in RANKED and not setup["peft"]["targets"] and kind != "blip_2":
-        return Unknown(f"train.peft.targets is not known (peft has no layers of its own for {kind})")
+        return missing("train.peft.targets", f"peft has no layers of its own for {kind}")
     varlen = train.attention == "flash"
     old = setup["attention"] == "sdpa" and not varlen and gpu is not None and gpu.compute_capability < (8, 0)
     setup = {**setup, **({"attention": "efficient"} if old else {})}
@@ -128,7 +128,10 @@ def frozen_parts(job: Job) -> tuple[str, ...] | Unknown:
     for one in job.train.frozen:
         parts = _NAMED.get(one.removeprefix("model.").rstrip("."))
         if parts is None:
-            return Unknown(f"train.frozen: {one} is no part of a model of images and text (known: {', '.join(PARTS)})")
+            return Unknown(
+                f"train.frozen: {one} is no part of a model of images and text (known: {', '.join(PARTS)})",
+                Cause.invalid,
+            )
         found.update(dict.fromkeys(parts))
     return tuple(one for one in PARTS if one in found)
 
@@ -145,7 +148,10 @@ def with_possible(ready: Ready, gpu: Gpu | None) -> Ready | Unknown:
     job, resolved = ready.job, ready.resolved
     gathers = ready.rank.layout.scheme.startswith(("fsdp", "zero3"))
     if gathers and "L" not in ready.laws.made.tape.depths.values():
-        return Unknown(f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known")
+        return Unknown(
+            f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known",
+            Cause.not_modelled,
+        )
     notes = [one for one in (resolved.model.get("note"),) if one]
     possible: list[Ready] = []
     if "images" not in job.train.model_fields_set:

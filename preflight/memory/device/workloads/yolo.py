@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.workloads.denoisers import Companion
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -88,15 +88,15 @@ def resolve(job: Job, name: str, target: str, kwargs: Mapping[str, Any], gpu: Gp
     train = job.train
     stated = (job.model.kwargs or {}).get("nc", kwargs.get("nc"))
     if stated is not None and (not isinstance(stated, int) or stated < 1):
-        return Unknown(f"model.kwargs nc = {stated!r} is no number of classes")
+        return Unknown(f"model.kwargs nc = {stated!r} is no number of classes", Cause.invalid)
     config = config_of(target, stated)
     if config is None:
         return Unknown(f"{target} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l and x, with "
-                       "-seg, -pose and -cls for the last two")  # fmt: skip
+                       "-seg, -pose and -cls for the last two", Cause.model_unknown)  # fmt: skip
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     if train.gradient_checkpointing or train.frozen or train.peft.method not in (None, "none"):
-        return Unknown(f"{target} has no law with checkpoints, frozen layers or adapters")
+        return Unknown(f"{target} has no law with checkpoints, frozen layers or adapters", Cause.not_modelled)
     setup = setup_of(job, None, {}, gpu)
     if isinstance(setup, Unknown):
         return setup

@@ -67,7 +67,7 @@ def test_a_name_alone(name: str, target: str | None) -> None:
 def test_what_has_no_stand_in_is_refused(target: str) -> None:
     found = resolve(job(model__target=target))
     assert isinstance(found, Unknown)
-    assert "no stand-in" in found.reason
+    assert "no stand-in" in found.words
 
 
 @pytest.mark.usefixtures("_shipped")
