@@ -101,8 +101,5 @@ def _allocator(launch: Launch) -> Iterator[tuple[Binding, Source]]:
         for pair in expr.value.split(","):
             key, _, text = pair.partition(":")
             if key.strip() in ("expandable_segments", "max_split_size_mb", "garbage_collection_threshold"):
-                origin = expr.origin
-                yield (
-                    Binding(f"train.allocator.{key.strip()}", Const(text.strip(), origin), Rank.read),
-                    Source.environment,
-                )
+                setting = Const(text.strip(), expr.origin)
+                yield Binding(f"train.allocator.{key.strip()}", setting, Rank.read), Source.environment
