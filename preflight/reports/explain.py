@@ -38,7 +38,9 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     wide = max(len(name) for name, _, _ in rows)
     most = min(max(len(value) for _, value, _ in rows), 32)
     for name, value, source in rows:
-        style = "bold cyan" if value == "unknown" else "dim" if source.endswith(("default", "not set")) else "bold"
+        bound = bounds.get(name)
+        quiet = value == "-" or bound is None or bound.source is Source.preflight
+        style = "bold cyan" if value == "unknown" else "dim" if quiet else "bold"
         yield f"  {name:<{wide}}  {look.paint(f'{value:<{most}}', style)}  {source}".rstrip()
 
 
