@@ -136,7 +136,7 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
     resolved = resolve.resolve(job)
     found = resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train")
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
-        raise UsageError(f"{name}: {found.reason if isinstance(found, Unknown) else ''}")
+        raise UsageError(f"{name}: {found.words if isinstance(found, Unknown) else ''}")
     return job, resolved, found
 
 
