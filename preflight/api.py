@@ -51,6 +51,7 @@ from preflight.vocabulary.rule import (
     several,
 )
 from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.study import Source as BoundSource
 from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import (
@@ -85,8 +86,8 @@ if TYPE_CHECKING:
     from preflight.memory.device.law.catalogue import CatalogueModel
 
 __all__ = [
-    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Axis", "Bound", "Box", "BoxVerdict", "Case",
-    "Change", "Choices",
+    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Axis", "Bound", "BoundSource", "Box", "BoxVerdict",
+    "Case", "Change", "Choices",
     "Confidence", "Const", "Constraint", "DeviceEstimate", "Edit", "Estimates", "Example", "Expr", "Finding",
     "HostEstimate", "Interval", "Job", "JobMaker", "Limits", "ModelVerdict", "Options", "Origin", "OwnLayers",
     "Proposal", "Range", "Reading", "Request", "Rule", "SafeBox", "Safety", "Severity", "Source", "Span", "Study",

@@ -98,7 +98,7 @@ def asked() -> list[tuple[str, Resolved, str]]:
             job = build({"model.name": name, "train.batch_size": 1, **SETUPS[setup]})
             resolved = resolve(job)
             if isinstance(resolved, Unknown):
-                raise SystemExit(f"{name}: {resolved.reason}")
+                raise SystemExit(f"{name}: {resolved.words}")
             found.append((f"{name} {setup}", resolved, "train"))
             if setup in GENERATING:
                 found.append((f"generate-{name} {setup}", _denoiser(resolved).generator(resolved, 1), "eval"))
@@ -108,14 +108,14 @@ def asked() -> list[tuple[str, Resolved, str]]:
                 for frozen in ([speech.FROZEN], []):
                     stated = {"train.batch_size": 1, "train.seq_len": 16_000, "task": task, "train.frozen": frozen}
                     resolved = resolve(build({"model.name": name, **stated, **SETUPS[setup]}))
-                    assert not isinstance(resolved, Unknown), resolved.reason
+                    assert not isinstance(resolved, Unknown), resolved.words
                     what = f"{name} {setup} {task}{' frozen' if frozen else ''}"
                     found.append((what, resolved, "train"))
     some = found[0][1]
     for name in DETECTORS.split():
         job = build({"model.target": name, "train.batch_size": 1, "train.precision": "fp32", **STORED})
         resolved = resolve(job, find_gpu(BEFORE_TF32))
-        assert not isinstance(resolved, Unknown), resolved.reason
+        assert not isinstance(resolved, Unknown), resolved.words
         found.append((name, resolved, "train"))
     found += list(_yolo())
     for name, config in pipelines.data()["vaes"].items():
@@ -142,7 +142,7 @@ def _yolo() -> Iterator[tuple[str, Resolved, str]]:
                 job = build({"model.target": name, "train.batch_size": 1, "train.precision": precision, **STORED,
                              **stated})  # fmt: skip
                 resolved = resolve(job)
-                assert not isinstance(resolved, Unknown), resolved.reason
+                assert not isinstance(resolved, Unknown), resolved.words
                 yield f"{name} {precision} {kind} {classes or ''}", resolved, kind
 
 

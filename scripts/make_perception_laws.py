@@ -50,7 +50,7 @@ def asked() -> Iterator[tuple[str, Resolved, str]]:
 def _resolved(precision: str, stated: Mapping[str, object]) -> Resolved:
     found = resolve(build({"train.batch_size": 2, "train.precision": precision, **stated}))
     if isinstance(found, Unknown):
-        raise SystemExit(f"{stated}: {found.reason}")
+        raise SystemExit(f"{stated}: {found.words}")
     return found
 
 

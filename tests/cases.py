@@ -15,7 +15,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Fact, Problem, Request
 from preflight.vocabulary.rule import Case, Options, Rule
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.study import Bound, Box, Source, Study
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Ref, Span, Value
 from preflight.vocabulary.verdicts import BoxVerdict, Counts, Point, SafeBox, SpaceVerdict
 
@@ -110,9 +110,9 @@ def bounds_of(written: Written, defaults: Written | None = None) -> dict[str, Bo
     for line, (name, value) in enumerate(written.items(), 1):
         expr: Expr = value if isinstance(value, (Const, Ref, Op)) else Const(value, origin(line))
         place = expr.origin or origin(line)
-        found[name] = Bound(name, expr, place, source=PATH)
+        found[name] = Bound(name, expr, place, where=PATH)
     for name, value in (defaults or {}).items():
-        found[name] = Bound(name, Const(value), default=True, source="the framework's default")  # type: ignore[arg-type]
+        found[name] = Bound(name, Const(value), default=True, source=Source.library)  # type: ignore[arg-type]
     return found
 
 

@@ -139,7 +139,7 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
         resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train", Tracing(shown=tracing_shown()))
     )
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
-        raise UsageError(f"{name}: {found.reason if isinstance(found, Unknown) else ''}")
+        raise UsageError(f"{name}: {found.words if isinstance(found, Unknown) else ''}")
     return job, resolved, found
 
 

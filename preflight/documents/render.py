@@ -86,7 +86,7 @@ def _boolean(old: str, value: bool, pairs: tuple[tuple[str, str], ...], default:
 
 
 def _refuse(value: Unknown) -> NoReturn:
-    raise CannotEdit(f"the new value is unknown: {value.reason}")
+    raise CannotEdit(f"the new value is unknown: {value.words}")
 
 
 # --- languages ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
 from preflight.vocabulary.records import dataclass, field, replace
-from preflight.vocabulary.values import Const, Expr, Op, Span, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -115,7 +115,7 @@ class Reader:
     ) -> Assignment:
         single = len(words) == 1 and not words[0].splits
         place = self.words.text.origin(*self.words.bounds(node), False)
-        expr = words[0].expr if single else unknown(f"{name} takes several values in a loop", place)
+        expr = words[0].expr if single else unknown(f"{name} takes several values in a loop", place, Cause.run_time)
         return Assignment(name, expr, Span(span.start, place.span.end), blocks=blocks)
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Reader:
             for word in command.words[1:]:
                 name = word.literal
                 if name is not None and re.fullmatch(r"[A-Za-z_]\w*", name):
-                    expr = unknown(f"{name} is read while the script runs", word.origin)
+                    expr = unknown(f"{name} is read while the script runs", word.origin, Cause.run_time)
                     self.assignments.append(Assignment(name, expr, word.span, blocks=command.blocks))
         elif command.name in ("export", "declare", "readonly", "local", "typeset"):
             self.exported.update(word.literal or "" for word in command.words[1:])
@@ -230,7 +230,7 @@ class Reader:
         words = [self.words.word(child) for child in node.named_children if child.type != "comment"]
         named = any(child.type == "variable_assignment" for child in node.named_children)
         if named:
-            return unknown("the array is filled by an expansion", origin)
+            return unknown("the array is filled by an expansion", origin, Cause.run_time)
         items = tuple(Op("words", (word.expr,), word.origin) if word.splits else word.expr for word in words)
         return Op("tuple", items, origin)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.documents.shell_text import ShellText
 from preflight.vocabulary.records import dataclass, replace
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Span, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -223,7 +223,7 @@ class Words:
     def expansion(self, node: Node, depth: int = 0) -> Expr:
         origin = self._origin(node, False)
         if depth > MAX_DEPTH:
-            return unknown("it is nested too deeply", origin)
+            return unknown("it is nested too deeply", origin, Cause.budget)
         if node.type == "simple_expansion":
             name = self.source(node)[1:]
             return self._ref(name, origin)
@@ -232,7 +232,7 @@ class Words:
             return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else unknown("arithmetic", origin)
         if node.type == "expansion":
             return self._parameter(node, origin, depth)
-        return self._printed(node, depth + 1) or unknown("it is what a command prints", origin)
+        return self._printed(node, depth + 1) or unknown("it is what a command prints", origin, Cause.run_time)
 
     def _printed(self, node: Node, depth: int) -> Expr | None:
         """What the usual ways to find a directory print, `/` standing for the project's root; None for all others."""
@@ -320,7 +320,7 @@ class Words:
         """An arithmetic expression; names are variables, division rounds."""
         origin, kind = self._origin(node), node.type
         if depth > MAX_DEPTH:
-            return unknown("it is nested too deeply", origin)
+            return unknown("it is nested too deeply", origin, Cause.budget)
         if kind in ("number", "word", "variable_name", "string", "string_content"):
             return self._atom(self.source(node).strip('"'), origin)
         if kind == "arithmetic_expansion" or kind == "parenthesized_expression":
@@ -346,7 +346,7 @@ class Words:
             octal = len(text) > 1 and text.startswith("0") and text.isdecimal()
             return Const(int(text, 8 if octal else 0), origin)
         except ValueError:
-            return unknown(f"{text[:40]} is not a number", origin)
+            return unknown(f"{text[:40]} is not a number", origin, Cause.invalid)
 
 
 def _unescape(raw: str) -> str:

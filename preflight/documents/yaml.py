@@ -17,7 +17,7 @@ from preflight.documents.tree import Item, Node, key_name, mark_shared
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Span, Unknown
+from preflight.vocabulary.values import Cause, Span, Unknown
 
 MAX_DEPTH = 200
 """Levels of nesting. Real configurations stay below 20; Python's own recursion limit is 1000 frames."""
@@ -180,7 +180,7 @@ class _Composer:
         try:
             node.value = scalar(event.value, tag, self.version)
         except BadScalar as error:
-            node.value = Unknown(str(error))
+            node.value = Unknown(str(error), Cause.invalid)
             self.notes.append(Note("value", str(error), place))
         return node
 
@@ -190,7 +190,7 @@ class _Composer:
         style = "block" if not event.flow_style else "flow" if self.text[start : start + 1] in ("[", "{") else "pair"
         node = Node("map" if is_map else "list", start, start, outer, style)
         if event.tag not in (None, "!") and short_tag(event.tag) not in ("map", "seq"):
-            node.value = Unknown(f"the tag {event.tag} is not read")
+            node.value = Unknown(f"the tag {event.tag} is not read", Cause.not_read)
             self.notes.append(Note("value", f"the tag {event.tag} is not read", place))
         if event.anchor is not None:
             self.anchors[event.anchor] = None

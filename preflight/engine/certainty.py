@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from preflight.vocabulary.defaults import SOURCE
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.study import Bound, Study
+from preflight.vocabulary.study import Bound, Source, Study
 from preflight.vocabulary.values import Unknown, evaluate, names
 from preflight.vocabulary.versions import NEWEST, release
 
@@ -82,7 +81,7 @@ def _launch_read(study: Study) -> bool:
 def _by_default(fields: Mapping[str, Bound], name: str) -> bool:
     """Whether the field has the table's default, since nothing that was read speaks of it."""
     bound = fields.get(name)
-    return bound is not None and bound.default and bound.source == SOURCE
+    return bound is not None and bound.default and bound.source is Source.preflight
 
 
 def _may_load_in_half(job: Job) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ class Estimator:
 
         device, host = side.estimate(job, self.gpu, self.tracing), self._host(job)
         reasons = {
-            side: found.reason for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)
+            side: found.words for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)
         }
         return Estimates(
             device if isinstance(device, DeviceEstimate) else None,
@@ -103,17 +103,10 @@ def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimat
 
     found: list[str] = []
     if isinstance(device, Unknown):
-        found += [*_missing_device(job), *_named_as_missing(device.reason)]
+        found += [*_missing_device(job), *device.fields]
     if isinstance(host, Unknown):
         found += missing_fields(job)
     return tuple(dict.fromkeys(found))
-
-
-def _named_as_missing(reason: str) -> Iterator[str]:
-    """The field that the device side says it lacks: "train.target_len is not known"."""
-    name, _, rest = reason.partition(" ")
-    if rest.endswith("is not known") and name.startswith(("model.", "train.", "parallel.", "validation.")):
-        yield name
 
 
 _TEXT = {"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"}

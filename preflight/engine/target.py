@@ -10,7 +10,7 @@ from preflight.vocabulary.errors import SettingsError, UsageError
 from preflight.vocabulary.machine import Cgroup, Cluster, Gpu, Node
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.study import Bound, Study
+from preflight.vocabulary.study import Bound, Source, Study
 from preflight.vocabulary.values import Const, Value
 
 if TYPE_CHECKING:
@@ -158,11 +158,16 @@ def placed(study: Study, target: Target) -> Study:
         values["cpus"] = allocation.cpus_per_node or values.get("cpus")
     if target.gpu is not None:
         values["gpu"] = target.gpu.name
-    source = f"node type {node.name} of {target.cluster.name}" if node and target.cluster else "what was asked for"
+    where = f"{node.name} of {target.cluster.name}" if node and target.cluster else ""
+    source = Source.machine if where else Source.target
     fields = {f"machine.{name}": Const(value) for name, value in values.items() if value is not None}
     boxes = []
     for box in study.boxes:
-        bounds = {name: Bound(name, value, source=source) for name, value in fields.items() if _open(box.fields, name)}
+        bounds = {
+            name: Bound(name, value, source=source, where=where)
+            for name, value in fields.items()
+            if _open(box.fields, name)
+        }
         bounds |= _requested(box.fields, fields.get("machine.memory_limit"), target.cluster)
         boxes.append(replace(box, fields={**box.fields, **bounds}))
     return replace(study, boxes=tuple(boxes))
@@ -172,7 +177,7 @@ def _requested(fields: Mapping[str, Bound], given: Const | None, cluster: Cluste
     """The memory that the cluster gives for what the request says of it: cores are given whole, nodes may be."""
     name = "machine.memory_limit"
     bound = fields.get(name)
-    if given is None or cluster is None or bound is None or bound.source != "the request":
+    if given is None or cluster is None or bound is None or bound.source is not Source.request:
         return {}
     if not isinstance(bound.expr, Const) or bound.expr.value == given.value:
         return {}

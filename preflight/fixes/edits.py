@@ -17,7 +17,19 @@ from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit
-from preflight.vocabulary.values import Axis, Choices, Const, Domain, Origin, Range, Ref, Unknown, Value, evaluate
+from preflight.vocabulary.values import (
+    Axis,
+    Cause,
+    Choices,
+    Const,
+    Domain,
+    Origin,
+    Range,
+    Ref,
+    Unknown,
+    Value,
+    evaluate,
+)
 
 if TYPE_CHECKING:
     from preflight.vocabulary.verdicts import BoxVerdict
@@ -72,7 +84,7 @@ def _in_box(change: Change, box: Box, study: Study, project: Project) -> Edits |
         return insertion(change, study, project)
     if _worth(bound) == change.value:
         return ()
-    if bound.source in ("--set", "the settings") or isinstance(bound.expr, Ref):
+    if bound.stated_by_user or isinstance(bound.expr, Ref):
         return None
     for literals in solutions(bound.expr, change.value):
         made = [_literal(const, value, bound, project) for const, value in literals]
@@ -85,7 +97,7 @@ def _worth(bound: Bound) -> Value:
     try:
         return normal(bound.field, evaluate(bound.expr), bound.setting)
     except Invalid:
-        return Unknown("it is not a value that the field can have")
+        return Unknown("it is not a value that the field can have", Cause.invalid)
 
 
 def _literal(const: Const, value: Value, bound: Bound, project: Project) -> Edit | None:

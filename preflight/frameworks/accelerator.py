@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from preflight.frameworks.lightning import is_lightning_trainer
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, under
+from preflight.program.bindings import bind, constant, under
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
 from preflight.vocabulary.values import Const
 
@@ -31,7 +31,7 @@ def accelerate_bindings(records: Sequence[CallRecord]) -> list[Binding]:
         if mixed is not None and constant(mixed) is not None:
             found.append(bind("train.precision", spelled(mixed, PRECISIONS)))
         steps = record.argument("gradient_accumulation_steps", 3)
-        found.append(bind("train.grad_accum", steps or Const(1), None if steps else DEFAULT_RANK))
+        found.append(bind("train.grad_accum", steps or Const(1), None if steps else Rank.default))
     return found
 
 

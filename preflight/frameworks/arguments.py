@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.documents.document import TreeDocument
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant
+from preflight.program.bindings import bind, constant, first_origin, is_constant
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Word
+from preflight.vocabulary.reading import Binding, Rank, Word
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Scalar, Unknown, Value, evaluate
@@ -67,7 +67,7 @@ class Arguments:
         """The field takes the argument's value (or `expr`, made of it); a default has a default's rank."""
         value = self[name] if expr is None else expr
         used = name in self.given or not is_constant(value)
-        return bind(field, value, None if used else DEFAULT_RANK, first_origin(self[name]))
+        return bind(field, value, None if used else Rank.default, first_origin(self[name]))
 
     def inner(self, name: str) -> Arguments:
         """The keys of an argument that is a mapping, each with its own place where it has one."""

@@ -8,9 +8,9 @@ from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_objects
 from preflight.frameworks.shared import Found
 from preflight.frameworks.table import read
-from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin, is_unknown, under
+from preflight.program.bindings import bind, constant, first_origin, is_unknown, under
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding, Fact
+from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import OPTIMIZERS
 from preflight.vocabulary.values import Const, Expr, Value
@@ -34,7 +34,7 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     for record in records:
         if record.method in _WRAPPERS and "." in record.name:
             # under a condition on the environment, what launches the program decides
-            rank = DEFAULT_RANK if any(is_unknown(condition) for condition in record.conditions) else TEXT_RANK
+            rank = Rank.default if any(is_unknown(condition) for condition in record.conditions) else Rank.read
             expr = Const(_WRAPPERS[record.method], record.origin)
             wrapped = [bind("parallel.strategy", expr, rank, record.origin)]
             wrapped += [bind(field, option, rank, record.origin) for field, option in _options(record).items()]
@@ -54,7 +54,7 @@ def _devices(record: CallRecord) -> list[Binding]:
     ids = constant(record.argument("device_ids", 1))
     if not isinstance(ids, tuple) or not ids:
         return []
-    return [bind("parallel.gpus_per_node", Const(len(ids), first_origin(record.argument("device_ids", 1))), TEXT_RANK)]
+    return [bind("parallel.gpus_per_node", Const(len(ids), first_origin(record.argument("device_ids", 1))), Rank.read)]
 
 
 def _options(record: CallRecord) -> dict[str, Expr]:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
-from preflight.vocabulary.values import Const, Unknown
+from preflight.vocabulary.values import Cause, Const, Unknown
 
 _UNREAD = "--train_text_encoder trains the text encoders, which no law covers"
 
@@ -30,7 +30,7 @@ def beside(args: Arguments, found: Found) -> None:
     prompt = next((key for key in ("validation_prompt", "validation_prompts") if args.some(key)), None)
     names = list(script["companions"])
     if args.value("train_text_encoder") is True:
-        found.add("train.companions", Const(Unknown(_UNREAD), args.origin("train_text_encoder")))
+        found.add("train.companions", Const(Unknown(_UNREAD, Cause.not_modelled), args.origin("train_text_encoder")))
     else:
         names = list(script.get("validating", names)) if prompt is not None else names
         if args.value("pre_compute_text_embeddings") is True:

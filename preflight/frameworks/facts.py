@@ -24,7 +24,7 @@ from preflight.frameworks.transformers_trainer import (
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
 from preflight.frameworks.unsloth import unsloth_bindings
 from preflight.program import loaders
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant, settled, under
+from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
 from preflight.program.datasets import held
@@ -42,7 +42,7 @@ from preflight.program.resuming import resume_bindings
 from preflight.program.spread_arguments import filled
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem
+from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar
 
@@ -93,7 +93,7 @@ def read_calls(
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     """What was reached, and of the rest what concerns fields and facts that it does not mention."""
     fields, names = (
-        {binding.field for binding in first.bindings if binding.rank != DEFAULT_RANK},
+        {binding.field for binding in first.bindings if binding.rank != Rank.default},
         {f.name for f in first.facts},
     )
     others = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
@@ -139,7 +139,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *resume_bindings(calls, project),
         *accelerator_bindings(calls),
         *optimizer_bindings(calls),
-        *([bind("train.precision", stored, 2)] if stored is not None and not trained else []),
+        *([bind("train.precision", stored, Rank.read)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
         *accelerate_bindings(calls),
         *lightning_bindings(calls, stored),
@@ -250,7 +250,7 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
                     **values,
                 }
             bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
-            found += under(record.conditions, [b for b in bindings if record.complete or b.rank != DEFAULT_RANK])
+            found += under(record.conditions, [b for b in bindings if record.complete or b.rank != Rank.default])
     return found
 
 

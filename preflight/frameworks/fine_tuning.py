@@ -9,10 +9,11 @@ from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.shared import Found, doubled
 from preflight.frameworks.transformers_trainer import Use, training_arguments
-from preflight.program.bindings import DEFAULT_RANK, constant, first_origin, fold, when
+from preflight.program.bindings import constant, first_origin, fold, when
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _DEFAULTS: dict[str, Expr] = {"per_device_train_batch_size": Const(1), "per_device_eval_batch_size": Const(1),
                               "gradient_checkpointing": Const(True), "dataloader_num_workers": Const(1)}  # fmt: skip
@@ -40,7 +41,7 @@ def swift_trainer(args: Arguments, found: Found) -> None:
     values = {**_DEFAULTS, **{name: expr for name, expr in args.given.items() if name not in _OWN}}
     validates = "val_dataset" in args or args.some("split_dataset_ratio")
     bindings = [
-        binding if binding.origin is not None else replace(binding, rank=DEFAULT_RANK)
+        binding if binding.origin is not None else replace(binding, rank=Rank.default)
         for binding in training_arguments(values, "transformers", Use(evaluates=validates))
         if binding.field != "train.precision"
     ]
@@ -59,7 +60,7 @@ def swift_precision(args: Arguments, found: Found) -> None:
     """Mixed precision in the type of the weights, which is the model's own where nobody states it."""
     if "torch_dtype" not in args:
         reason = "ms-swift takes the type that the model's own config.json names: --torch_dtype is not set"
-        found.add("train.precision", Const(Unknown(reason)))
+        found.add("train.precision", Const(Unknown(reason, Cause.not_set)))
         return
     dtype = spelled(args.get("torch_dtype"), DTYPES)
     found.add("train.weights_dtype", dtype)

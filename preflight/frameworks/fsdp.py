@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin
+from preflight.program.bindings import bind, constant, first_origin
 from preflight.python.objects import CallRecord, Instance
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Scalar, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown
 
 TRUTHS: Mapping[str, Scalar] = {
     "true": True, "yes": True, "y": True, "t": True, "on": True, "1": True,
@@ -54,16 +54,20 @@ def _strategy(given: Mapping[str, Expr], per_node: Expr | None) -> Iterator[Bind
     said = _stated(given, "sharding_strategy") or _stated(given, "reshard_after_forward")
     kind = str(constant(said)).lower() if said is not None else ""
     strategy = "ddp" if kind in _WHOLE else "fsdp"
-    yield bind("parallel.strategy", Const(strategy, first_origin(said)), 2)
+    yield bind("parallel.strategy", Const(strategy, first_origin(said)), Rank.read)
     if said is not None and kind not in _WHOLE:
         yield bind("parallel.options.reshard_after_forward", spelled(said, _RESHARDS))
     if kind in _HYBRID:
-        group = per_node if per_node is not None else Const(Unknown("hybrid sharding shards over the ranks of a node"))
-        yield bind("parallel.options.shard_group", group, 2, first_origin(said))
+        group = (
+            per_node
+            if per_node is not None
+            else Const(Unknown("hybrid sharding shards over the ranks of a node", Cause.not_set))
+        )
+        yield bind("parallel.options.shard_group", group, Rank.read, first_origin(said))
     for name in ("offload_params", "cpu_offload"):
         expr = _stated(given, name)
         if expr is not None and constant(truth(expr)) is True:
-            yield bind("parallel.offload", Const("parameters", first_origin(expr)), 2)
+            yield bind("parallel.offload", Const("parameters", first_origin(expr)), Rank.read)
 
 
 def _schedule(given: Mapping[str, Expr], version: int | None) -> Iterator[Binding]:
@@ -71,13 +75,13 @@ def _schedule(given: Mapping[str, Expr], version: int | None) -> Iterator[Bindin
     if stated is not None:
         yield bind("parallel.options.fsdp_version", spelled(stated, {"1": 1, "2": 2}))
     elif version is not None:
-        yield bind("parallel.options.fsdp_version", Const(version), DEFAULT_RANK)
+        yield bind("parallel.options.fsdp_version", Const(version), Rank.default)
     first = constant(stated) in (1, "1") if stated is not None else version == 1
     prefetch = _stated(given, "backward_prefetch")
     if prefetch is not None:
         yield bind("parallel.options.backward_prefetch", spelled(prefetch, _PREFETCH))
     elif first:  # the plugin hands None on, which is no prefetching
-        yield bind("parallel.options.backward_prefetch", Const("none"), DEFAULT_RANK)
+        yield bind("parallel.options.backward_prefetch", Const("none"), Rank.default)
     for name in ("forward_prefetch", "limit_all_gathers"):
         expr = _stated(given, name)
         if expr is not None:
@@ -89,7 +93,7 @@ def _precision(mixed: Expr | None) -> Iterator[Binding]:
     if mixed is None or str(constant(mixed)) not in _MIXED:
         return
     for name in ("param_dtype", "reduce_dtype"):
-        yield bind(f"parallel.options.{name}", Const(_MIXED[str(constant(mixed))]), DEFAULT_RANK)
+        yield bind(f"parallel.options.{name}", Const(_MIXED[str(constant(mixed))]), Rank.default)
 
 
 def _checkpointing(given: Mapping[str, Expr]) -> Iterator[Binding]:
@@ -121,9 +125,11 @@ def fsdp_objects(record: CallRecord) -> list[Binding]:
     if offload is not None:
         moved = offload.argument("offload_params", 0) if offload.method == "CPUOffload" else Const(True)
         if moved is not None and constant(moved) is True:
-            found.append(bind("parallel.offload", Const("parameters", offload.origin), 2))
+            found.append(bind("parallel.offload", Const("parameters", offload.origin), Rank.read))
     elif constant(record.argument("cpu_offload")) is True:
-        found.append(bind("parallel.offload", Const("parameters", first_origin(record.argument("cpu_offload"))), 2))
+        found.append(
+            bind("parallel.offload", Const("parameters", first_origin(record.argument("cpu_offload"))), Rank.read)
+        )
     mixed = _made(record, "mixed_precision", "mp_policy", "mixed_precision_policy")
     for name in ("param_dtype", "reduce_dtype"):
         dtype = mixed.argument(name) if mixed is not None else None

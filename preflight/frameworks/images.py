@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
-from preflight.vocabulary.values import Const, Unknown
+from preflight.vocabulary.values import Cause, Const, Unknown
 
 Switches = Mapping[str, tuple[str, bool]]
 LLAMAFACTORY: Switches = {"vision": ("freeze_vision_tower", True), "projector": ("freeze_multi_modal_projector", True),
@@ -46,7 +46,7 @@ def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixe
         value = args.value(key) if key in args else default
         place = place or args.origin(key)
         if not isinstance(value, bool):
-            found.add("train.frozen", Const(Unknown(f"{key} is not known"), args.origin(key)))
+            found.add("train.frozen", Const(Unknown(f"{key} is not known", Cause.invalid), args.origin(key)))
             break
         parts += [part] if value else []
     else:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_settings
-from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, fold
+from preflight.program.bindings import bind, constant, fold
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link
+from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 _ACCELERATED = ("accelerate", "transformers-trainer", "trl")
 """Frameworks that read what `accelerate launch` puts into the environment."""
@@ -22,9 +22,9 @@ def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence
     several = call is not None and _several(call.launch)
     framework = next((fact.value for fact in facts if fact.name == "framework"), None)
     found = list(_environment(call.launch.environment)) if call is not None and framework in _ACCELERATED else []
-    kept = [b for b in bindings if several or b.field != "parallel.strategy" or b.rank != DEFAULT_RANK]
+    kept = [b for b in bindings if several or b.field != "parallel.strategy" or b.rank != Rank.default]
     if several and framework in _ACCELERATED:
-        found.insert(0, bind("parallel.strategy", Const("ddp"), DEFAULT_RANK))
+        found.insert(0, bind("parallel.strategy", Const("ddp"), Rank.default))
     return [*found, *kept]
 
 
@@ -34,7 +34,11 @@ def environment_of(launch: Launch) -> dict[str, Expr]:
     total = launch.total_ranks
     if total is None and launch.ranks_per_node is not None:
         total = fold(Op("*", (launch.ranks_per_node, launch.nodes or Const(1))))
-    count = fold(Op("str", (total,))) if total is not None else unknown("how many processes there are")
+    count = (
+        fold(Op("str", (total,)))
+        if total is not None
+        else unknown("how many processes there are", cause=Cause.run_time)
+    )
     if launch.launcher in ("torchrun", "accelerate", "deepspeed"):
         for name, expr in (("RANK", Const("0")), ("LOCAL_RANK", Const("0")), ("WORLD_SIZE", count)):
             found.setdefault(name, expr)
@@ -57,24 +61,24 @@ def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:
     """Variables of accelerate.utils.launch, as Accelerator reads them."""
     mixed = environment.get("ACCELERATE_MIXED_PRECISION")
     if mixed is not None and str(constant(mixed)) != "no":
-        yield bind("train.precision", spelled(mixed, PRECISIONS), TEXT_RANK)
+        yield bind("train.precision", spelled(mixed, PRECISIONS), Rank.read)
     steps = environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
     if steps is not None:
-        yield bind("train.grad_accum", steps, TEXT_RANK)
+        yield bind("train.grad_accum", steps, Rank.read)
     if "ACCELERATE_USE_FSDP" in environment:
         settings = {name: expr for name, expr in environment.items() if name.startswith("FSDP_")}
         yield from fsdp_settings(settings, 1, mixed)
     backend = environment.get("ACCELERATE_DYNAMO_BACKEND")
     if backend is not None and str(constant(backend)).upper() != "NO":
-        yield bind("train.compile", Const(True, backend.origin), TEXT_RANK)
+        yield bind("train.compile", Const(True, backend.origin), Rank.read)
     if "ACCELERATE_USE_DEEPSPEED" in environment:
         stage = constant(environment.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", Const(2)))  # accelerate's default stage
         number = int(stage) if isinstance(stage, (int, str)) and str(stage).isdecimal() else 2
-        yield bind("parallel.strategy", Const(STAGES.get(number, "zero2")), TEXT_RANK)
+        yield bind("parallel.strategy", Const(STAGES.get(number, "zero2")), Rank.read)
     for name, part in (("OPTIMIZER", "optimizer"), ("PARAM", "parameters")):
         device = environment.get(f"ACCELERATE_DEEPSPEED_OFFLOAD_{name}_DEVICE")
         if device is not None and constant(device) in ("cpu", "nvme"):
-            yield bind("parallel.offload", Const(part, device.origin), TEXT_RANK)
+            yield bind("parallel.offload", Const(part, device.origin), Rank.read)
 
 
 def launch_links(call: Call | None, project: Project) -> Iterator[Link]:

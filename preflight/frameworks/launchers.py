@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from preflight.vocabulary.reading import Launch, Word
+from preflight.vocabulary.reading import Launch, Launcher, Word
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 Kind = Literal["program", "module", "script", "none"]
 
@@ -34,7 +34,7 @@ class Command:
 
 @dataclass(slots=True)
 class _Seen:
-    launcher: str = "python"
+    launcher: Launcher = "python"
     nodes: Expr | None = None
     ranks_per_node: Expr | None = None
     total_ranks: Expr | None = None
@@ -83,7 +83,7 @@ _ACCELERATE_ENVIRONMENT = {
 """What `accelerate launch` hands to the program, as environment variables (accelerate.utils.launch)."""
 _ACCELERATE_TRUE = {"use_deepspeed": "ACCELERATE_USE_DEEPSPEED", "use_fsdp": "ACCELERATE_USE_FSDP"}
 
-_MODULES = {
+_MODULES: Mapping[str, Launcher] = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed", "deepspeed": "deepspeed",
 }  # fmt: skip
@@ -152,8 +152,10 @@ def _program(name: str, rest: list[Word], seen: _Seen) -> Command:
     release = name.removeprefix("python").replace(".", "")
     if (name.startswith("python") and release.isdecimal()) or name in ("python", "pythonw", "ipython"):
         return _python(rest[1:], seen)
-    if name in ("torchrun", "deepspeed"):
-        return _launcher(name, rest[1:], seen)
+    if name == "torchrun":
+        return _launcher("torchrun", rest[1:], seen)
+    if name == "deepspeed":
+        return _launcher("deepspeed", rest[1:], seen)
     if name in ("accelerate", "accelerate-launch"):
         rest = rest[1:] if name == "accelerate-launch" else rest[1:] if len(rest) < 2 else rest[2:]
         return _launcher("accelerate", rest, seen)
@@ -185,14 +187,14 @@ def _python(rest: list[Word], seen: _Seen) -> Command:
     return Command("program", rest[0], tuple(rest[1:]), _launch(seen))
 
 
-_LAUNCHERS: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
+_LAUNCHERS: Mapping[Launcher, tuple[Mapping[str, str], set[str]]] = {
     "torchrun": (_TORCHRUN, _TORCHRUN_SWITCHES),
     "accelerate": (_ACCELERATE, _ACCELERATE_SWITCHES),
     "deepspeed": (_DEEPSPEED, _DEEPSPEED_SWITCHES),
 }
 
 
-def _launcher(launcher: str, rest: list[Word], seen: _Seen) -> Command:
+def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> Command:
     """A launcher's own options, up to the word that names the program."""
     counts, switches = _LAUNCHERS[launcher]
     seen.launcher = launcher
@@ -220,7 +222,7 @@ def _launcher(launcher: str, rest: list[Word], seen: _Seen) -> Command:
     return Command(kind, rest[0], tuple(rest[1:]), _launch(seen))
 
 
-def _note(launcher: str, counts: Mapping[str, str], name: str, value: Expr, seen: _Seen) -> None:
+def _note(launcher: Launcher, counts: Mapping[str, str], name: str, value: Expr, seen: _Seen) -> None:
     if name in counts:
         setattr(seen, counts[name], _count(value))
     elif launcher == "accelerate" and name in _ACCELERATE_ENVIRONMENT:
@@ -233,7 +235,7 @@ def _count(value: Expr) -> Expr:
         said = str(value.value).rpartition(":")[2]
         if said.isdecimal():
             return Const(int(said), value.origin)
-        return Const(Unknown(f"{said!r} processes: as many as the machine has devices"), value.origin)
+        return Const(Unknown(f"{said!r} processes: as many as the machine has devices", Cause.run_time), value.origin)
     return Op("int", (value,), value.origin)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_objects, truth
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, under
+from preflight.program.bindings import bind, constant, first_origin, fold, under
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Scalar
 
@@ -41,9 +41,9 @@ def named_strategy(strategy: Expr) -> list[Binding]:
         part = "parameters" if "stage_3" in name or name.startswith("fsdp") else "optimizer"
         found.append(bind("parallel.offload", Const(part, place)))
     if name.startswith("deepspeed"):
-        found += [bind(f"parallel.options.{bucket}", Const(BUCKET), DEFAULT_RANK) for bucket in _BUCKETS]
+        found += [bind(f"parallel.options.{bucket}", Const(BUCKET), Rank.default) for bucket in _BUCKETS]
     if name.startswith("fsdp"):
-        found.append(bind("parallel.options.fsdp_version", Const(1), DEFAULT_RANK))
+        found.append(bind("parallel.options.fsdp_version", Const(1), Rank.default))
     return found
 
 
@@ -61,8 +61,8 @@ def strategy_bindings(records: Sequence[CallRecord]) -> list[Binding]:
 
 def _fsdp(record: CallRecord) -> list[Binding]:
     found = [
-        bind("parallel.strategy", Const("fsdp", record.origin), 2, record.origin),
-        bind("parallel.options.fsdp_version", Const(1), DEFAULT_RANK),
+        bind("parallel.strategy", Const("fsdp", record.origin), Rank.read, record.origin),
+        bind("parallel.options.fsdp_version", Const(1), Rank.default),
         *fsdp_objects(record),
     ]
     for name in ("forward_prefetch", "limit_all_gathers"):
@@ -78,14 +78,14 @@ def _fsdp(record: CallRecord) -> list[Binding]:
 def _deepspeed(record: CallRecord) -> list[Binding]:
     stage = record.argument("stage") or Const(2)
     names = {str(number): name for number, name in STAGES.items()}
-    found = [bind("parallel.strategy", spelled(stage, names), 2, first_origin(stage) or record.origin)]
+    found = [bind("parallel.strategy", spelled(stage, names), Rank.read, first_origin(stage) or record.origin)]
     for name, part in (("offload_optimizer", "optimizer"), ("offload_parameters", "parameters")):
         expr = record.argument(name)
         if expr is not None and constant(truth(expr)) is True:
             found.append(bind("parallel.offload", Const(part, first_origin(expr))))
     for name in _BUCKETS:
         given = record.argument(name)
-        found.append(bind(f"parallel.options.{name}", given or Const(BUCKET), None if given else DEFAULT_RANK))
+        found.append(bind(f"parallel.options.{name}", given or Const(BUCKET), None if given else Rank.default))
     for name in ("contiguous_gradients", "overlap_comm", "sub_group_size"):
         given = record.argument(name)
         if given is not None:
@@ -94,7 +94,7 @@ def _deepspeed(record: CallRecord) -> list[Binding]:
 
 
 def _ddp(record: CallRecord) -> list[Binding]:
-    found = [bind("parallel.strategy", Const("ddp", record.origin), 2, record.origin)]
+    found = [bind("parallel.strategy", Const("ddp", record.origin), Rank.read, record.origin)]
     given = ((name, record.argument(name)) for name in _DDP)
     return found + [bind(f"parallel.options.{name}", expr) for name, expr in given if expr is not None]
 
@@ -102,8 +102,8 @@ def _ddp(record: CallRecord) -> list[Binding]:
 def _two_dimensional(record: CallRecord) -> list[Binding]:
     """FSDP 2 beside tensor parallelism, of sizes that are "auto" unless they are said."""
     found = [
-        bind("parallel.strategy", Const("fsdp", record.origin), 2, record.origin),
-        bind("parallel.options.fsdp_version", Const(2), DEFAULT_RANK),
+        bind("parallel.strategy", Const("fsdp", record.origin), Rank.read, record.origin),
+        bind("parallel.options.fsdp_version", Const(2), Rank.default),
     ]
     size = record.argument("tensor_parallel_size")
     if size is not None and constant(size) != "auto":
@@ -135,7 +135,7 @@ def lightning_arguments(values: Mapping[str, Expr], base: Expr | None = None) ->
     found: list[Binding] = []
     precision = values.get("precision")
     found.append(
-        bind("train.precision", base or Const("fp32"), DEFAULT_RANK)
+        bind("train.precision", base or Const("fp32"), Rank.default)
         if precision is None or constant(precision) is None
         else bind("train.precision", spelled(precision, PRECISIONS))
     )

@@ -11,8 +11,9 @@ from typing import TypedDict
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
 from preflight.program.bindings import bind, constant, fold
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PARTS
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _PARTS = {
     "query": ("lora_query", True), "key": ("lora_key", False), "value": ("lora_value", True),
@@ -43,13 +44,13 @@ def model(args: Arguments, found: Found) -> None:
 
 def accumulation(args: Arguments, found: Found) -> None:
     """What is left of the whole batch for one device."""
-    micro = args.get("train.micro_batch_size", Unknown("train.micro_batch_size is not set"))
+    micro = args.get("train.micro_batch_size", Unknown("train.micro_batch_size is not set", Cause.not_set))
     ranks: Expr = args.get("devices", 1)
     if isinstance(args.value("devices"), str):
-        ranks = Const(Unknown("how many devices there are is seen when it runs"))
+        ranks = Const(Unknown("how many devices there are is seen when it runs", Cause.run_time))
     per_step = fold(Op("//", (args.get("train.global_batch_size"), Op("*", (micro, ranks)))))
     steps = fold(Op("max", (Const(1), per_step)))
-    found.bindings.append(bind("train.grad_accum", steps, 2, args.origin("train.global_batch_size")))
+    found.bindings.append(bind("train.grad_accum", steps, Rank.read, args.origin("train.global_batch_size")))
 
 
 def targets_of_parts(args: Arguments, found: Found) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import shrinks_itself
-from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, first_origin
+from preflight.program.bindings import bind, constant, first_origin
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Problem
+from preflight.vocabulary.reading import Binding, Fact, Link, Problem, Rank
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, OPTIMIZERS, PRECISIONS
-from preflight.vocabulary.values import Const, Expr, Op, Scalar, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value
 
 
 def _attentions() -> Mapping[str, Scalar]:
@@ -40,14 +40,14 @@ class Found:
     schemes: list[Link] = field(default_factory=list)
     """Of the links, those to a file that says how the model is sharded."""
 
-    def add(self, name: str, expr: Expr, rank: int | None = TEXT_RANK) -> None:
+    def add(self, name: str, expr: Expr, rank: Rank | None = Rank.read) -> None:
         """A binding, unless the value is None; without a place it is a default."""
         if constant(expr) is not None:
-            self.bindings.append(bind(name, expr, rank if first_origin(expr) is not None else DEFAULT_RANK))
+            self.bindings.append(bind(name, expr, rank if first_origin(expr) is not None else Rank.default))
 
     def default(self, name: str, value: Value) -> None:
         """What the tool does where nobody says otherwise."""
-        self.bindings.append(bind(name, Const(value), DEFAULT_RANK))
+        self.bindings.append(bind(name, Const(value), Rank.default))
 
     def has(self, name: str) -> bool:
         return any(binding.field == name for binding in self.bindings)
@@ -95,7 +95,7 @@ def unmodelled_bits(args: Arguments, found: Found) -> None:
         known = args.value(method) in (None, "bnb", "bitsandbytes") and args.value(bits) in (4, 8)
         if bits in args and not known:
             reason = f"{args.value(bits)} bits by {args.value(method) or 'bnb'} are not modelled"
-            found.add("train.quantization.type", Const(Unknown(reason), args.origin(bits)))
+            found.add("train.quantization.type", Const(Unknown(reason, Cause.not_modelled), args.origin(bits)))
 
 
 def shrinking(args: Arguments, found: Found) -> None:
@@ -123,7 +123,12 @@ def unread(found: Found, project: Project) -> list[Binding]:
     """How a model is sharded by a file that is not in the project: nobody can say."""
     missing = [link for link in found.schemes if not project.exists(link.target)]
     reason = "{} is not in the project, and says how the model is sharded"
-    return [bind("parallel.strategy", Const(Unknown(reason.format(one.target)), one.origin), 2) for one in missing]
+    return [
+        bind(
+            "parallel.strategy", Const(Unknown(reason.format(one.target), Cause.file_not_found), one.origin), Rank.read
+        )
+        for one in missing
+    ]
 
 
 def linked_files(args: Arguments, found: Found) -> None:

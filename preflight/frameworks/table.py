@@ -18,10 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import SPELLINGS, Found
-from preflight.program.bindings import DEFAULT_RANK, LITERAL_RANK, TEXT_RANK, bind, constant, first_origin, when
+from preflight.program.bindings import bind, constant, first_origin, when
 from preflight.vocabulary.defaults import frozen
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import spelled
-from preflight.vocabulary.values import Const, Expr, Op, Scalar, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,7 +32,7 @@ else:
 FOLDER = Path(__file__).with_name("tables")
 Plain = bool | int | float | str
 _CONFIG = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-RANKS = {"default": DEFAULT_RANK, "text": TEXT_RANK, "literal": LITERAL_RANK}
+RANKS = {"default": Rank.default, "text": Rank.read, "literal": Rank.literal}
 
 
 class Condition(BaseModel):
@@ -282,7 +283,7 @@ def _read_row(row: Row, args: Arguments, table: Table, found: Found) -> None:
 def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
     """Where the value comes from."""
     if row.unknown:
-        return Const(Unknown(row.unknown.format(value=args.value(key))), args.origin(key))
+        return Const(Unknown(row.unknown.format(value=args.value(key)), Cause.not_modelled), args.origin(key))
     if row.value is not None:
         return Const(frozen(row.value), args.origin(key))
     if row.same_as:
@@ -290,7 +291,7 @@ def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
     if key in args or key in args.defaults:
         return args.get(key)
     if row.unset:
-        return Const(Unknown(row.unset), args.origin(key))
+        return Const(Unknown(row.unset, Cause.not_set), args.origin(key))
     return None if row.default is None else Const(frozen(row.default))
 
 

@@ -9,7 +9,7 @@ from preflight.frameworks.litgpt import table, targets
 from preflight.frameworks.shared import Found
 from preflight.program.bindings import constant, first_origin
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 
 _PARTS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "output_proj": "projection"}
 _CHUNKED = ("CEWithChunkedOutputLoss", "LinearCrossEntropyLoss")
@@ -58,7 +58,10 @@ def model(args: Arguments, found: Found) -> None:
         for key, expr in known.items():
             found.add(f"model.config.{table()['dimensions'][key]}", expr)
     elif builder:
-        found.add("model.name", Const(Unknown(f"torchtune's {builder} is not a model that preflight knows"), place))
+        found.add(
+            "model.name",
+            Const(Unknown(f"torchtune's {builder} is not a model that preflight knows", Cause.model_unknown), place),
+        )
     if adapted or "lora_rank" in model:
         _adapters(model, plain, builder.startswith(("dora_", "qdora_")), found)
         found.add("train.peft.dtype", spelled(args.get("dtype", "bf16"), DTYPES))

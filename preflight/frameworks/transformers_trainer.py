@@ -25,7 +25,6 @@ from preflight.frameworks.library_defaults import (
 )
 from preflight.frameworks.trl import trl
 from preflight.program.bindings import (
-    DEFAULT_RANK,
     bind,
     constant,
     either,
@@ -35,7 +34,7 @@ from preflight.program.bindings import (
     when,
 )
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding, Parameter
+from preflight.vocabulary.reading import Binding, Parameter, Rank
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown
@@ -123,7 +122,7 @@ def _loaders(args: Arguments) -> list[Binding]:
         args.bind("data.workers", "dataloader_num_workers"),
         args.bind("data.pin_memory", "dataloader_pin_memory"),
         args.bind("data.persistent_workers", "dataloader_persistent_workers"),
-        bind("data.shuffle", Const(True), DEFAULT_RANK),
+        bind("data.shuffle", Const(True), Rank.default),
     ]
     if "dataloader_prefetch_factor" in args:
         prefetch = args["dataloader_prefetch_factor"]

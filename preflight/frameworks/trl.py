@@ -9,16 +9,18 @@ from collections.abc import Iterator
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import Use, truth
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, when
-from preflight.vocabulary.reading import Binding
-from preflight.vocabulary.values import Const, Op, Unknown
+from preflight.program.bindings import bind, constant, first_origin, fold, when
+from preflight.vocabulary.reading import Binding, Rank
+from preflight.vocabulary.values import Cause, Const, Op, Unknown
 from preflight.vocabulary.versions import release
 
 _ONLINE = ("grpo", "rloo", "ppo")
 """Flavours that make the text they train on."""
 _CHUNKED_DEFAULT = (1, 7)
 """SFTConfig.loss_type is "chunked_nll" from here on (TRL's pull request 5846)."""
-_CHUNKED = Unknown("TRL's chunked loss has no law of its own: whole logits are taken, which is too high")
+_CHUNKED = Unknown(
+    "TRL's chunked loss has no law of its own: whole logits are taken, which is too high", Cause.not_modelled
+)
 
 
 def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:
@@ -35,7 +37,7 @@ def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
     if flavour in _ONLINE:
         prompt = args["max_prompt_length"]
         completion = args["response_length" if flavour == "ppo" else "max_completion_length"]
-        unbounded = Const(Unknown(f"{flavour.upper()} does not bound the prompt here"))
+        unbounded = Const(Unknown(f"{flavour.upper()} does not bound the prompt here", Cause.not_set))
         total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
         yield bind("train.seq_len", when(fold(Op("is", (prompt, Const(None)))), unbounded, total))
         return
@@ -48,9 +50,9 @@ def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
     field = "train.copies.reference"
     if flavour == "ppo":
         reason = "PPO holds a reference, a reward and a value model beside the one that is trained"
-        yield bind(field, Const(Unknown(reason)), 2)
+        yield bind(field, Const(Unknown(reason, Cause.not_modelled)), Rank.read)
     elif flavour in ("dpo", "kto") and not use.peft:
-        yield bind(field, Const(1), DEFAULT_RANK)
+        yield bind(field, Const(1), Rank.default)
         for name in ("precompute_ref_log_probs", "reference_free"):
             if name in args:
                 yield args.bind(field, name, when(truth(args[name]), Const(0), Const(1)))
@@ -74,6 +76,6 @@ def _sft_loss(args: Arguments, version: str | None) -> Iterator[Binding]:
     if "loss_type" in args and constant(args["loss_type"]) is not None:
         kind = constant(args["loss_type"])
         expr = Const(_CHUNKED if kind == "chunked_nll" else "full", first_origin(args["loss_type"]))
-        yield bind("train.loss", expr, 2)
+        yield bind("train.loss", expr, Rank.read)
     elif (release(version) or ()) >= _CHUNKED_DEFAULT:
-        yield bind("train.loss", Const(_CHUNKED), 2)
+        yield bind("train.loss", Const(_CHUNKED), Rank.read)

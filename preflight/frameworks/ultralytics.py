@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.launchers import text
 from preflight.frameworks.shared import Found
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, is_unknown
+from preflight.program.bindings import bind, constant, first_origin, fold, is_unknown
 from preflight.python.objects import CallRecord, kinds_of
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Binding, Fact, Word
+from preflight.vocabulary.reading import Binding, Fact, Rank, Word
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.spelling import OPTIMIZERS, spelled
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Scalar, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Scalar, unknown
 
 _MODELS = ("YOLO", "RTDETR", "YOLOWorld", "YOLOE", "FastSAM")
 DEFAULTS: dict[str, Scalar] = {"batch": 16, "workers": 8, "imgsz": 640, "nbs": 64, "amp": True, "cache": False,
@@ -87,7 +87,7 @@ def _model(record: Said) -> list[Binding]:
         target: Expr = Const(f"ultralytics:{stem}", origin)
     else:
         target = fold(Op("concat", (Const("ultralytics:"), Op("replace", (name, Const(".pt"), Const(""))))), origin)
-    return [bind("model.target", target), bind("task", Const("other"), DEFAULT_RANK)]
+    return [bind("model.target", target), bind("task", Const("other"), Rank.default)]
 
 
 def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
@@ -103,14 +103,14 @@ def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
     return {"train.precision": "fp16-mixed", "train.copies.ema": 1, **steps}
 
 
-def _argument(record: Said, name: str) -> tuple[Expr, int | None]:
+def _argument(record: Said, name: str) -> tuple[Expr, Rank | None]:
     """An argument's expression and its rank: a default's where it is not given, unknown where it may be passed on."""
     expr = record.argument(name)
     if expr is not None:
         return expr, None
     if not record.complete:
         return unknown("it is among arguments that are passed on", record.origin), None
-    return Const(DEFAULTS[name]), DEFAULT_RANK
+    return Const(DEFAULTS[name]), Rank.default
 
 
 def _classes(record: CallRecord, project: Project) -> list[Binding]:
@@ -147,22 +147,22 @@ def _bindings(record: Said, project: Project | None) -> list[Binding]:
         bind("train.grad_accum", _accumulation(_argument(record, "nbs")[0], _batch(record, 1)[0]), rank),
         bind("data.workers", _capped(workers, most), workers_rank),
         bind("data.validation_workers", _capped(_scaled(workers, 2), most), workers_rank),
-        bind("data.prefetch", Const(PREFETCH), DEFAULT_RANK),
-        bind("data.persistent_workers", Const(True), DEFAULT_RANK),
-        bind("data.validation_overlaps", Const(True), DEFAULT_RANK),
-        bind("data.pin_memory", Const(True), DEFAULT_RANK),
-        bind("data.shuffle", Const(True), DEFAULT_RANK),
+        bind("data.prefetch", Const(PREFETCH), Rank.default),
+        bind("data.persistent_workers", Const(True), Rank.default),
+        bind("data.validation_overlaps", Const(True), Rank.default),
+        bind("data.pin_memory", Const(True), Rank.default),
+        bind("data.shuffle", Const(True), Rank.default),
         *_images(record, batch, rank),
         *_rest(record, batch, rank, gpus),
     ]
 
 
-def _batch(record: Said, gpus: int) -> tuple[Expr, int | None]:
+def _batch(record: Said, gpus: int) -> tuple[Expr, Rank | None]:
     """The batch of one GPU; a batch that Ultralytics finds out by itself is unknown."""
     batch, rank = _argument(record, "batch")
     value = constant(batch)
     if isinstance(value, (int, float)) and value < 1:
-        return unknown("Ultralytics measures the GPU to choose the batch", first_origin(batch)), None
+        return unknown("Ultralytics measures the GPU to choose the batch", first_origin(batch), Cause.run_time), None
     return (batch, rank) if gpus == 1 else (fold(Op("//", (batch, Const(gpus)))), rank)
 
 
@@ -184,7 +184,7 @@ def _capped(workers: Expr, most: int | None) -> Expr:
     return workers if value <= most else Const(most, first_origin(workers))
 
 
-def _images(record: Said, batch: Expr, rank: int | None) -> list[Binding]:
+def _images(record: Said, batch: Expr, rank: Rank | None) -> list[Binding]:
     """What one sample takes, and what the workers keep for mosaics."""
     size, size_rank = _argument(record, "imgsz")
     value = constant(size)
@@ -203,17 +203,17 @@ def _cache(record: Said) -> list[Binding]:
     value = constant(cache)
     if value is True or value == "ram":
         reason = "every decoded image is cached in memory, and how many there are is in the data set"
-        return [bind("data.in_memory_bytes", unknown(reason, first_origin(cache)), 2)]
+        return [bind("data.in_memory_bytes", unknown(reason, first_origin(cache), Cause.run_time), Rank.read)]
     return []
 
 
-def _rest(record: Said, batch: Expr, rank: int | None, gpus: int) -> list[Binding]:
+def _rest(record: Said, batch: Expr, rank: Rank | None, gpus: int) -> list[Binding]:
     amp, amp_rank = _argument(record, "amp")
     mixed = constant(amp)
     precision = "fp32" if mixed is False else "fp16-mixed"
     found = [
         bind("train.precision", Const(precision, first_origin(amp)), amp_rank),
-        bind("train.copies.ema", Const(1), DEFAULT_RANK),  # ModelEMA is always on
+        bind("train.copies.ema", Const(1), Rank.default),  # ModelEMA is always on
     ]
     if constant(record.argument("val")) is not False:
         found.append(bind("validation.batch_size", _scaled(batch, 2), rank))

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, under, when
+from preflight.program.bindings import bind, constant, first_origin, under, when
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _SUFFIXES = ("-unsloth-bnb-4bit", "-bnb-4bit")
-_LOSS = Unknown("Unsloth's own kernels compute the loss: whole logits are taken, which is too high")
+_LOSS = Unknown("Unsloth's own kernels compute the loss: whole logits are taken, which is too high", Cause.not_modelled)
 LENGTH = 2048
 """max_seq_length of FastLanguageModel.from_pretrained."""
 
@@ -47,16 +47,16 @@ def _loaded(record: CallRecord) -> list[Binding]:
             found.append(bind("train.quantization.type", Const("nf4", first_origin(name))))
     dtype = record.argument("dtype", 2)
     stored = Const("bf16") if dtype is None or constant(dtype) is None else spelled(dtype, DTYPES)
-    rank = None if first_origin(stored) is not None else DEFAULT_RANK
+    rank = None if first_origin(stored) is not None else Rank.default
     found += [bind(field, stored, rank) for field in ("train.weights_dtype", "train.quantization.compute_dtype")]
     length = record.argument("max_seq_length", 1)
     return [
         *found,
-        bind("train.quantization.double_quant", Const(True), DEFAULT_RANK),
-        bind("train.quantization.upcast_rest", Const(False), DEFAULT_RANK),
-        bind("train.seq_len", length or Const(LENGTH), None if length is not None else DEFAULT_RANK),
-        bind("train.loss", Const(_LOSS, record.origin), 2),
-        bind("task", Const("causal-lm"), DEFAULT_RANK),
+        bind("train.quantization.double_quant", Const(True), Rank.default),
+        bind("train.quantization.upcast_rest", Const(False), Rank.default),
+        bind("train.seq_len", length or Const(LENGTH), None if length is not None else Rank.default),
+        bind("train.loss", Const(_LOSS, record.origin), Rank.read),
+        bind("task", Const("causal-lm"), Rank.default),
     ]
 
 
@@ -81,7 +81,7 @@ def _adapted(record: CallRecord) -> list[Binding]:
     ):
         expr = record.argument(name)
         given = expr is not None and constant(expr) is not None
-        found.append(bind(field, expr) if given and expr is not None else bind(field, Const(default), DEFAULT_RANK))
+        found.append(bind(field, expr) if given and expr is not None else bind(field, Const(default), Rank.default))
     smart = _is(checkpointing, "unsloth")
     return [
         *found,

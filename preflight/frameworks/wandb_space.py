@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from preflight.vocabulary.reading import ProblemSeverity
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import (
     Axis,
+    Cause,
     Choices,
     Const,
     Domain,
@@ -48,7 +50,7 @@ class Complaint:
 
     route: Route
     message: str
-    severity: str = "error"
+    severity: ProblemSeverity = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def freeze(value: object) -> Value:
         return tuple(freeze(item) for item in value)
     if value is None or isinstance(value, (bool, int, float, str, Unknown)):
         return value
-    return Unknown(f"a {type(value).__name__} is not a value that a sweep can pass on")
+    return Unknown(f"a {type(value).__name__} is not a value that a sweep can pass on", Cause.invalid)
 
 
 def _parameter(
@@ -154,7 +156,7 @@ def _domain_or_constant(body: object, kind: str, route: Route, origin_of: Origin
     low, high = number(body.get("min")), number(body.get("max"))
     if kind in BOUNDED and low is not None and high is not None:
         return _range(kind, low, high, number(body.get("q")), route, origin_of)
-    return Const(Unknown("the sweep gives it no values that W&B accepts"), origin_of(route))
+    return Const(Unknown("the sweep gives it no values that W&B accepts", Cause.invalid), origin_of(route))
 
 
 def _constant(value: object, route: Route, origin_of: OriginOf) -> Const:

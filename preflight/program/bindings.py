@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import (
+    Cause,
     Const,
     Expr,
     Op,
@@ -20,11 +21,6 @@ from preflight.vocabulary.values import (
     substitute,
 )
 
-UNKNOWN_RANK = -1
-"""A call whose argument cannot be followed: an alias by name is better than it, it is better than a default."""
-DEFAULT_RANK = 1
-TEXT_RANK = 2
-LITERAL_RANK = 3
 _OTHERWISE = "\0otherwise"
 """Stands for "what the field would be without this call" until `settled` puts it in."""
 
@@ -37,8 +33,8 @@ def is_constant(expr: Expr) -> bool:
 def constant(expr: Expr | None) -> Value:
     """The value of a constant expression; Unknown where it still depends on something, or is not there."""
     if expr is None:
-        return Unknown("it is not given")
-    return evaluate(expr) if is_constant(expr) else Unknown("it is set elsewhere")
+        return Unknown("it is not given", Cause.not_set)
+    return evaluate(expr) if is_constant(expr) else Unknown("it is set elsewhere", Cause.not_read)
 
 
 def is_unknown(expr: Expr) -> bool:
@@ -81,10 +77,10 @@ def either(*conditions: Expr) -> Expr:
     return fold(Op("or", tuple(conditions))) if len(conditions) > 1 else conditions[0]
 
 
-def bind(field: str, expr: Expr, rank: int | None = None, origin: Origin | None = None) -> Binding:
+def bind(field: str, expr: Expr, rank: Rank | None = None, origin: Origin | None = None) -> Binding:
     """A Binding whose rank follows from the expression: literal, read from the text, or unknown."""
     if rank is None:
-        rank = UNKNOWN_RANK if is_unknown(expr) else LITERAL_RANK if isinstance(expr, Const) else TEXT_RANK
+        rank = Rank.not_followed if is_unknown(expr) else Rank.literal if isinstance(expr, Const) else Rank.read
     return Binding(field, expr, rank, origin or first_origin(expr))
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from preflight.program.bindings import TEXT_RANK, bind
+from preflight.program.bindings import bind
 from preflight.python.module import Module, load_module
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact
+from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Const, Origin
 
 _OBJECTS = ("load", "loads", "to_dict", "tolist", "safe_load")
@@ -30,7 +30,7 @@ def held(paths: Sequence[str], project: Project) -> tuple[list[Binding], list[Fa
     for path in paths:
         module = load_module(path, project)
         for kind, origin in _lists(module) if module is not None else ():
-            binding = bind("data.in_memory_kind", Const(kind, origin), TEXT_RANK)
+            binding = bind("data.in_memory_kind", Const(kind, origin), Rank.read)
             return [binding, *given], [Fact("dataset_held", kind, origin)]
     return given, []
 
@@ -168,9 +168,9 @@ def _binding(given: ast.expr, module: Module) -> Iterator[Binding]:
     origin, name = module.origin(given), given.func.attr
     inner = given.args[0] if name in (*_SHARE, *_COPY) and given.args else given.func.value
     if name in _SHARE and not _is_item(inner):
-        yield bind("data.samples_from", Const("numpy", origin), TEXT_RANK)
+        yield bind("data.samples_from", Const("numpy", origin), Rank.read)
     elif name in (*_COPY, *_COPIES) and _is_item(inner):
-        yield bind("data.copies_samples", Const(True, origin), TEXT_RANK)
+        yield bind("data.copies_samples", Const(True, origin), Rank.read)
 
 
 def _is_item(node: ast.expr) -> bool:

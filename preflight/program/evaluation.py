@@ -15,7 +15,7 @@ from preflight.program.call_site import ROLES, enclosing_function, evaluates, lo
 from preflight.program.loops import is_forward
 from preflight.python.objects import CallRecord, Container, FunctionValue
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact
+from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Const, Expr
 
@@ -53,7 +53,10 @@ def evaluation(records: Sequence[CallRecord], project: Project) -> Evaluation:
             facts.append(Fact("eval_unbatched", True, record.origin))
             samples = _samples(record, whole, records, project)
             if samples is not None:
-                bindings += [bind("validation.batch_size", samples, 2), bind("validation.samples", samples, 2)]
+                bindings += [
+                    bind("validation.batch_size", samples, Rank.read),
+                    bind("validation.samples", samples, Rank.read),
+                ]
                 known = constant(samples)
                 facts += [Fact("eval_samples", known, record.origin)] if isinstance(known, int) else []
     return Evaluation(tuple(bindings), tuple(facts))
@@ -69,7 +72,7 @@ def _generates(record: CallRecord) -> bool:
 
 def _generation(record: CallRecord) -> list[Binding]:
     """Arguments of `generate`, the program's own function or a library's."""
-    found = [bind("validation.generates", Const(True, record.origin), 2)]
+    found = [bind("validation.generates", Const(True, record.origin), Rank.read)]
     given = {**_named(record), **record.kwargs}
     for names, field in ((_NEW_TOKENS, "validation.max_new_tokens"), (("num_beams",), "validation.beams")):
         expr = next((given[name] for name in names if name in given), None)

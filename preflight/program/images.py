@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, same, under
+from preflight.program.bindings import bind, constant, first_origin, fold, same, under
 from preflight.program.call_site import evaluates, role_of, targets
 from preflight.python.module import Module, load_module
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op
 
 _CROPS = ("RandomResizedCrop", "RandomCrop", "CenterCrop", "Resize", "RandomSizedCrop")
@@ -30,8 +30,8 @@ def picture_bindings(records: Sequence[CallRecord], project: Project) -> list[Bi
             samples, side = DATA_SETS[record.method]
             train = record.argument("train", 1)
             if train is None or constant(train) is not False:
-                found.append(bind("data.samples", Const(samples, record.origin), DEFAULT_RANK))
-                found.append(bind("train.image_size", Const(side, record.origin), DEFAULT_RANK))
+                found.append(bind("data.samples", Const(samples, record.origin), Rank.default))
+                found.append(bind("train.image_size", Const(side, record.origin), Rank.default))
     sizes = [record for record in records if _is_size(record)]
     training = [record for record in sizes if _role(record, project) != "validation"] or sizes
     crops = [record for record in training if record.method != "Resize"] or training
@@ -91,7 +91,7 @@ def _switches(module: Module) -> Iterator[Binding]:
             text = ast.unparse(node.targets[0])
             field = next((field for name, field in _SWITCHES.items() if text.endswith(name)), None)
             if field is not None and isinstance(node.value.value, bool):
-                yield bind(field, Const(node.value.value, module.origin(node.value)), 2)
+                yield bind(field, Const(node.value.value, module.origin(node.value)), Rank.read)
             elif "CUDA_ALLOC_CONF" in text and isinstance(node.value.value, str):
                 yield from allocator(node.value.value, Const(None, module.origin(node.value)))
 
@@ -101,6 +101,8 @@ def allocator(text: str, place: Const) -> Iterator[Binding]:
     for part in text.split(","):
         name, _, value = part.strip().partition(":")
         if name == "expandable_segments":
-            yield bind("train.allocator.expandable_segments", Const(value.strip().lower() == "true", place.origin), 2)
+            yield bind(
+                "train.allocator.expandable_segments", Const(value.strip().lower() == "true", place.origin), Rank.read
+            )
         elif name == "max_split_size_mb" and value.strip().isdecimal():
-            yield bind("train.allocator.max_split_size_mb", Const(int(value), place.origin), 2)
+            yield bind("train.allocator.max_split_size_mb", Const(int(value), place.origin), Rank.read)

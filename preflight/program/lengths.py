@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, is_constant, is_unknown
+from preflight.program.bindings import bind, constant, first_origin, is_constant, is_unknown
 from preflight.program.call_site import evaluates, words
 from preflight.python.objects import CallRecord, kinds_of
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
 
 _METHODS = ("encode_plus", "batch_encode_plus", "__call__", "pad")
@@ -26,7 +26,7 @@ def length_bindings(records: Sequence[CallRecord], task: str | None) -> list[Bin
         found = _declared(records)
     if task == "contrastive":
         length = Const(CLIP_POSITIONS)
-        found = [bind("train.text_len", length, DEFAULT_RANK), *found]
+        found = [bind("train.text_len", length, Rank.default), *found]
     return found
 
 
@@ -74,7 +74,7 @@ def _sequences(record: CallRecord) -> Binding:
     truncation = record.argument("truncation", None)
     if padding is not None and not is_constant(padding):
         exact = Op("==", (padding, Const("max_length")), padding.origin)
-        return bind("train.sequences", Op("if", (exact, Const("exact"), Const("bound"))), 2, record.origin)
+        return bind("train.sequences", Op("if", (exact, Const("exact"), Const("bound"))), Rank.read, record.origin)
     padded = constant(padding) if padding is not None else False
     if padded == "max_length" or (padded is True and "pad_to_max_length" in record.kwargs):
         return _padding("exact", record, padding)
@@ -85,7 +85,7 @@ def _sequences(record: CallRecord) -> Binding:
 
 
 def _padding(kind: str, record: CallRecord, expr: Expr | None = None) -> Binding:
-    return bind("train.sequences", Const(kind, first_origin(expr) or record.origin), 2)
+    return bind("train.sequences", Const(kind, first_origin(expr) or record.origin), Rank.read)
 
 
 def _declared(records: Sequence[CallRecord]) -> list[Binding]:

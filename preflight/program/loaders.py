@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, under
+from preflight.program.bindings import bind, constant, under
 from preflight.program.call_site import role_of, targets
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Problem
-from preflight.vocabulary.values import Const, Scalar, Unknown, unknown
+from preflight.vocabulary.reading import Binding, Problem, Rank
+from preflight.vocabulary.values import Cause, Const, Scalar, Unknown, unknown
 
 _LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
 _POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
@@ -87,11 +87,11 @@ def _bindings(record: CallRecord, role: str) -> list[Binding]:
     for name, field in _FIELDS[role].items():
         expr = record.argument(name, _POSITIONS.get(name))
         if name == "batch_size" and expr is None and _given(record, "batch_sampler"):
-            expr = unknown("a batch sampler decides it", record.origin)
+            expr = unknown("a batch sampler decides it", record.origin, Cause.run_time)
         if expr is None and not record.complete:
             expr = unknown("it is among arguments that are passed on", record.origin)
         if expr is None or (name == "prefetch_factor" and constant(expr) is None):
-            found.append(bind(field, Const(DEFAULTS[name]), DEFAULT_RANK))
+            found.append(bind(field, Const(DEFAULTS[name]), Rank.default))
         else:
             found.append(bind(field, expr))
     if role == "train":

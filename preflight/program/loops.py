@@ -14,7 +14,7 @@ from preflight.program.call_site import around, enclosing_function, evaluates, l
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, Instance, kinds_of
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact
+from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin
 
 _CONTRASTIVE_NAMES = (
@@ -78,7 +78,7 @@ def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list
         records, stepping, project
     )
     if every is None:
-        one = [bind("train.grad_accum", Const(1), 2)] if stepping else []
+        one = [bind("train.grad_accum", Const(1), Rank.read)] if stepping else []
         return one, [Fact("accumulation_supported", False, stepping[0].origin)] if stepping else []
     facts = [Fact("accumulation_supported", True, first_origin(every) or stepping[0].origin)]
     scheduled = (r for r in records if r.method == "step" and _is_scheduler(r) and r.in_loop and _modulus(r) is None)
@@ -162,12 +162,12 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
         forwards = {record.node for record in records if is_forward(record) and not evaluates(record)}
         held = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
         if not held:
-            return bind("train.outputs_kept", Const("no"), 2, backward.origin)
+            return bind("train.outputs_kept", Const("no"), Rank.read, backward.origin)
         kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in held}
         kind = next(kind for kind in ("loop", "step", "no") if kind in kinds)
         if not loops and kind == "loop":
             kind = "step"  # the function's own variable is gone when it returns
-        return bind("train.outputs_kept", Const(kind), 2, backward.origin)
+        return bind("train.outputs_kept", Const(kind), Rank.read, backward.origin)
     return None
 
 

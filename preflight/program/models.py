@@ -15,14 +15,14 @@ from importlib.resources import files
 from typing import Any
 
 from preflight.memory.device.batch_statistics import of_target
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin, fold, under, unless_unset, when
+from preflight.program.bindings import bind, constant, first_origin, fold, under, unless_unset, when
 from preflight.program.call_site import parents, targets, words
 from preflight.program.sentence_transformers import embedder_bindings
 from preflight.python.objects import CallRecord, Container, Instance, is_expr, to_expr
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact
+from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown
 
 _HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum")
 _COPIES = {
@@ -91,7 +91,7 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
         found += _perceiving(record, name)
     if name in table()["encoders"]:
         # an encoder with a head of the program's own: the head is small where there is no vocabulary in it
-        found = [bind("task", Const("sequence-classification"), DEFAULT_RANK)]
+        found = [bind("task", Const("sequence-classification"), Rank.default)]
     if record.method != "from_pretrained":
         return [*found, *configuration(record.object("config", 0), name)]
     identity = record.argument("pretrained_model_name_or_path", 0) or record.argument("model_name")
@@ -120,7 +120,7 @@ def _trainers_model(record: CallRecord, project: Project) -> list[Binding]:
     if not isinstance(value, str) and (isinstance(model, Const) or made is None or not is_expr(made)):
         return []  # an object made elsewhere, or nothing known
     local = isinstance(value, str) and project.exists(f"{value.rstrip('/')}/config.json")
-    return [bind("model.path" if local else "model.name", model), bind("task", Const(task), DEFAULT_RANK)]
+    return [bind("model.path" if local else "model.name", model), bind("task", Const(task), Rank.default)]
 
 
 def _passed_on(record: CallRecord) -> list[Binding]:
@@ -203,7 +203,7 @@ def _segmenter(record: CallRecord) -> list[Binding]:
     if record.method.endswith(("Loss", "Dataset", "Metric")):
         return []
     found = [bind("model.target", Const(f"segmentation_models_pytorch:{record.method}", record.origin)),
-             bind("task", Const("other"), DEFAULT_RANK)]  # fmt: skip
+             bind("task", Const("other"), Rank.default)]  # fmt: skip
     given = {"encoder_name": record.argument("encoder_name", 0), **record.kwargs}
     kept = {k: v for k, v in given.items() if v is not None and k in ("encoder_name", "classes", "in_channels")}
     return [*found, *(bind(f"model.kwargs.{name}", value) for name, value in kept.items())]
@@ -228,7 +228,10 @@ def spelled_exactly(expr: Expr, names: Mapping[str, str]) -> Expr:
     value = constant(expr)
     if not isinstance(value, Unknown):
         known = names.get(str(value))
-        return Const(known if known else Unknown(f"{value} is not a model that preflight knows"), first_origin(expr))
+        return Const(
+            known if known else Unknown(f"{value} is not a model that preflight knows", Cause.model_unknown),
+            first_origin(expr),
+        )
     return Op("get", (Const(dict(names)), expr), expr.origin)
 
 
@@ -237,12 +240,12 @@ def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
     prefix = Const(f"{library}:")
     whole: Expr = fold(Op("concat", (prefix, name)), first_origin(name))
     task = "other" if any(part in record.name for part in (".detection.", ".segmentation.")) else "image-classification"
-    found = [bind("model.target", whole), bind("task", Const(task), DEFAULT_RANK)]
+    found = [bind("model.target", whole), bind("task", Const(task), Rank.default)]
     classes = record.argument("num_classes")
     if classes is not None and _dimension(classes):
         found.append(bind("model.kwargs.num_classes", classes))
     if isinstance(value, str) and (size := re.search(r"(?:patch\d+|window\d+)_(\d{3})", value)):
-        found.append(bind("train.image_size", Const(int(size.group(1))), DEFAULT_RANK, first_origin(name)))
+        found.append(bind("train.image_size", Const(int(size.group(1))), Rank.default, first_origin(name)))
     return found
 
 
@@ -275,7 +278,7 @@ def _quantization(record: CallRecord) -> list[Binding]:
     dtype = record.argument("bnb_4bit_compute_dtype")
     if dtype is not None and constant(dtype) is not None:
         found.append(bind("train.quantization.compute_dtype", spelled(dtype, DTYPES)))
-    return [*found, bind("train.quantization.upcast_rest", Const(False), DEFAULT_RANK)]
+    return [*found, bind("train.quantization.upcast_rest", Const(False), Rank.default)]
 
 
 def _kbit(record: CallRecord) -> list[Binding]:
@@ -366,7 +369,7 @@ def frozen_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
         return []
     names = tuple(dict.fromkeys(part for part, _ in parts))
     last = parts[-1][1]
-    return list(under(last.conditions, [bind("train.frozen", Const(names, last.origin), 2)]))
+    return list(under(last.conditions, [bind("train.frozen", Const(names, last.origin), Rank.read)]))
 
 
 def _part(record: CallRecord, project: Project) -> str | None:

@@ -14,12 +14,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TypedDict
 
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PRECISIONS, spelled
 from preflight.vocabulary.values import Expr
-
-DEFAULTS_RANK = 0
-"""Rank of a binding by name: anything that is read from the program's text beats it."""
 
 _MAPPED = {
     "train.optimizer": ("optimizer", "optim", "optimizer_name", "optim_name", "optimizer_type", "opt"),
@@ -117,6 +114,6 @@ def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
         for field, names in _MAPPED.items():
             if name in names and _role(components) == "train":
                 spellings = OPTIMIZERS if field == "train.optimizer" else PRECISIONS
-                return Binding(field, spelled(expr, spellings), DEFAULTS_RANK, expr.origin)
+                return Binding(field, spelled(expr, spellings), Rank.by_name, expr.origin)
     found = field_for(key, kind)
-    return None if found is None else Binding(found, expr, DEFAULTS_RANK, expr.origin)
+    return None if found is None else Binding(found, expr, Rank.by_name, expr.origin)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, fold, under, when
+from preflight.program.bindings import bind, constant, fold, under, when
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import IMPLEMENTATIONS, OPTIMIZERS
 from preflight.vocabulary.values import Const, Expr, Op
 
@@ -78,7 +78,7 @@ def _implementation(record: CallRecord) -> list[Binding]:
         return []
     fused, foreach = record.argument("fused"), record.argument("foreach")
     if fused is None and foreach is None:
-        return [bind("train.optimizer_impl", Const("foreach"), DEFAULT_RANK)] if record.complete else []
+        return [bind("train.optimizer_impl", Const("foreach"), Rank.default)] if record.complete else []
     loop = Const(False) if foreach is None else fold(Op("is", (foreach, Const(False))))
     expr = when(loop, Const("for-loop"), Const("foreach"))
     if fused is not None and constant(fused) is not None:

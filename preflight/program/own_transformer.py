@@ -11,13 +11,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.program.bindings import DEFAULT_RANK, TEXT_RANK, bind, constant, fold, is_unknown, same
+from preflight.program.bindings import bind, constant, fold, is_unknown, same
 from preflight.program.call_site import targets, words
 from preflight.program.names import field_for
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Const, Expr, Op, Origin
 
@@ -78,7 +78,7 @@ def _token_batches(records: Sequence[CallRecord], positions: Expr | None) -> lis
     shapes = [shape for record in records if (shape := _two_dimensions(record, positions)) is not None]
     if not shapes or not all(same(a[0], shapes[0][0]) for a in shapes):
         return []
-    return [bind("train.batch_size", shapes[0][0], DEFAULT_RANK), bind("train.seq_len", shapes[0][1], TEXT_RANK)]
+    return [bind("train.batch_size", shapes[0][0], Rank.default), bind("train.seq_len", shapes[0][1], Rank.read)]
 
 
 def _two_dimensions(record: CallRecord, positions: Expr | None) -> tuple[Expr, Expr] | None:
@@ -236,19 +236,19 @@ def _bindings(found: _Found, place: Origin) -> list[Binding]:
     architecture, task = _kind(found)
     dimensions: Mapping[str, Expr] = found.dimensions
     bindings = [
-        bind("model.architecture", Const(architecture), 2, place),
-        bind("task", Const(task), DEFAULT_RANK, place),
+        bind("model.architecture", Const(architecture), Rank.read, place),
+        bind("task", Const(task), Rank.default, place),
     ]
     bindings += [
         bind(f"model.config.{key}", dimensions[name]) for name, key in _KEYS[architecture].items() if name in dimensions
     ]
     if "intermediate_size" not in dimensions and architecture == "bert":
         wide: Expr = fold(Op("*", (Const(4), dimensions["hidden_size"])))
-        bindings.append(bind("model.config.intermediate_size", wide, DEFAULT_RANK))
+        bindings.append(bind("model.config.intermediate_size", wide, Rank.default))
     tied = _is_tied(found.text)
-    bindings.append(bind("model.config.tie_word_embeddings", Const(tied), 2, place))
+    bindings.append(bind("model.config.tie_word_embeddings", Const(tied), Rank.read, place))
     if "max_position_embeddings" in dimensions:
-        bindings.append(bind("train.seq_len", dimensions["max_position_embeddings"], DEFAULT_RANK))
+        bindings.append(bind("train.seq_len", dimensions["max_position_embeddings"], Rank.default))
     return bindings
 
 

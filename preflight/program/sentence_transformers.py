@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.program.bindings import DEFAULT_RANK, bind, constant, first_origin
+from preflight.program.bindings import bind, constant, first_origin
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const
 
 HOME = "sentence_transformers"
@@ -44,7 +44,7 @@ def _model(record: CallRecord, task: str) -> list[Binding]:
     if name is None or constant(name) is None:
         return []
     value = constant(name)
-    found = [bind("task", Const(task, record.origin), DEFAULT_RANK)]
+    found = [bind("task", Const(task, record.origin), Rank.default)]
     if isinstance(value, str) and "/" not in value and record.method == "SentenceTransformer":
         return [*found, bind("model.name", Const(f"{HOME.replace('_', '-')}/{value}", first_origin(name)))]
     return [*found, bind("model.name", name)]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from preflight.program.call_site import scope_of
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.reading import Parameter, ParameterKind
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Expr, Ref, Scalar
 
@@ -28,7 +28,7 @@ def filled(
     if record.complete or not isinstance(record.node, ast.Call):
         return record, ()
     prefix = _prefix(record, project)
-    kind = "hydra"
+    kind: ParameterKind = "hydra"
     if prefix is None or not any(call.name.startswith("hydra.") for call in calls):
         if not any(call.name.startswith("wandb.") for call in calls):
             return (record, ()) if prefix is None else _named(record, prefix, kind, defaults)
@@ -37,7 +37,7 @@ def filled(
 
 
 def _named(
-    record: CallRecord, prefix: str, kind: str, defaults: Mapping[str, Scalar]
+    record: CallRecord, prefix: str, kind: ParameterKind, defaults: Mapping[str, Scalar]
 ) -> tuple[CallRecord, tuple[Parameter, ...]]:
     node = record.node
     written = {keyword.arg for keyword in node.keywords} if isinstance(node, ast.Call) else set()

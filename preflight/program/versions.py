@@ -7,10 +7,10 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from preflight.program.bindings import TEXT_RANK, bind
+from preflight.program.bindings import bind
 from preflight.python.module import load_module
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Origin, Span
 
 _PACKAGES = (
@@ -54,7 +54,7 @@ def _pins(path: str, project: Project) -> Iterator[Binding]:
     for match in _PIN.finditer(text):
         place = Origin(path, Span(*match.span("version")))
         name = match.group("name").lower().replace("pytorch-lightning", "lightning")
-        yield bind(f"software.{name}", Const(match.group("version"), place), TEXT_RANK)
+        yield bind(f"software.{name}", Const(match.group("version"), place), Rank.read)
 
 
 def imported(paths: Iterable[str], project: Project) -> Binding | None:
@@ -68,4 +68,4 @@ def imported(paths: Iterable[str], project: Project) -> Binding | None:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module.partition(".")[0])
     heavy = names & _HEAVY
-    return bind("data.imports", Const(tuple(sorted(heavy))), TEXT_RANK) if heavy != {"torch"} else None
+    return bind("data.imports", Const(tuple(sorted(heavy))), Rank.read) if heavy != {"torch"} else None

@@ -26,7 +26,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -169,7 +169,7 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
     if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
         key += len(value.items)
     if not isinstance(key, (str, int, float, bool, tuple, type(None))) or key not in value.items:
-        return unknown(f"it has no item {key!r} that is known", origin)
+        return unknown(f"it has no item {key!r} that is known", origin, Cause.not_set)
     return value.items[key]
 
 
@@ -183,8 +183,12 @@ def is_constant(expr: Expr) -> bool:
 def _environment(ev: Evaluator, key: Expr) -> Abstract:
     if isinstance(key, Const) and isinstance(key.value, str):
         found = ev.environment.get(key.value)
-        return found if found is not None else unknown(f"environment variable {key.value} is not known", key.origin)
-    return unknown("an environment variable")
+        return (
+            found
+            if found is not None
+            else unknown(f"environment variable {key.value} is not known", key.origin, Cause.run_time)
+        )
+    return unknown("an environment variable", cause=Cause.run_time)
 
 
 def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:

@@ -25,7 +25,7 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.records import dataclass
-from preflight.vocabulary.values import Const, Origin, unknown
+from preflight.vocabulary.values import Cause, Const, Origin, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -112,7 +112,7 @@ def _reduction(site: Site, name: str) -> Abstract:
                 return unknown("not all of its items are known", site.origin)
             return Const(len(value.items), site.frame.module.origin(site.node, editable=False))
         if isinstance(value, (Instance, Attribute)):
-            return unknown("the length of an object is only known when the program runs", site.origin)
+            return unknown("the length of an object is only known when the program runs", site.origin, Cause.run_time)
     if "key" in site.kwargs:
         return unknown(f"{name}() with a key is not evaluated statically", site.origin)
     items = site.ev.iterate(value) if not is_expr(value) else None
@@ -188,7 +188,7 @@ def _enumerate(site: Site) -> Abstract:
     start = site.ev.value_of(to_expr(site.args[1])) if len(site.args) > 1 else 0
     if items is None or not isinstance(start, int):
         item = Attribute(site.args[0], "[]") if site.args else unknown("an item")
-        return _endless(sequence([unknown("it changes in a loop"), item], "tuple"))
+        return _endless(sequence([unknown("it changes in a loop", cause=Cause.run_time), item], "tuple"))
     return sequence([sequence([Const(start + i), item], "tuple") for i, item in enumerate(items)])
 
 
@@ -233,7 +233,7 @@ def _reversed(site: Site) -> Abstract:
 
 def _next(site: Site) -> Abstract:
     if not site.args:
-        return unknown("next() of nothing")
+        return unknown("next() of nothing", cause=Cause.invalid)
     if isinstance(site.args[0], Container) and site.args[0].items and site.args[0].is_sequence:
         return site.args[0].items[0]
     return Attribute(site.args[0], "[]", site.origin)

@@ -20,7 +20,7 @@ from preflight.python.objects import (
 )
 from preflight.python.statements import execute
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import unknown
+from preflight.vocabulary.values import Cause, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -119,7 +119,9 @@ def instantiate(
                 value = args[index]
             else:
                 value = field_default(ev, owner, name)
-            made.attributes[name] = value if value is not None else unknown(f"{cls.name}.{name} is not given")
+            made.attributes[name] = (
+                value if value is not None else unknown(f"{cls.name}.{name} is not given", cause=Cause.not_set)
+            )
         post = class_attribute(cls, "__post_init__")
         if isinstance(post, FunctionValue):
             invoke(ev, replace(post, self_value=made), (), {})
@@ -134,7 +136,7 @@ def super_object(frame: Frame) -> Abstract:
     while scope is not None and scope.owner_class is None:
         scope = scope.parent
     if scope is None or scope.owner_class is None or scope.self_value is None:
-        return unknown("super() outside a class")
+        return unknown("super() outside a class", cause=Cause.invalid)
     bases = [base for base in scope.owner_class.bases if isinstance(base, ClassValue)]
     if bases:
         attributes = scope.self_value.attributes if isinstance(scope.self_value, Instance) else {}

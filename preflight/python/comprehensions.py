@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.python.expressions import as_expr, assign, evaluate
 from preflight.python.objects import Abstract, Container, Frame
-from preflight.vocabulary.values import unknown
+from preflight.vocabulary.values import Cause, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -46,7 +46,7 @@ def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) 
     known = items is not None and len(items) <= 256
     if not known:
         ev.loops += 1
-    for value in items if items is not None and known else [unknown("it changes in a loop")]:
+    for value in items if items is not None and known else [unknown("it changes in a loop", cause=Cause.run_time)]:
         assign(ev, first.target, value, frame)
         passes: list[bool | None] = []
         for condition in first.ifs:

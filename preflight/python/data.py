@@ -5,7 +5,7 @@ from __future__ import annotations
 from preflight.python.objects import Abstract, Container, Key
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Origin, Route, Scalar, Span, unknown
+from preflight.vocabulary.values import Cause, Const, Origin, Route, Scalar, Span, unknown
 
 MAX_NODES = 20_000
 MAX_DEPTH = 60
@@ -45,7 +45,7 @@ class _Builder:
         self.left -= 1
         origin = self._origin(node, route)
         if depth > MAX_DEPTH or self.left < 0:  # nested aliases grow without end
-            return unknown("the file is too large", origin)
+            return unknown("the file is too large", origin, Cause.budget)
         if isinstance(node, yaml.MappingNode):
             items: dict[Key, Abstract] = {}
             for key_node, value_node in node.value:

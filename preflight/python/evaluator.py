@@ -38,7 +38,19 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.remembered import Remembered
-from preflight.vocabulary.values import Const, Environment, Expr, Op, Origin, Unknown, Value, evaluate, names, unknown
+from preflight.vocabulary.values import (
+    Cause,
+    Const,
+    Environment,
+    Expr,
+    Op,
+    Origin,
+    Unknown,
+    Value,
+    evaluate,
+    names,
+    unknown,
+)
 
 STEPS = 50_000
 """Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
@@ -55,7 +67,7 @@ class OutOfSteps(Exception):
     """The budget is spent; caught where interpretation was started."""
 
 
-_MISSING = Const(Unknown("not set"))
+_MISSING = Const(Unknown("not set", Cause.not_set))
 
 
 class Evaluator:
@@ -212,7 +224,7 @@ class Evaluator:
             method = class_attribute(function.cls, "__call__")
             if isinstance(method, FunctionValue):
                 return invoke(self, replace(method, self_value=function), tuple(args), dict(kwargs or {}))
-        return unknown("what it calls is not known")
+        return unknown("what it calls is not known", cause=Cause.out_of_project)
 
     # --- values -------------------------------------------------------------------------------------------------
 
@@ -258,7 +270,11 @@ class Evaluator:
         size = 1 + sum(self._size(operand) for operand in operands)
         made = Op(operator, operands, origin)
         if size > MAX_SIZE:
-            value = evaluate(made) if all(isinstance(o, Const) for o in operands) else Unknown("it grows too large")
+            value = (
+                evaluate(made)
+                if all(isinstance(o, Const) for o in operands)
+                else Unknown("it grows too large", Cause.budget)
+            )
             return Const(value, replace(origin, editable=False) if origin else None)
         if origin is not None and all(is_within(operand, origin) for operand in operands):
             value = evaluate(made)
@@ -359,7 +375,7 @@ class Evaluator:
     def _perhaps(self, container: Container, one: Abstract, other: Abstract) -> tuple[Abstract, Abstract]:
         if container.is_sequence:
             container.flags["open"] = True
-        absent = unknown("it may not be there")
+        absent = unknown("it may not be there", cause=Cause.run_time)
         if is_expr(one) and is_expr(other):
             return (absent if one is _MISSING else one), (absent if other is _MISSING else other)
         return one, other

@@ -31,7 +31,7 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -65,7 +65,7 @@ def _constant(ev: Evaluator, node: ast.Constant, frame: Frame) -> Abstract:
     origin = frame.module.origin(node)
     if value is None or isinstance(value, (bool, int, float, str)):
         if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
-            return unknown("a number of more than 256 bits", origin)
+            return unknown("a number of more than 256 bits", origin, Cause.budget)
         return Const(value, origin)
     return unknown("a constant that no setting has", origin)
 
@@ -89,7 +89,7 @@ def _name(ev: Evaluator, node: ast.Name, frame: Frame) -> Abstract:
     star = frame.globals_.get("*")
     if isinstance(star, External):
         return External(f"{star.name}.{name}", frame.module.origin(node))
-    return unknown(f"{name} is not defined in the files read", frame.module.origin(node))
+    return unknown(f"{name} is not defined in the files read", frame.module.origin(node), Cause.out_of_project)
 
 
 # --- attributes and items ---------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abs
             return unknown("a slice whose bounds are not known", frame.module.origin(node.lower or node.upper or part))  # type: ignore[arg-type]
         bounds.append(found)
     if bounds[2] == 0:
-        return unknown("a slice of step 0")
+        return unknown("a slice of step 0", cause=Cause.invalid)
     cut = slice(*bounds)
     if isinstance(value, Container) and value.is_sequence and not value.open:
         return sequence(list(value.items.values())[cut], value.kind, value.origin)
@@ -211,12 +211,12 @@ def _comparison(ev: Evaluator, operator: str, left: Abstract, right: Abstract, f
         if isinstance(left, certain) or (isinstance(left, Instance) and is_object(left)):
             return Const(operator in ("is not", "!="), origin)  # an object is not None
         if isinstance(left, (External, Attribute, Instance)):
-            return unknown("whether a library gives None", origin)
+            return unknown("whether a library gives None", origin, Cause.out_of_project)
     if operator in ("in", "not in") and isinstance(right, Container) and not right.is_sequence and not right.open:
         key = to_expr(left)
         return ev.op(operator, (key, Op("tuple", tuple(Const(_plain(k)) for k in right.items))), origin)
     if operator in ("in", "not in") and isinstance(right, External):
-        return unknown("what a library's object holds", origin)
+        return unknown("what a library's object holds", origin, Cause.out_of_project)
     return ev.op(operator, (to_expr(left), to_expr(right)), origin)
 
 
@@ -324,7 +324,7 @@ def _inner(ev: Evaluator, node: ast.Await | ast.YieldFrom | ast.Starred, frame: 
 def _yield(ev: Evaluator, node: ast.Yield, frame: Frame) -> Abstract:
     if node.value is not None:
         evaluate(ev, node.value, frame)
-    return unknown("what is sent to a generator", frame.module.origin(node))
+    return unknown("what is sent to a generator", frame.module.origin(node), Cause.run_time)
 
 
 _HANDLERS: dict[type[ast.expr], Callable[..., Abstract]] = {
@@ -371,4 +371,4 @@ def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, value: Abstract, frame:
         elif is_expr(value):
             assign(ev, element, ev.op("get", (to_expr(value), Const(index))), frame)
         else:
-            assign(ev, element, unknown("one of several results", frame.module.origin(element)), frame)
+            assign(ev, element, unknown("one of several results", frame.module.origin(element), Cause.run_time), frame)

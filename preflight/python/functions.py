@@ -21,7 +21,7 @@ from preflight.python.objects import (
 )
 from preflight.python.statements import execute
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Const, unknown
+from preflight.vocabulary.values import Cause, Const, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -82,7 +82,7 @@ def invoke(
     if function.self_value is not None and not _is_static(function):
         args = (_first_argument(function, function.self_value), *args)
     if ev.stack.count(id(function.node)) >= MAX_RECURSION or len(ev.stack) > 40:
-        return unknown("it calls itself")
+        return unknown("it calls itself", cause=Cause.budget)
     frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
     frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)
     frame.owner_class = function.owner
@@ -140,7 +140,7 @@ def _returned(ev: Evaluator, frame: Frame, flow: str) -> Abstract:
     if flow == "next":
         returns.append((None, Const(None)))
     if not returns:
-        return unknown("it does not return")
+        return unknown("it does not return", cause=Cause.run_time)
     final = next((i for i, (condition, _) in enumerate(returns) if condition is None), len(returns) - 1)
     value = returns[final][1]
     for condition, other in reversed(returns[:final]):

@@ -22,7 +22,7 @@ from preflight.python.objects import (
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.reading import Parameter, Word, word
 from preflight.vocabulary.records import dataclass, field, replace
-from preflight.vocabulary.values import Const, Expr, Ref, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -154,7 +154,9 @@ def subparsers(record: CallRecord, ev: Evaluator) -> Abstract | None:
     dest = ev.value_of(record.kwargs["dest"]) if "dest" in record.kwargs else None
     state = state_of(record.receiver_object)
     if state is not None and isinstance(dest, str):
-        state.parameters[dest] = Parameter(dest, Const(Unknown("which command is run is not known")), (), "argparse")
+        state.parameters[dest] = Parameter(
+            dest, Const(Unknown("which command is run is not known", Cause.not_set)), (), "argparse"
+        )
     return made
 
 

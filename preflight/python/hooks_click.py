@@ -18,7 +18,7 @@ from preflight.python.objects import (
     Key,
     to_expr,
 )
-from preflight.vocabulary.reading import Parameter
+from preflight.vocabulary.reading import Parameter, ParameterKind
 from preflight.vocabulary.values import Const, Expr, Ref, Value
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
 # --- signatures: typer, fire ------------------------------------------------------------------------------------------
 
 
-def entry_function(ev: Evaluator, function: FunctionValue, kind: str = "click") -> Abstract:
+def entry_function(ev: Evaluator, function: FunctionValue, kind: ParameterKind = "click") -> Abstract:
     """Call a function whose parameters are the command line's."""
     kwargs: dict[str, Abstract] = {}
     arguments = function.node.args
@@ -81,7 +81,7 @@ def entry_function(ev: Evaluator, function: FunctionValue, kind: str = "click") 
     return ev.call(function, (), kwargs)
 
 
-def _signature(ev: Evaluator, function: FunctionValue, parameter: ast.arg, kind: str) -> Parameter:
+def _signature(ev: Evaluator, function: FunctionValue, parameter: ast.arg, kind: ParameterKind) -> Parameter:
     given = function.defaults.get(parameter.arg)
     default: Expr = Const(None)
     flags: tuple[str, ...] = (f"--{parameter.arg}", f"--{parameter.arg.replace('_', '-')}")

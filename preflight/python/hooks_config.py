@@ -22,7 +22,7 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.remembered import Kind
-from preflight.vocabulary.values import Const, Ref, Unknown
+from preflight.vocabulary.values import Cause, Const, Ref, Unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -161,7 +161,7 @@ def select(record: CallRecord, ev: Evaluator) -> Abstract | None:
         elif isinstance(value, Container) and part in value.items:
             value = value.items[part]
         else:
-            return Const(Unknown(f"{name} is not in the configuration"))
+            return Const(Unknown(f"{name} is not in the configuration", Cause.not_set))
     return value
 
 

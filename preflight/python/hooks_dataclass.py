@@ -22,8 +22,8 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.vocabulary.reading import Parameter
-from preflight.vocabulary.values import Const, Ref, Unknown
+from preflight.vocabulary.reading import Parameter, ParameterKind
+from preflight.vocabulary.values import Cause, Const, Ref, Unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 HF = "transformers.HfArgumentParser"
 
 
-def parameter_object(ev: Evaluator, cls: Abstract, prefix: str, kind: str = "dataclass", _depth: int = 0) -> Abstract:
+def parameter_object(
+    ev: Evaluator, cls: Abstract, prefix: str, kind: ParameterKind = "dataclass", _depth: int = 0
+) -> Abstract:
     """An object of a dataclass whose fields the command line sets; one of a library is a configuration object."""
     if not isinstance(cls, ClassValue):
         return Config(prefix, kind)
@@ -45,7 +47,7 @@ def parameter_object(ev: Evaluator, cls: Abstract, prefix: str, kind: str = "dat
     return made
 
 
-def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: str, depth: int) -> Abstract:
+def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: ParameterKind, depth: int) -> Abstract:
     default = field_default(ev, owner, name)
     annotation = owner.annotations.get(name, "")
     nested = default.cls if isinstance(default, Instance) else None
@@ -57,9 +59,9 @@ def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: str, de
         if isinstance(default, Instance) and isinstance(made, Instance):
             _own_defaults(ev, made, default)
         return made
-    expr = to_expr(default) if default is not None else Const(Unknown(f"{full} has no default"))
+    expr = to_expr(default) if default is not None else Const(Unknown(f"{full} has no default", Cause.not_set))
     if isinstance(expr, Const) and expr.value is None and default is None:
-        expr = Const(Unknown(f"{full} has no default"))
+        expr = Const(Unknown(f"{full} has no default", Cause.not_set))
     flags = tuple(dict.fromkeys((f"--{full}", f"--{full.replace('_', '-')}")))
     origin = owner.annotation_origins.get(name)
     ev.add_parameter(Parameter(full, expr, flags, kind, _type(annotation), (), origin))

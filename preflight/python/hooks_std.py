@@ -24,7 +24,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Const, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
@@ -41,7 +41,11 @@ def getenv(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if isinstance(name, str) and name in ev.environment:
         return ev.environment[name]
     default = record.object("default", 1)
-    return default if default is not None else unknown(f"environment variable {name} is not known", record.origin)
+    return (
+        default
+        if default is not None
+        else unknown(f"environment variable {name} is not known", record.origin, Cause.run_time)
+    )
 
 
 # --- paths and files --------------------------------------------------------------------------------------------------
@@ -248,13 +252,13 @@ def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def literal(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """ast.literal_eval, json.loads of a text that is known: literals, nothing else."""
-    text = ev.value_of(record.args[0]) if record.args else Unknown("no text")
+    text = ev.value_of(record.args[0]) if record.args else Unknown("no text", Cause.not_read)
     if not isinstance(text, str) or len(text) > 100_000:
         return unknown("a text that is not known", record.origin)
     try:
         found: object = ast.literal_eval(text) if record.method == "literal_eval" else json.loads(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return unknown("a text that does not parse", record.origin)
+        return unknown("a text that does not parse", record.origin, Cause.invalid)
     return _plain(found, 0)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight.python.module import is_package_dir, load_module, resolve_import
 from preflight.python.objects import MAX_MODULES, Abstract, External, Frame, Lazy, ModuleValue
-from preflight.vocabulary.values import unknown
+from preflight.vocabulary.values import Cause, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -82,7 +82,7 @@ def module_attribute(ev: Evaluator, module: ModuleValue, name: str) -> Abstract:
     star = module.frame.variables.get("*")
     if isinstance(star, External):
         return External(f"{star.name}.{name}")
-    return unknown(f"{module.module.name} does not define {name}")
+    return unknown(f"{module.module.name} does not define {name}", cause=Cause.out_of_project)
 
 
 def resolve(ev: Evaluator, value: Abstract, _depth: int = 0) -> Abstract:

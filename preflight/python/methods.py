@@ -24,7 +24,7 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -64,7 +64,11 @@ def _text_method(site: Site, receiver: Expr, name: str) -> Abstract | None:
         return site.ev.op(name, (receiver, *(to_expr(arg) for arg in site.args)), site.origin)
     if name == "join" and site.args:
         items = site.ev.iterate(site.args[0])
-        values = [site.ev.value_of(to_expr(item)) for item in items] if items is not None else [Unknown("its items")]
+        values = (
+            [site.ev.value_of(to_expr(item)) for item in items]
+            if items is not None
+            else [Unknown("its items", Cause.not_read)]
+        )
         separator = site.ev.value_of(receiver)
         if isinstance(separator, str) and all(isinstance(v, str) for v in values):
             return Const(separator.join(str(v) for v in values), site.frame.module.origin(site.node, editable=False))
@@ -125,8 +129,10 @@ def _sequence_method(site: Site, receiver: Container, name: str) -> Abstract | N
 
 
 def _key(site: Site) -> Key | Unknown:
-    key = site.ev.value_of(to_expr(site.args[0])) if site.args else Unknown("no key")
-    return key if isinstance(key, (str, int, float, bool, type(None), Unknown)) else Unknown("not a key")
+    key = site.ev.value_of(to_expr(site.args[0])) if site.args else Unknown("no key", Cause.not_read)
+    return (
+        key if isinstance(key, (str, int, float, bool, type(None), Unknown)) else Unknown("not a key", Cause.not_read)
+    )
 
 
 def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | None:

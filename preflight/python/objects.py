@@ -11,8 +11,9 @@ from itertools import count
 from typing import TypeAlias, Union
 
 from preflight.python.module import Module
+from preflight.vocabulary.reading import ParameterKind
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
 
 Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]
 
@@ -142,7 +143,7 @@ class Config:
     """A configuration object whose keys are parameters: `config.a.b` is Ref("a.b") where `known` has nothing for it."""
 
     prefix: str = ""
-    kind: str = "hydra"
+    kind: ParameterKind = "hydra"
     known: dict[Key, Abstract] = field(default_factory=dict)
     origin: Origin | None = None
 
@@ -216,7 +217,7 @@ def to_expr(value: Abstract, _depth: int = 0) -> Expr:
     if isinstance(value, (Const, Ref, Op)):
         return value
     if _depth > 20:
-        return unknown("it is nested too deeply")
+        return unknown("it is nested too deeply", cause=Cause.budget)
     if isinstance(value, Container):
         return _container_expr(value, _depth + 1)
     if isinstance(value, External):
@@ -229,7 +230,7 @@ def to_expr(value: Abstract, _depth: int = 0) -> Expr:
     if isinstance(value, Instance):
         return unknown(f"it is an object made by {value.made_by}()", value.origin)
     if isinstance(value, Attribute):
-        return unknown(f".{value.name} is only known when the program runs", value.origin)
+        return unknown(f".{value.name} is only known when the program runs", value.origin, Cause.run_time)
     return unknown("it is not a value")
 
 

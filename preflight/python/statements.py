@@ -19,12 +19,12 @@ from preflight.python.objects import (
     is_expr,
     to_expr,
 )
-from preflight.vocabulary.values import Const, Expr, Op, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
 
-CHANGING = unknown("it changes in a loop")
+CHANGING = unknown("it changes in a loop", cause=Cause.run_time)
 UNROLL = 64
 """Iterations of a loop over known items that are interpreted one by one."""
 UNROLL_STEPS = 2_000
@@ -106,7 +106,7 @@ def _augmented(ev: Evaluator, node: ast.AugAssign, frame: Frame) -> str:
     ast.copy_location(binary, node)
     value = evaluate(ev, binary, frame)
     if ev.loops and is_expr(value):
-        value = unknown("it changes in a loop", frame.module.origin(node))
+        value = unknown("it changes in a loop", frame.module.origin(node), Cause.run_time)
     assign(ev, node.target, value, frame)
     return "next"
 
@@ -184,7 +184,7 @@ def _any_item(ev: Evaluator, iterable: Abstract, items: list[Abstract] | None) -
         return known[0]
     if isinstance(iterable, Instance):
         return Instance(f"{iterable.made_by}.item", origin=iterable.origin)
-    return unknown("it changes in a loop")
+    return unknown("it changes in a loop", cause=Cause.run_time)
 
 
 def _while(ev: Evaluator, node: ast.While, frame: Frame) -> str:
@@ -206,8 +206,8 @@ def _loop_once(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: F
     flow, changes = ev.speculate(None, body)
     ev.loops -= 1
     del ev.conditions[length:]
-    ev.merge(unknown("a loop that may not run"), changes, {})
-    runs = unknown("whether a loop is left early")
+    ev.merge(unknown("a loop that may not run", cause=Cause.run_time), changes, {})
+    runs = unknown("whether a loop is left early", cause=Cause.run_time)
     for index in range(returns, len(frame.returns)):
         condition, value = frame.returns[index]
         frame.returns[index] = (runs if condition is None else ev.op("and", (condition, runs)), value)
@@ -231,9 +231,13 @@ def _widen(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame
             if isinstance(target, ast.Name):
                 current = frame.variables.get(target.id)
                 if current is not None and is_expr(current):
-                    ev.write(frame.variables, target.id, unknown("it changes in a loop", to_expr(current).origin))
+                    ev.write(
+                        frame.variables,
+                        target.id,
+                        unknown("it changes in a loop", to_expr(current).origin, Cause.run_time),
+                    )
             elif isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(target.value, ast.Name):
-                assign(ev, target, unknown("it changes in a loop", frame.module.origin(target)), frame)
+                assign(ev, target, unknown("it changes in a loop", frame.module.origin(target), Cause.run_time), frame)
 
 
 def _with(ev: Evaluator, node: ast.With | ast.AsyncWith, frame: Frame) -> str:
@@ -265,7 +269,7 @@ def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> str:
         ev.handlers.pop()
         calls = tuple(ev.calls[before:])
         ev.tries.append(TryRecord(node, frame.module.path, frame.function, handlers, calls, ev.reached))
-    failed, skips = unknown("an exception is raised"), len(ev.skips)
+    failed, skips = unknown("an exception is raised", cause=Cause.run_time), len(ev.skips)
     for handler in node.handlers:
         # What a handler sets is the exception, not the rule: its calls are recorded, its writes are not kept.
         ev.speculate(failed, lambda handler=handler: _handler(ev, handler, frame))  # type: ignore[misc]
@@ -282,7 +286,7 @@ def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> str:
 
 def _handler(ev: Evaluator, handler: ast.ExceptHandler, frame: Frame) -> str:
     if handler.name:
-        ev.write(frame.variables, handler.name, unknown("an exception"))
+        ev.write(frame.variables, handler.name, unknown("an exception", cause=Cause.run_time))
     return execute(ev, handler.body, frame)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from preflight.python.objects import CallRecord, Container, External, to_expr
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Launch, Link, Word, convert, word
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.reading import Launch, Launcher, Link, Word, convert, word
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 STARTERS = ("subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output", "subprocess.Popen",
             "os.system", "subprocess.getoutput")  # fmt: skip
-_LAUNCHERS = {"torchrun": "torchrun", "accelerate": "accelerate", "deepspeed": "deepspeed"}
+_LAUNCHERS: Mapping[str, Launcher] = {"torchrun": "torchrun", "accelerate": "accelerate", "deepspeed": "deepspeed"}
 _WITH_VALUE = ("--nproc_per_node", "--nproc-per-node", "--nnodes", "--num_processes", "--master_port", "--config_file")
 
 
@@ -115,12 +115,14 @@ def _link(words: Sequence[Word], record: CallRecord, project: Project) -> Link |
 def _launch(words: Sequence[Word], texts: Sequence[str]) -> Launch:
     """Processes that a launcher before the program starts."""
     names = [posixpath.basename(text) for text in texts]
-    launcher = next((_LAUNCHERS[name] for name in names if name in _LAUNCHERS), "python")
+    launcher: Launcher = next((_LAUNCHERS[name] for name in names if name in _LAUNCHERS), "python")
     found: dict[str, Expr] = {}
     for index, item in enumerate(words):
         name = item.prefix.rstrip("=")
         if name in _WITH_VALUE:
             following = words[index + 1].value if index + 1 < len(words) else None
             value = item.value if item.value is not None else following
-            found[name.replace("-", "_")] = convert(value, "int") if value is not None else Const(Unknown("no value"))
+            found[name.replace("-", "_")] = (
+                convert(value, "int") if value is not None else Const(Unknown("no value", Cause.not_set))
+            )
     return Launch(launcher, found.get("__nnodes"), found.get("__nproc_per_node"), found.get("__num_processes"))

@@ -9,7 +9,7 @@ from preflight.reports.streams import clean
 from preflight.reports.style import Look
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
-from preflight.vocabulary.study import Bound
+from preflight.vocabulary.study import Bound, Source
 from preflight.vocabulary.values import Const, Origin, Unknown
 from preflight.vocabulary.words import gib
 
@@ -40,7 +40,9 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     wide = max(len(name) for name, _, _ in rows)
     most = min(max(len(value) for _, value, _ in rows), 32)
     for name, value, source in rows:
-        style = "bold cyan" if value == "unknown" else "dim" if source.endswith(("default", "not set")) else "bold"
+        bound = bounds.get(name)
+        quiet = value == "-" or bound is None or bound.source is Source.preflight
+        style = "bold cyan" if value == "unknown" else "dim" if quiet else "bold"
         yield f"  {name:<{wide}}  {look.paint(f'{value:<{most}}', style)}  {source}".rstrip()
 
 
@@ -50,21 +52,22 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
     if bound is None or (bound.default and bound.origin is None and value is None):
         return ("-", "not set") if value is None else (_text(name, value), "preflight's default")
     places = [_place(outcome, report, bound.origin)] if bound.origin is not None else []
-    source = places[0] if places else _shown(outcome, report, bound.source)
+    source = places[0] if places else _source(outcome, report, bound)
     if bound.losers:
         source += f" (beats {', '.join(_place(outcome, report, origin) for origin in bound.losers[:3])})"
     if isinstance(bound.expr, Const) and isinstance(bound.expr.value, Unknown):
-        return "unknown", f"{clean(bound.expr.value.reason)}{f'; {source}' if places else ''}"
+        return "unknown", f"{clean(bound.expr.value.words)}{f'; {source}' if places else ''}"
     if value is None:
         return "unknown", source
     return _text(name, value), source
 
 
-def _shown(outcome: Outcome, report: Report, source: str) -> str:
-    """A source in words, the file in it named as people see it."""
-    paths = [path for result in report.studies for path in result.study.paths]
-    named = max((path for path in paths if path in source.split()), key=len, default="")
-    return source.replace(named, clean(outcome.shown(report, named))) if named else source
+def _source(outcome: Outcome, report: Report, bound: Bound) -> str:
+    """Who says it, in words; a file is named as people see it."""
+    where = bound.where
+    if bound.source in (Source.file, Source.library):
+        where = clean(outcome.shown(report, where))
+    return bound.source.value.format(where)
 
 
 def _text(name: str, value: object) -> str:

@@ -66,7 +66,7 @@ class _Need:
 
 def resolve(request: Request, cluster: Cluster | None) -> Allocation:
     """The allocation that the request leads to; on the first node type of its partitions that can give it."""
-    unknown = tuple((name, value.reason) for name, value in _values(request) if isinstance(value, Unknown))
+    unknown = tuple((name, value.words) for name, value in _values(request) if isinstance(value, Unknown))
     if cluster is None:
         return _anywhere(request, unknown)
     from preflight.slurm.controller.verdict import judge
@@ -305,7 +305,7 @@ def _whole(node: Node | None, why: str) -> tuple[int | None, str]:
 
 
 def _why(value: Value) -> str:
-    return value.reason if isinstance(value, Unknown) else "not known"
+    return value.words if isinstance(value, Unknown) else "not known"
 
 
 # --- which nodes ----------------------------------------------------------------------------------------------------

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Launch, Request
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Launch, Rank, Request
+from preflight.vocabulary.study import Source
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
 
-RANK = 2
-"""As what is read from the program's text: a Trainer(num_nodes=4) that stands after it wins."""
-
-ASKED_RANK = 1
-"""What a request leaves out says less than a program that names its accelerator."""
+# Their rank is that of what is read from the program's text: a Trainer(num_nodes=4) that stands after it wins. What a
+# request leaves out says less than a program that names its accelerator: it has the rank of a default.
 
 _GPU = re.compile(r"gpu|cuda|dgx|tesla|shard|mps|\b(rtx|gtx|[ahlvpt]\d{1,3})", re.IGNORECASE)
 """Names of generic resources, partitions and features that speak of GPUs."""
@@ -26,8 +24,8 @@ _SOURCES = {
 """Fields of an allocation and the options of the request that they come from, the most direct first."""
 
 
-def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding, str]]:
-    """Bindings of parallel.* and machine.memory_limit, each with where it comes from in words."""
+def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding, Source]]:
+    """Bindings of parallel.* and machine.memory_limit, each with who says it."""
     asked = _allocation(request) if request is not None else {}
     nodes = launch.nodes if launch.nodes is not None else asked.get("nodes")
     ranks = launch.ranks_per_node
@@ -37,17 +35,17 @@ def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding
         ranks = asked.get("tasks_per_node")
     gpus = asked.get("gpus_per_node")
     named = {
-        "parallel.nodes": (nodes, "the launch" if launch.nodes is not None else "the request"),
-        "parallel.ranks_per_node": (ranks, "the launch"),
-        "parallel.gpus_per_node": (gpus if gpus is not None else ranks, "the request" if gpus else "the launch"),
-        "parallel.trials_per_gpu": (launch.trials_per_gpu, "the launch"),
-        "machine.memory_limit": (asked.get("memory_limit"), "the request"),
+        "parallel.nodes": (nodes, Source.launch if launch.nodes is not None else Source.request),
+        "parallel.ranks_per_node": (ranks, Source.launch),
+        "parallel.gpus_per_node": (gpus if gpus is not None else ranks, Source.request if gpus else Source.launch),
+        "parallel.trials_per_gpu": (launch.trials_per_gpu, Source.launch),
+        "machine.memory_limit": (asked.get("memory_limit"), Source.request),
     }
     for name, (expr, source) in named.items():
         if expr is not None:
-            yield Binding(name, expr, RANK), source
+            yield Binding(name, expr, Rank.read), source
     if request is not None and GPUS not in launch.environment and _without_gpu(request):
-        yield Binding("machine.accelerator", Const("cpu"), ASKED_RANK), "the request"
+        yield Binding("machine.accelerator", Const("cpu"), Rank.default), Source.request
     yield from _container(launch, "memory_limit" in asked)
     yield from _allocator(launch)
 
@@ -81,20 +79,20 @@ def _allocation(request: Request) -> dict[str, Expr]:
     return exprs
 
 
-def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, str]]:
+def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, Source]]:
     """What a container gives the processes in it; a memory limit of the job's own request stands."""
     for name, field in ((SHM, "machine.shm"), (MEMORY, "machine.memory_limit")):
         expr = launch.environment.get(name)
         if expr is not None and not (asked and name == MEMORY):
-            yield Binding(field, expr, RANK), "the container"
+            yield Binding(field, expr, Rank.read), Source.container
     gpus = launch.environment.get(GPUS)
     if isinstance(gpus, Const) and gpus.value == 0:
-        yield Binding("machine.accelerator", Const("cpu"), ASKED_RANK), "the container"
+        yield Binding("machine.accelerator", Const("cpu"), Rank.default), Source.container
     elif isinstance(gpus, Const) and isinstance(gpus.value, int):
-        yield Binding("parallel.gpus_per_node", gpus, RANK), "the container"
+        yield Binding("parallel.gpus_per_node", gpus, Rank.read), Source.container
 
 
-def _allocator(launch: Launch) -> Iterator[tuple[Binding, str]]:
+def _allocator(launch: Launch) -> Iterator[tuple[Binding, Source]]:
     """PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF since 2.9): `key:value` pairs joined by commas."""
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         expr = launch.environment.get(variable)
@@ -103,5 +101,5 @@ def _allocator(launch: Launch) -> Iterator[tuple[Binding, str]]:
         for pair in expr.value.split(","):
             key, _, text = pair.partition(":")
             if key.strip() in ("expandable_segments", "max_split_size_mb", "garbage_collection_threshold"):
-                origin = expr.origin
-                yield Binding(f"train.allocator.{key.strip()}", Const(text.strip(), origin), RANK), "the environment"
+                setting = Const(text.strip(), expr.origin)
+                yield Binding(f"train.allocator.{key.strip()}", setting, Rank.read), Source.environment

@@ -12,7 +12,7 @@ from preflight.vocabulary.job import build as build_job
 from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Bound, Box
-from preflight.vocabulary.values import Const, Unknown, Value, evaluate, names
+from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def _put(bound: Bound, value: Value, values: dict[str, object], unknown: dict[st
     try:
         found = normal(bound.field, value, bound.setting)
     except Invalid as error:
-        found = Unknown(str(error))
+        found = Unknown(str(error), Cause.invalid)
     if isinstance(found, Unknown):
-        unknown[bound.field] = found.reason
+        unknown[bound.field] = found.words
         values[bound.field] = None
     elif _holds_unknown(found):
         unknown[bound.field] = "part of it cannot be known"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
 
 MARK = "\0"
 """Starts the name of an axis on its way from the file that declares it to the study."""
@@ -45,7 +45,7 @@ class Scope:
         if name not in self._done:
             if name in self._open or len(self._open) >= MAX_DEPTH:
                 why = "refers to itself" if name in self._open else "is defined through too many others"
-                return unknown(f"{name} {why}", ref.origin)
+                return unknown(f"{name} {why}", ref.origin, Cause.budget)
             self._open.add(name)
             self._done[name] = self.resolve(self.local[name])
             self._open.discard(name)
@@ -55,7 +55,7 @@ class Scope:
         """`expr` with every name replaced by what it stands for; operations stay as they are written."""
         found = self._resolve(expr)
         if isinstance(found, Op) and _too_large(found):
-            return unknown("the expression is too large", expr.origin)
+            return unknown("the expression is too large", expr.origin, Cause.budget)
         return found
 
     def _resolve(self, expr: Expr) -> Expr:
@@ -84,7 +84,7 @@ def unmark(expr: Expr) -> Expr:
     if isinstance(expr, Ref):
         if expr.name.startswith(MARK):
             return Ref(expr.name[len(MARK) :], expr.origin)
-        return Const(Unknown(f"{expr.name} is not set in the files read"), expr.origin)
+        return Const(Unknown(f"{expr.name} is not set in the files read", Cause.not_set), expr.origin)
     if isinstance(expr, Op):
         return Op(expr.operator, tuple(unmark(operand) for operand in expr.operands), expr.origin)
     return expr

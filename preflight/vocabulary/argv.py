@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.vocabulary.reading import FALSE, SWITCHES, TRUE, Parameter, Word, convert, word
 from preflight.vocabulary.records import dataclass
-from preflight.vocabulary.values import Const, Expr, Op, Origin, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, unknown
 
 _ARGV = ("argparse", "click", "dataclass")
 
@@ -107,7 +107,7 @@ def _take(parameter: Parameter, item: Word, value: Expr | None, queue: list[Word
         return convert(following, parameter.type), at + 1
     if parameter.type in ("bool", None):  # `--bf16` alone: nargs="?" with const=True
         return Const(True, _presence(item.origin)), at
-    return unknown(f"{name} is given no value", item.origin), at
+    return unknown(f"{name} is given no value", item.origin, Cause.not_set), at
 
 
 def _is_switch(parameter: Parameter) -> bool:

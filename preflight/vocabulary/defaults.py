@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from preflight.vocabulary.job import Job, fields
-from preflight.vocabulary.study import Bound
+from preflight.vocabulary.study import Bound, Source
 from preflight.vocabulary.values import Const, Value
-
-SOURCE = "preflight's default"
 
 
 @lru_cache(maxsize=1)
@@ -20,7 +18,7 @@ def table_defaults() -> Mapping[str, Bound]:
     for name in fields():
         value = job.get(name)
         if value is not None:
-            found[name] = Bound(name, Const(frozen(value)), default=True, source=SOURCE)
+            found[name] = Bound(name, Const(frozen(value)), default=True, source=Source.preflight)
     return found
 
 

@@ -13,9 +13,40 @@ Dialects do not import each other: a link is followed by `preflight.study`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
+from typing import Literal, TypeAlias
 
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, Value, unknown
+from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Span, Value, unknown
+
+Launcher: TypeAlias = Literal["python", "torchrun", "accelerate", "deepspeed", "srun", "wandb-agent", "optuna"]
+LinkKind: TypeAlias = Literal["program", "module", "sweep", "config", "script", "command"]
+"""module: the target is dotted. command: the target is the script that has its line."""
+ParameterKind: TypeAlias = Literal["argparse", "click", "wandb", "hydra", "omegaconf", "dataclass"]
+ProblemSeverity: TypeAlias = Literal["error", "warning", "info"]
+
+
+class Rank(IntEnum):
+    """How much a binding's word counts: among bindings of one Job field the highest rank wins, then the last."""
+
+    hint = -2
+    """A name that suggests the field, of a value that something else was seen to read: where nothing else speaks."""
+    not_followed = -1
+    """An argument is passed whose value cannot be followed. It rules a library's default out, and says no more."""
+    by_name = 0
+    """A setting whose name suggests the field."""
+    default = 1
+    """What a library does where nothing is passed to it."""
+    read = 2
+    """Read from the program's text, a tool's settings, the launch or the request."""
+    literal = 3
+    """Written in a call, where no setting can override it."""
+    mapped = 4
+    """The user's own map says which field a setting feeds."""
+    settings = 5
+    """The user's settings state the field."""
+    command_line = 6
+    """`--set` states the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +80,7 @@ def word(text: str, origin: Origin | None = None) -> Word:
 class Launch:
     """How a link starts its target. processes and machines. None: not said here (an outer launch or a default does)."""
 
-    launcher: str = "python"
-    """python, torchrun, accelerate, deepspeed, srun, wandb-agent, optuna"""
+    launcher: Launcher = "python"
     nodes: Expr | None = None
     ranks_per_node: Expr | None = None
     total_ranks: Expr | None = None
@@ -73,8 +103,7 @@ class Link:
     `group` numbers the launches of one script: equal numbers run at the same time, different ones one after the other.
     """
 
-    kind: str
-    """program, module (target is dotted), sweep, config, script, command (target is the script that has its line)"""
+    kind: LinkKind
     target: str
     words: tuple[Word, ...] = ()
     settings: Mapping[str, Expr] = field(default_factory=dict)
@@ -100,8 +129,7 @@ class Parameter:
     name: str
     default: Expr
     flags: tuple[str, ...] = ()
-    kind: str = "argparse"
-    """argparse, click, wandb, hydra, dataclass"""
+    kind: ParameterKind = "argparse"
     type: str | None = None
     """int, float, str, bool, flag (present: True), no-flag (present: False), list"""
     choices: tuple[Value, ...] = ()
@@ -110,15 +138,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A Job field takes the value of an expression over parameters, axes and settings.
-
-    Among bindings of one field the highest `rank` wins, then the last: 0 an alias by name, 1 a library's default,
-    2 read from the program's text, 3 a literal in a call that nothing can override.
-    """
+    """A Job field takes the value of an expression over parameters, axes and settings."""
 
     field: str
     expr: Expr
-    rank: int = 2
+    rank: Rank = Rank.read
     origin: Origin | None = None
 
 
@@ -165,17 +189,18 @@ FACTS: Mapping[str, str] = {
 class Problem:
     """Something malformed in a file; `rule` names the rule that reports it (invalid-config when none is closer).
 
-    `fix` is the text that would repair the span, where there is exactly one.
+    `fix` is the text that would repair the span, where there is exactly one. `kind` tells the problems of one rule
+    apart, where the rule repairs them in different ways.
     """
 
     rule: str
     message: str
     origin: Origin
-    severity: str = "error"
-    """error, warning, info"""
+    severity: ProblemSeverity = "error"
     fix: str | None = None
     safe: bool = False
     related: tuple[tuple[Origin, str], ...] = ()
+    kind: str = ""
 
     @property
     def fix_title(self) -> str:
@@ -292,7 +317,7 @@ def convert(value: Expr, kind: str | None, keyed: bool = False) -> Expr:
             low = text.lower()
             if low in TRUE | FALSE:
                 return Const(low in TRUE, value.origin)
-            return unknown(f"{text!r} is not a yes or no", value.origin)
+            return unknown(f"{text!r} is not a yes or no", value.origin, Cause.invalid)
         if keyed and kind is None:
             return Const(scalar(text), value.origin)
     return value

@@ -14,7 +14,7 @@ from preflight.vocabulary.reading import FALSE, TRUE, Problem
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.sizes import parse_size
 from preflight.vocabulary.study import Bound
-from preflight.vocabulary.values import Const, Expr, Op, Scalar, Unknown, Value, brief, evaluate, names
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, brief, evaluate, names
 
 STRATEGIES: Mapping[str, str] = {
     # Lightning's registered strategies, Accelerate's distributed_type, DeepSpeed's stages
@@ -170,7 +170,7 @@ def _bool(field: str, value: Value) -> Value:
     if low in TRUE | FALSE:
         return low in TRUE
     if field == "train.gradient_checkpointing" and low in ("offload", "offload_disk", "unsloth", "full", "selective"):
-        return True if low == "full" else Unknown(f"what {value!r} keeps is not modelled")
+        return True if low == "full" else Unknown(f"what {value!r} keeps is not modelled", Cause.not_modelled)
     if field == "train.compile" and isinstance(value, (str, Mapping)):
         return True
     return _refuse(field, value, "true or false")
@@ -185,11 +185,17 @@ def _enum(field: str, value: Value, kind: Kind, setting: str) -> Value:
         return found
     if field == "train.precision" and value is True:
         key = setting.lower()
-        return "bf16-mixed" if "bf16" in key else "fp16-mixed" if key else Unknown("mixed precision of which type")
+        return (
+            "bf16-mixed"
+            if "bf16" in key
+            else "fp16-mixed"
+            if key
+            else Unknown("mixed precision of which type", Cause.not_set)
+        )
     if text.replace("_", "-") in kind.choices:
         return text.replace("_", "-")
     if text in ("auto", ""):
-        return Unknown(f"{value!r} is decided when the program runs")
+        return Unknown(f"{value!r} is decided when the program runs", Cause.run_time)
     return _refuse(field, value, f"one of {', '.join(kind.choices)}")
 
 
@@ -217,7 +223,7 @@ def checked(bound: Bound) -> tuple[Bound, Problem | None]:
     try:
         normal(bound.field, value, bound.setting)
     except Invalid as error:
-        expr = Const(Unknown(str(error)), bound.origin)
+        expr = Const(Unknown(str(error), Cause.invalid), bound.origin)
         problem = None if bound.origin is None else Problem("invalid-config", str(error), bound.origin)
         return replace(bound, expr=expr), problem
     return bound, None
@@ -267,7 +273,7 @@ def spelled(expr: Expr, spellings: Mapping[str, Scalar], default: Scalar = None)
             return expr
         found = spellings.get(_text(value), default)
         reason = f"{value!r} is not a spelling that preflight knows"
-        return Const(Unknown(reason) if found is None else found, expr.origin)
+        return Const(Unknown(reason, Cause.invalid) if found is None else found, expr.origin)
     key = Op("lower", (Op("str", (expr,)),))
     operands: tuple[Expr, ...] = (Const(dict(spellings)), key)
     return Op("get", operands if default is None else (*operands, Const(default)), expr.origin)

@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Literal
 
 from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Axis, Expr, Origin, Value
+from preflight.vocabulary.values import Axis, Expr, Origin, Unknown, Value, evaluate, names
+
+
+class Source(Enum):
+    """Who says what the value of a Job field is. The values complete "it comes from ..."; `{}` is `Bound.where`."""
+
+    file = "{}"
+    """A file that was read."""
+    library = "default of the library, as {} uses it"
+    preflight = "preflight's default"
+    launch = "the launch"
+    request = "the request"
+    container = "the container"
+    environment = "the environment"
+    machine = "node type {}"
+    target = "what was asked for"
+    """The machine or the GPU that the user or the request names, where no node type is known."""
+    map = "the settings' map"
+    settings = "the settings"
+    command_line = "--set"
+
+
+class Standing(Enum):
+    """What the value of a Job field stands on; it decides what a verdict may say."""
+
+    read = "read"
+    """From files, the request or the user's own settings, with its origin."""
+    by_name = "by-name"
+    """From a setting whose name suggests the field."""
+    default = "default"
+    """Of a library, or of the Job."""
+    assumed = "assumed"
+    dry_run = "dry-run"
+    """Seen when the user's own command ran with CUDA faked."""
+    measured = "measured"
+    """Seen in a real run."""
+    unknown = "unknown"
 
 
 @dataclass(frozen=True)
 class Bound:
     """A Job field's winning expression over axes, and the settings that lost against it.
 
-    `source` says in words where it comes from: "sweep.yaml", "default of Trainer 5.23", "preflight's default".
+    `where`: the file, or the node type, that `source` speaks of.
     """
 
     field: str
@@ -22,9 +59,25 @@ class Bound:
     origin: Origin | None = None
     losers: tuple[Origin, ...] = ()
     default: bool = False
-    source: str = ""
+    source: Source = Source.file
+    where: str = ""
     setting: str = ""
     """The key or parameter that fed it, where an alias by name did: spellings depend on it (`fp16: true`)."""
+
+    @property
+    def stated_by_user(self) -> bool:
+        """Whether the user states the field itself, whatever the files say."""
+        return self.source in (Source.settings, Source.command_line)
+
+    @property
+    def standing(self) -> Standing:
+        """What it stands on, as far as reading files tells."""
+        fixed = not any(True for _ in names(self.expr))
+        if fixed and (isinstance(value := evaluate(self.expr), Unknown) or value is None):
+            return Standing.unknown
+        if self.default:
+            return Standing.default
+        return Standing.by_name if self.setting else Standing.read
 
 
 @dataclass(frozen=True)

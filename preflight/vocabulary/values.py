@@ -9,19 +9,59 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from typing import TypeAlias, Union
 
 from preflight.vocabulary.records import dataclass, field
 
 
+class Cause(Enum):
+    """Why a value is unknown. Code decides by the cause and by the fields of an `Unknown`, never by its words."""
+
+    not_set = "not-set"
+    """No file states it, and it has no default. The user can state it."""
+    run_time = "decided-at-run-time"
+    """The job decides it when it runs: by the machine, the data, the environment or the state of a loop."""
+    not_read = "not-read"
+    """It is written down in a construct or a syntax that the reader does not follow."""
+    out_of_project = "out-of-project"
+    """It is defined in code that is not among the files read: a library's object, a resolver of the program's own."""
+    file_not_found = "file-not-found"
+    """A file that the user names is not there, or cannot be read."""
+    invalid = "invalid-value"
+    """What is written is no value that the field, or the tool that reads it, takes."""
+    budget = "budget"
+    """It is larger, longer or more deeply nested than the reader follows. A hostile file must not stop the reader."""
+    model_unknown = "model-not-known"
+    """No model of that name or architecture is in the catalogue, and no file describes its dimensions."""
+    no_law = "no-law"
+    """The model is known and has no memory law: none is shipped, and none can be made by tracing."""
+    cannot_trace = "cannot-trace"
+    """No memory law is shipped. Tracing would make one: torch is not there, tracing is off, or it failed."""
+    not_modelled = "not-modelled"
+    """A setting that the estimate does not cover, alone or with this model."""
+    not_possible = "not-possible"
+    """A combination of settings that the training tool itself refuses, or that cannot be computed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that cannot be known statically, and why (`reason` completes "unknown: ...")."""
+    """A value that cannot be known statically, and why.
 
-    reason: str
+    `words` say why to the user: they complete "unknown: ...". `fields` are the Job fields that would have to be stated.
+    """
+
+    words: str
+    cause: Cause = Cause.not_read
+    fields: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:  # an unknown must be tested for, never branched on by accident
-        raise TypeError(f"the truth of an unknown value was asked for ({self.reason})")
+        raise TypeError(f"the truth of an unknown value was asked for ({self.words})")
+
+
+def missing(field: str, about: str = "") -> Unknown:
+    """A Job field that no file states; `about` follows its name in the words."""
+    return Unknown(f"{field} is not known{about and f' ({about})'}", Cause.not_set, (field,))
 
 
 Scalar: TypeAlias = Union[bool, int, float, str, None]
@@ -95,9 +135,9 @@ Expr: TypeAlias = Union[Const, Ref, Op]
 Environment: TypeAlias = "Mapping[str, Expr]"
 
 
-def unknown(reason: str, origin: Origin | None = None) -> Const:
-    """An expression whose value cannot be known."""
-    return Const(Unknown(reason), origin)
+def unknown(words: str, origin: Origin | None = None, cause: Cause = Cause.not_read) -> Const:
+    """An expression whose value cannot be known; where no cause is named, the reader does not follow it."""
+    return Const(Unknown(words, cause), origin)
 
 
 def _get(container: object, key: object, default: object = KeyError) -> object:
@@ -173,13 +213,13 @@ def evaluate(expr: Expr, env: Environment | None = None, _depth: int = 0) -> Val
     `and`, `or` and `if` decide as Python does, so an unknown in a branch not taken does no harm.
     """
     if _depth > 200:
-        return Unknown("it refers to itself")
+        return Unknown("it refers to itself", Cause.not_possible)
     if isinstance(expr, Const):
         return expr.value
     if isinstance(expr, Ref):
         if env is not None and expr.name in env:
             return evaluate(env[expr.name], env, _depth + 1)
-        return Unknown(f"{expr.name} is not set in the files read")
+        return Unknown(f"{expr.name} is not set in the files read", Cause.not_set)
     return _evaluate_op(expr, env, _depth + 1)
 
 
@@ -203,17 +243,17 @@ def _evaluate_op(expr: Op, env: Environment | None, depth: int) -> Value:
             return value
     function = OPERATIONS.get(expr.operator)
     if function is None:
-        return Unknown(f"{expr.operator}() is not evaluated statically")
+        return Unknown(f"{expr.operator}() is not evaluated statically", Cause.not_read)
     try:
         return function(*values)  # type: ignore[return-value]
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        return Unknown(f"{expr.operator} failed: {error}")
+        return Unknown(f"{expr.operator} failed: {error}", Cause.invalid)
 
 
 def substitute(expr: Expr, env: Environment, _depth: int = 0) -> Expr:
     """`expr` with every name that `env` knows replaced by what it stands for, constants folded."""
     if _depth > 200:
-        return unknown("it refers to itself", expr.origin)
+        return unknown("it refers to itself", expr.origin, Cause.not_possible)
     if isinstance(expr, Ref):
         return substitute(env[expr.name], env, _depth + 1) if expr.name in env else expr
     if isinstance(expr, Op):

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from preflight.api import (
     GIB,
+    BoundSource,
     Case,
     Confidence,
     Edit,
@@ -195,7 +196,7 @@ def _place(case: Case) -> tuple[Origin, str] | None:
     """Where a file says (or leaves unsaid) how much shared memory its container has, and the text there."""
     bound = case.bound("machine.shm")
     origin = bound.origin if bound is not None else None
-    if origin is None or bound is None or bound.source != "the container":
+    if origin is None or bound is None or bound.source is not BoundSource.container:
         return None
     text = case.project.source(origin.path).text[origin.span.start : origin.span.end]
     if text[:1] in ("'", '"'):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from preflight.api import Case, Edit, Example, Finding, Proposal, Request, Rule, Safety, Source, Span
+from preflight.api import Case, Edit, Example, Finding, Proposal, Rule, Safety, Source, Span
 from preflight_rules.shared.programs import TRAIN
 
 LATE = """
@@ -20,8 +20,6 @@ EARLY = """
 set -e
 srun python train.py
 """
-DOS = "DOS line breaks"
-"""What the reader calls them."""
 
 
 class SlurmDirectiveIgnored(Rule):
@@ -66,20 +64,21 @@ class SlurmDirectiveIgnored(Rule):
     )
 
     def check(self, case: Case) -> Iterator[Finding]:
-        request = case.study.request
+        kinds = {problem.origin: problem.kind for problem in case.study.problems if problem.rule == self.name}
         for finding in self.from_problems(case):
-            moved = self._moved(case, finding, request) if not finding.proposals else ()
+            kind = kinds[finding.origin] if finding.origin is not None else ""
+            moved = self._moved(case, finding, kind) if not finding.proposals else ()
             proposals = finding.proposals or moved
             yield _with(finding, proposals)
 
-    def _moved(self, case: Case, finding: Finding, request: Request | None) -> tuple[Proposal, ...]:
-        origin = finding.origin
+    def _moved(self, case: Case, finding: Finding, kind: str) -> tuple[Proposal, ...]:
+        origin, request = finding.origin, case.study.request
         if origin is None:
             return ()
         source = case.project.source(origin.path)
-        if DOS in finding.message:
+        if kind == "line-breaks":
             return (_unix(source),)
-        if request is None or request.insert_at is None or "after the first command" not in finding.message:
+        if request is None or request.insert_at is None or kind != "after-command":
             return ()
         if request.insert_at.path != origin.path:
             return ()

@@ -322,7 +322,7 @@ def law_of(values: Mapping[str, object], kind: str = "train") -> str:
     """What a job's law is filed under, and whether it ships: `shipped FAMILY: KEY`, or `unknown: FIELD`."""
     resolved = resolve(job_of(values), tracing=SHIPPED_ONLY)
     if not isinstance(resolved, Resolved):
-        first = resolved.reason.split(" ", 1)[0]
+        first = resolved.words.split(" ", 1)[0]
         return f"unknown: {first}" if first.partition(".")[0] in Job.model_fields else "unknown"
     key = store.key_of(resolved, kind)
     shipped = key.text in _keys(key.family)

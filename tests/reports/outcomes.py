@@ -80,8 +80,8 @@ def finding(**changes: object) -> Finding:
 def study(estimates: Estimates, gpu: Gpu | None = None, smallest: Gpu | None = None) -> StudyResult:
     axis = Axis("batch_size", Choices((8, 16, 64)), fields=("train.batch_size",))
     fields = {
-        "train.batch_size": Bound("train.batch_size", Ref("batch_size", BATCH), BATCH, source="sweep.yaml"),
-        "data.workers": Bound("data.workers", Const(16, WORKERS), WORKERS, source="train.py"),
+        "train.batch_size": Bound("train.batch_size", Ref("batch_size", BATCH), BATCH, where="sweep.yaml"),
+        "data.workers": Bound("data.workers", Const(16, WORKERS), WORKERS, where="train.py"),
     }
     box = Box(fields, (axis,))
     job = build({"train.batch_size": 64, "data.workers": 16, "model.name": "gpt2"})

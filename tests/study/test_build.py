@@ -14,7 +14,7 @@ from preflight.study.follow import Chain
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.study import Skipped, Study
+from preflight.vocabulary.study import Skipped, Source, Study
 from preflight.vocabulary.values import Origin, Unknown, Value, evaluate
 
 PROGRAM = """\
@@ -244,7 +244,7 @@ def test_what_the_user_says_wins(tmp_path: Path) -> None:
     (study,), _ = read(files, tmp_path, settings=said, data__workers=7)
     fields = study.boxes[0].fields
     assert worth(study, "data.workers") == 7
-    assert fields["data.workers"].source == "--set"
+    assert fields["data.workers"].source is Source.command_line
     assert JobMaker(study.boxes[0]).at({}).job.data.sample_bytes == 2**20
     assert {axis.name for axis in study.boxes[0].memory_axes} == {"batch_size", "gizmo"}
 
@@ -278,7 +278,7 @@ def test_defaults_stand_behind_everything(tmp_path: Path) -> None:
     bound = study.boxes[0].fields["train.compile"]
     assert bound.default
     assert bound.origin is None
-    assert bound.source == "preflight's default"
+    assert bound.source is Source.preflight
     assert "train.seq_len" not in study.boxes[0].fields
 
 

@@ -17,7 +17,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Word
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Span, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, Span, Unknown, Value
 
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -130,7 +130,7 @@ def environment(document: YamlDocument, route: Route) -> dict[str, Expr]:
             elif isinstance(item, Mapping) and "name" in item:
                 said = item.get("value")
                 where = document.origin((*route, index, "value")) if said is not None else origin
-                unsaid = Unknown("it is taken from elsewhere when the container starts")
+                unsaid = Unknown("it is taken from elsewhere when the container starts", Cause.run_time)
                 found[str(item["name"])] = Const(unsaid if said is None else _text(said), where)
     return found
 
@@ -160,5 +160,5 @@ def compose_size(value: Value, origin: Origin) -> Expr:
 
 def _bytes(found: re.Match[str] | None, unit: float | None, origin: Origin) -> Expr:
     if found is None or unit is None:
-        return Const(Unknown("it is not a size that is known here"), origin)
+        return Const(Unknown("it is not a size that is known here", Cause.invalid), origin)
     return Const(round(float(found[1]) * unit), origin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, unknown
 
 EXPRESSIONS = frozenset({"eval", "calc", "expr", "math", "arith", "calculate", "compute"})
 """Names under which projects register Python's `eval` for arithmetic."""
@@ -30,7 +30,7 @@ def arithmetic(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
     holes: dict[str, Expr] = {}
     text = ",".join(_written(argument, holes) for argument in arguments)
     if len(text) > MAX_LENGTH:
-        return unknown("the expression is too long", origin)
+        return unknown("the expression is too long", origin, Cause.budget)
     for hole in holes.values():
         if isinstance(hole, Const) and isinstance(hole.value, Unknown):
             return hole
@@ -90,7 +90,7 @@ def _expression(node: ast.expr, holes: Mapping[str, Expr], origin: Origin | None
 def _operation(operator: str, count: int | None = None) -> Callable[[Sequence[Expr], Origin | None], Expr]:
     def make(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
         if count is not None and len(arguments) != count:
-            return unknown(f"a resolver called with {len(arguments)} arguments", origin)
+            return unknown(f"a resolver called with {len(arguments)} arguments", origin, Cause.invalid)
         if count is None and operator in ("+", "*"):
             total = arguments[0]
             for argument in arguments[1:]:
@@ -104,7 +104,7 @@ def _operation(operator: str, count: int | None = None) -> Callable[[Sequence[Ex
 def _div_up(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
     """Division rounded up: -(-a // b)."""
     if len(arguments) != 2:
-        return unknown("div_up takes two numbers", origin)
+        return unknown("div_up takes two numbers", origin, Cause.invalid)
     return Op("neg", (Op("//", (Op("neg", (arguments[0],)), arguments[1])),), origin)
 
 

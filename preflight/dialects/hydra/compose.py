@@ -31,9 +31,9 @@ from preflight.dialects.hydra.tree import (  # fmt: skip
     split_key,
 )
 from preflight.documents.schema_errors import nearest
-from preflight.vocabulary.reading import Problem
+from preflight.vocabulary.reading import Problem, ProblemSeverity
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Const, Origin, Unknown
+from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 COMMAND_LINE = 1
 """Rank of a value that the command line gives; files have 0."""
@@ -96,7 +96,7 @@ def _report(repository: Repository, found: Composition) -> None:
     for file in repository.files.values():
         found.problems += [Problem("invalid-config", message, origin) for message, origin in file.complaints]
         for note in file.notes:
-            severity = "error" if note.kind in ("duplicate-key", "several-documents") else "warning"
+            severity: ProblemSeverity = "error" if note.kind in ("duplicate-key", "several-documents") else "warning"
             origin = Origin(file.path, note.span, None, (), False)
             found.problems.append(Problem("invalid-config", note.message, origin, severity))
     for message, origin in repository.broken.values():
@@ -326,7 +326,7 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
     elif override is not None:
         item = from_value(plain(override._value), given.value_origin, COMMAND_LINE)
     else:
-        item = Leaf(Unknown("an override that is not read"), given.origin, None, COMMAND_LINE)
+        item = Leaf(Unknown("an override that is not read", Cause.not_read), given.origin, None, COMMAND_LINE)
     assign(found.root, path, item)
 
 

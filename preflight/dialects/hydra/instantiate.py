@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from preflight.frameworks.facts import CallFacts, read_calls
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
 
@@ -30,9 +30,6 @@ MAX_DEPTH = 12
 """Tables within each other; configurations written by people stay below eight."""
 
 _LIGHTNING = ("LightningModule", "LightningDataModule")
-
-_READ_RANK = 2
-"""A configuration's values were composed with the overrides already: no literal in them beats the program's text."""
 
 
 def instantiated(settings: Mapping[str, Expr], project: Project) -> tuple[Binding, ...]:
@@ -50,7 +47,8 @@ def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
     if own:
         calls += _Objects(settings, records, own, project).calls()
     said = read_calls(calls, project)
-    bindings = (replace(one, rank=min(one.rank, _READ_RANK), expr=_placed(one.expr)) for one in said.bindings)
+    # The values were composed with the overrides already: no literal in them beats the program's text.
+    bindings = (replace(one, rank=min(one.rank, Rank.read), expr=_placed(one.expr)) for one in said.bindings)
     return replace(said, bindings=tuple(bindings))
 
 

@@ -12,7 +12,7 @@ from preflight.dialects.hydra.arithmetic import EXPRESSIONS, FUNCTIONS, arithmet
 from preflight.dialects.hydra.parse import Call, Literal, Lookup, Part, Sequence, parse, primitive
 from preflight.dialects.hydra.tree import Item, Leaf, Listing, Path, Table, select, split_key
 from preflight.vocabulary.records import dataclass, field, replace
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Unknown, Value, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, Value, unknown
 
 MAX_TEXT = 64 * 1024
 """A value that grows beyond this is unknown: hostile files double a string line by line."""
@@ -41,7 +41,7 @@ class Resolver:
         if leaf.expr is not None:
             return leaf.expr
         if leaf.missing:
-            return unknown("??? (the configuration wants it on the command line)", leaf.origin)
+            return unknown("??? (the configuration wants it on the command line)", leaf.origin, Cause.not_set)
         if not leaf.interpolated:
             return Const(leaf.value, leaf.origin)
         if path in self._done:
@@ -72,7 +72,9 @@ class Resolver:
         at = self._open.index(path) if path in self._open else 0
         chain = (*self._open[at:], path)
         self.loops.setdefault(min(chain), chain)
-        return unknown("it refers to itself: " + " -> ".join(".".join(one) for one in chain[:5]), origin)
+        return unknown(
+            "it refers to itself: " + " -> ".join(".".join(one) for one in chain[:5]), origin, Cause.not_possible
+        )
 
     def _text(self, text: str, origin: Origin | None, path: Path) -> Expr:
         parts = parse(text)
@@ -100,7 +102,11 @@ class Resolver:
         if key is None:
             return unknown("the name that it refers to is unknown", origin)
         target = self._target(key, path)
-        return self._at(target, key, origin) if target is not None else unknown(f"{key} is not in it", origin)
+        return (
+            self._at(target, key, origin)
+            if target is not None
+            else unknown(f"{key} is not in it", origin, Cause.not_set)
+        )
 
     def _target(self, key: str, path: Path) -> Path | None:
         """Absolute path of a key: one leading dot is the table that holds the value, each further one is above it."""
@@ -115,7 +121,11 @@ class Resolver:
         if item is None:
             item = self._through(target)
         if item is None:
-            return default if default is not None else unknown(f"{key} is not set in the configuration", origin)
+            return (
+                default
+                if default is not None
+                else unknown(f"{key} is not set in the configuration", origin, Cause.not_set)
+            )
         found = self.item(item, target)
         return _via(found, origin)
 
@@ -142,7 +152,7 @@ class Resolver:
         if name == "device_count" and "SLURM_GPUS_ON_NODE" in self.environment:
             return _via(Op("int", (self.environment["SLURM_GPUS_ON_NODE"],), origin), origin)
         if name in _UNKNOWABLE:
-            return unknown(_UNKNOWABLE[name], origin)
+            return unknown(_UNKNOWABLE[name], origin, Cause.run_time)
         if name in ("oc.env", "env"):
             return self._environment(arguments, origin)
         if name == "oc.decode" and arguments:
@@ -163,7 +173,7 @@ class Resolver:
             return self._hydra(_const_text(arguments[0]) or "", origin)
         if name in FUNCTIONS and arguments:
             return FUNCTIONS[name](arguments, _computed(origin))
-        return unknown(f"the resolver {name} is the program's own", origin)
+        return unknown(f"the resolver {name} is the program's own", origin, Cause.out_of_project)
 
     def _environment(self, arguments: list[Expr], origin: Origin | None) -> Expr:
         """`oc.env` gives text; the launch may set the variable, the file may give a default."""
@@ -175,7 +185,7 @@ class Resolver:
             if isinstance(default, Const) and default.value is not None and not isinstance(default.value, Unknown):
                 return Const(str(default.value), default.origin)
             return default
-        return unknown(f"the environment variable {name} of the run", origin)
+        return unknown(f"the environment variable {name} of the run", origin, Cause.run_time)
 
     def _hydra(self, key: str, origin: Origin | None) -> Expr:
         choice = key.removeprefix("runtime.choices.")
@@ -184,7 +194,7 @@ class Resolver:
         target = ("hydra", *split_key(key))
         if select(self.root, target) is not None:
             return self._at(target, f"hydra.{key}", origin)
-        return unknown(f"hydra.{key} is set when the program runs", origin)
+        return unknown(f"hydra.{key} is set when the program runs", origin, Cause.run_time)
 
 
 def _via(found: Expr, origin: Origin | None) -> Expr:
@@ -213,14 +223,16 @@ def _joined(parts: list[Expr], origin: Origin | None) -> Expr:
             return part
     if all(isinstance(part, Const) for part in parts):
         text = "".join(str(part.value) for part in parts if isinstance(part, Const))
-        return Const(text if len(text) <= MAX_TEXT else Unknown("its text grows without bound"), _computed(origin))
+        return Const(
+            text if len(text) <= MAX_TEXT else Unknown("its text grows without bound", Cause.budget), _computed(origin)
+        )
     return Op("concat", tuple(parts), _computed(origin))
 
 
 def _folded(operator: str, parts: list[Expr], origin: Origin | None) -> Expr:
     """A list or dictionary. A list of constants is one; a dictionary keeps its parts, each with its own place."""
     if len(parts) > MAX_TEXT:
-        return unknown("it has too many parts", origin)
+        return unknown("it has too many parts", origin, Cause.budget)
     whole = Op(operator, tuple(parts), origin)
     value = _constant(whole) if operator == "tuple" or not parts else None
     return whole if value is None else Const(value, origin)

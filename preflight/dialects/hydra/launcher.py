@@ -10,8 +10,8 @@ from preflight.dialects.hydra.interpolation import Resolver
 from preflight.dialects.hydra.overrides import Given, parse_override
 from preflight.dialects.hydra.tree import Item, Leaf, Listing, Table, select
 from preflight.documents.schema_errors import check
-from preflight.vocabulary.reading import Binding, Problem, Request
-from preflight.vocabulary.values import Choices, Const, Domain, Origin, Range, Unknown, Value, evaluate, unknown
+from preflight.vocabulary.reading import Binding, Problem, Rank, Request
+from preflight.vocabulary.values import Cause, Choices, Const, Domain, Origin, Range, Unknown, Value, evaluate, unknown
 
 
 def launcher(found: Composition) -> str:
@@ -119,7 +119,11 @@ def _size(value: Value) -> Value:
     text = str(value).strip().upper().removesuffix("B")
     digits = text.rstrip("KMGT")
     unit = text[len(digits) :]
-    return int(digits) * _UNITS[unit] if digits.isdecimal() and unit in _UNITS else Unknown(f"the size {value!r}")
+    return (
+        int(digits) * _UNITS[unit]
+        if digits.isdecimal() and unit in _UNITS
+        else Unknown(f"the size {value!r}", Cause.invalid)
+    )
 
 
 def _gpus(count: Value, gres: Value) -> tuple[Value, Value]:
@@ -150,11 +154,13 @@ def trials(found: Composition, resolver: Resolver) -> Binding | None:
         theirs, written = _values(found, resolver, "sweeper")
         at_once, origin = theirs.get("n_jobs", 2), written.get("n_jobs", origin)
     if isinstance(at_once, int) and isinstance(most, int):
-        return Binding("parallel.trials_per_gpu", Const(min(at_once, most) if most > 0 else at_once, origin), 2, origin)
+        return Binding(
+            "parallel.trials_per_gpu", Const(min(at_once, most) if most > 0 else at_once, origin), Rank.read, origin
+        )
     if isinstance(most, int) and most > 0:
-        return Binding("parallel.trials_per_gpu", Const(most, origin), 2, origin)
-    said = unknown("joblib starts one run per CPU", origin)
-    return Binding("parallel.trials_per_gpu", said, 2, origin)
+        return Binding("parallel.trials_per_gpu", Const(most, origin), Rank.read, origin)
+    said = unknown("joblib starts one run per CPU", origin, Cause.run_time)
+    return Binding("parallel.trials_per_gpu", said, Rank.read, origin)
 
 
 def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[Given]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Setting
 from preflight.vocabulary.records import dataclass
-from preflight.vocabulary.values import Const, Expr, Op, Value, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Value, unknown
 
 if TYPE_CHECKING:
     from preflight.dialects.hydra.plan import Plan
@@ -57,7 +57,7 @@ def _joined(plan: Plan, fixed: Sequence[Mapping[str, Value]], said: Sequence[Cal
         if all(one is not None and one.expr == first.expr for one in ranked):
             found.append(first)
             continue
-        expr: Expr = unknown(f"{field} is not said for every option that is swept")
+        expr: Expr = unknown(f"{field} is not said for every option that is swept", cause=Cause.not_set)
         for held, one in reversed(list(zip(fixed, ranked, strict=True))):
             value = one.expr if one is not None else Const(None)
             expr = Op("if", (plan.condition(held), value, expr))

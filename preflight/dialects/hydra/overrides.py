@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.vocabulary.reading import Problem, Word
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Choices, Const, Domain, Expr, Origin, Range, Span, Unknown, Value
+from preflight.vocabulary.values import Cause, Choices, Const, Domain, Expr, Origin, Range, Span, Unknown, Value
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -193,7 +193,7 @@ def plain(value: object) -> Value:
         return {str(key): plain(item) for key, item in converted.items()}
     if converted is None or isinstance(converted, (bool, int, float, str)):
         return converted
-    return Unknown(f"a {type(converted).__name__} in an override is not read")
+    return Unknown(f"a {type(converted).__name__} in an override is not read", Cause.not_read)
 
 
 def _uneditable(origin: Origin) -> Origin:

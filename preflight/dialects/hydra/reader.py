@@ -17,7 +17,7 @@ from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Value, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Value, unknown
 
 if TYPE_CHECKING:
     from preflight.dialects.hydra.compose import Composition
@@ -298,9 +298,9 @@ def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
         if all(setting == found[0][1] for _, setting in found):
             yield found[0][1]  # type: ignore[misc]  # a key comes from one of them, so equal ones are no None
             continue
-        expr: Expr = unknown(f"{key} is not set for every option that is swept")
+        expr: Expr = unknown(f"{key} is not set for every option that is swept", cause=Cause.not_set)
         for fixed, setting in reversed(found):
-            value = setting.expr if setting is not None else unknown(f"{key} is not set here")
+            value = setting.expr if setting is not None else unknown(f"{key} is not set here", cause=Cause.not_set)
             expr = Op("if", (plan.condition(fixed), value, expr))
         yield Setting(key, expr, max(setting.rank for _, setting in found if setting is not None))
 

@@ -13,7 +13,7 @@ from preflight.dialects.hydra.tree import MISSING, ConfigFile, Entry, Item, Leaf
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Origin, Span, Unknown
+from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 
 MAX_DEPTH = 12
 """Classes within classes; one that holds itself ends here."""
@@ -119,7 +119,7 @@ class _Reader:
         """What an expression is: a literal, a list, a table, an instance of a known class."""
         origin = _origin(node, source)
         if depth > MAX_DEPTH:
-            return Leaf(Unknown("classes are nested too deeply"), origin)
+            return Leaf(Unknown("classes are nested too deeply", Cause.budget), origin)
         literal = _literal(node)
         if not isinstance(literal, Unknown):
             return Leaf(literal, _origin(node, source, editable=True))
@@ -131,7 +131,7 @@ class _Reader:
             return self._name(node, source, depth)
         if isinstance(node, ast.Call):
             return self._call(node, source, depth)
-        return Leaf(Unknown("its default is computed by the program"), origin)
+        return Leaf(Unknown("its default is computed by the program", Cause.run_time), origin)
 
     def _dict(self, node: ast.Dict, source: Source, depth: int) -> Item:
         table = Table({}, _origin(node, source))
@@ -152,7 +152,7 @@ class _Reader:
         if name in self.module.values:
             value, where = self.module.values[name]
             return self.item(value, where, depth + 1)
-        return Leaf(Unknown(f"{name} is the program's"), _origin(node, source))
+        return Leaf(Unknown(f"{name} is the program's", Cause.out_of_project), _origin(node, source))
 
     def _call(self, node: ast.Call, source: Source, depth: int) -> Item:
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
@@ -173,7 +173,7 @@ class _Reader:
                 return Leaf(f"${{{text}}}" if name == "II" else text, _origin(node, source))
         if name in self.module.classes:
             return self.table(name, given, source, depth + 1)
-        return Leaf(Unknown(f"{name}() is computed by the program"), _origin(node, source))
+        return Leaf(Unknown(f"{name}() is computed by the program", Cause.run_time), _origin(node, source))
 
     def table(self, name: str, given: Mapping[str, ast.expr], source: Source, depth: int) -> Table:
         """An instance of a dataclass: the defaults of its fields, inherited ones first, and what it is given."""
@@ -206,4 +206,4 @@ def _literal(node: ast.expr) -> bool | int | float | str | Unknown | None:
             return sign * value
         if sign == 1 and (value is None or isinstance(value, (bool, str))):
             return value
-    return Unknown("it is not written out")
+    return Unknown("it is not written out", Cause.not_read)

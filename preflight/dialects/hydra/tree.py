@@ -12,7 +12,7 @@ from typing import TypeAlias, Union
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.vocabulary.records import dataclass, field
-from preflight.vocabulary.values import Expr, Origin, Route, Span, Unknown, Value
+from preflight.vocabulary.values import Cause, Expr, Origin, Route, Span, Unknown, Value
 
 MISSING = "???"
 
@@ -88,7 +88,7 @@ def from_value(value: object, origin: Origin | None, rank: int) -> Item:
         return Listing(tuple(from_value(item, origin, rank) for item in value), origin, rank)
     if value is None or isinstance(value, (bool, int, float, str)):
         return Leaf(value, origin, None, rank)
-    return Leaf(Unknown(f"a {type(value).__name__} in an override is not read"), origin, None, rank)
+    return Leaf(Unknown(f"a {type(value).__name__} in an override is not read", Cause.not_read), origin, None, rank)
 
 
 def copied(item: Item) -> Item:

@@ -21,9 +21,9 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Branch, Call
+from preflight.vocabulary.reading import Binding, Branch, Call, Rank
 from preflight.vocabulary.records import dataclass, replace
-from preflight.vocabulary.values import Axis, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value
+from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Hook
@@ -246,8 +246,10 @@ def jobs(space: Space) -> Binding | None:
         if expr is None:
             continue
         if isinstance(expr, Const) and isinstance(expr.value, int) and expr.value < 1:
-            expr = Const(Unknown("one trial per CPU of the machine"), expr.origin)
-        return Binding("parallel.trials_per_gpu", expr, 2, record.keyword_origins.get("n_jobs") or record.origin)
+            expr = Const(Unknown("one trial per CPU of the machine", Cause.run_time), expr.origin)
+        return Binding(
+            "parallel.trials_per_gpu", expr, Rank.read, record.keyword_origins.get("n_jobs") or record.origin
+        )
     return None
 
 

@@ -23,6 +23,7 @@ from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import (
     Axis,
+    Cause,
     Choices,
     Const,
     Domain,
@@ -31,7 +32,6 @@ from preflight.vocabulary.values import (
     Range,
     Ref,
     Unbounded,
-    Unknown,
     Value,
     evaluate,
     names,
@@ -254,16 +254,13 @@ def space_of(ev: Evaluator) -> Space:
 
 def trial() -> Instance:
     """What an objective is called with."""
-    return Instance(TRIAL, attributes={"params": unknown_params(), "number": unknown("a trial's number")})
+    return Instance(
+        TRIAL, attributes={"params": unknown_params(), "number": unknown("a trial's number", cause=Cause.run_time)}
+    )
 
 
 def unknown_params() -> Container:
     return Container("dict", {}, None, {"open": True})
-
-
-def assumed(value: Value) -> Expr:
-    """A choice as conditions see it."""
-    return Const(value if not isinstance(value, Unknown) else Unknown(value.reason))
 
 
 SUGGEST: Mapping[str, Hook] = {

@@ -16,7 +16,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Axis, Const, Expr, Unknown
+from preflight.vocabulary.values import Axis, Cause, Const, Expr, Unknown
 
 if TYPE_CHECKING:
     from preflight.frameworks.facts import CallFacts
@@ -234,6 +234,6 @@ def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iter
 
 def _unread(target: str, named: Const) -> Iterator[Binding]:
     """What a DeepSpeed file would say that is not there: a script may write it before it starts the program."""
-    why = Unknown(f"{target} is not in the project: the DeepSpeed settings in it are not known")
+    why = Unknown(f"{target} is not in the project: the DeepSpeed settings in it are not known", Cause.file_not_found)
     for field in ("parallel.strategy", "parallel.offload"):
         yield Binding(field, Const(why, named.origin), origin=named.origin)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight.frameworks.wandb_space import read_space
 from preflight.python.objects import Container, to_expr
 from preflight.vocabulary.reading import Problem
-from preflight.vocabulary.values import Axis, Const, Expr, Origin, Route, Unknown, evaluate
+from preflight.vocabulary.values import Axis, Cause, Const, Expr, Origin, Route, Unknown, evaluate
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator
@@ -47,7 +47,7 @@ def _plain(value: Abstract, _depth: int = 0) -> object:
             return [_plain(item, _depth + 1) for item in value.items.values()]
         return {str(key): _plain(item, _depth + 1) for key, item in value.items.items()}
     found = evaluate(to_expr(value))
-    return Unknown("it is computed") if isinstance(found, Unknown) else found
+    return Unknown("it is computed", Cause.not_read) if isinstance(found, Unknown) else found
 
 
 def _place(container: Abstract, route: Route) -> Origin | None:

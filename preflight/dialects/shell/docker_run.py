@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from preflight.dialects.shell.values import word_text
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Launch, Word
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Const, Expr, Unknown, evaluate, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, evaluate, unknown
 
 ENGINES = ("docker", "podman", "nvidia-docker")
 
@@ -85,7 +85,11 @@ def _gpus(options: Mapping[str, Expr]) -> Expr | None:
     if said is None:
         return None
     text = str(evaluate(said)).strip()
-    return Const(int(text), getattr(said, "origin", None)) if text.isdecimal() else unknown("all that there are")
+    return (
+        Const(int(text), getattr(said, "origin", None))
+        if text.isdecimal()
+        else unknown("all that there are", cause=Cause.run_time)
+    )
 
 
 def _size(said: Expr) -> Expr:
@@ -94,5 +98,5 @@ def _size(said: Expr) -> Expr:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", str(value).strip().lower())
     origin = said.origin if isinstance(said, Const) else None
     if isinstance(value, Unknown) or found is None:
-        return unknown("the container's size is not known here", origin)
+        return unknown("the container's size is not known here", origin, Cause.run_time)
     return Const(round(float(found[1]) * _UNITS[found[2]]), origin)

@@ -14,7 +14,7 @@ from preflight.frameworks.launchers import Command, take_apart
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
 from preflight.vocabulary.records import dataclass, replace
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
 """Launchers within each other; scripts written by people stay below five."""
@@ -192,7 +192,9 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     options, rest = _options(words, _SRUN_FLAGS)
     nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
     per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
-    step: dict[str, Expr] = {STEP: unknown("it is set in every step", words[0].origin if words else None)}
+    step: dict[str, Expr] = {
+        STEP: unknown("it is set in every step", words[0].origin if words else None, Cause.run_time)
+    }
     group = _number(options, "--het-group", "--pack-group")
     if group is not None:
         step[HET_GROUP] = group
@@ -296,7 +298,7 @@ def _tool(
 
 
 def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Project) -> Launched | None:
-    if command.target is None:
+    if command.target is None or command.kind == "none":
         return None
     trains = launch.launcher in _TRAINERS
     origin = _at(command.target, run)

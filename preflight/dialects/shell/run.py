@@ -33,7 +33,7 @@ from preflight.documents.shell_words import ShellWord
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
 
 MAX_NESTED = 8
 """Functions, sourced files and command strings within each other."""
@@ -141,7 +141,7 @@ class Shell:
             {block.name} if block.name else set()
         )
         for name in changed:
-            self.variables[name] = unknown(f"{name} changes in a loop")
+            self.variables[name] = unknown(f"{name} changes in a loop", cause=Cause.run_time)
         self._steps(steps, depth)
 
     def _conditional(self, steps: list[Step], depth: int) -> None:
@@ -216,7 +216,7 @@ class Shell:
             else:
                 value = Op("concat", (old, value), value.origin)
             if size_of(value) > MAX_VALUE:
-                value = unknown("it is longer than any word of a command can be", step.expr.origin)
+                value = unknown("it is longer than any word of a command can be", step.expr.origin, Cause.budget)
         self.variables[step.name] = value
         if step.exported:
             self.exported.add(step.name)
@@ -259,12 +259,12 @@ class Shell:
         free = {name: value for name, value in known.items() if name not in self.axes}
         found = substitute(apply_defaults(tidy(expr), known), free)
         if size_of(found) > MAX_VALUE:
-            return unknown("it is longer than any word of a command can be", expr.origin)
+            return unknown("it is longer than any word of a command can be", expr.origin, Cause.budget)
         return self._open(found) if any(name not in self.axes for name in names(found)) else found
 
     def _open(self, expr: Expr) -> Expr:
         if isinstance(expr, Ref) and expr.name not in self.axes:
-            return unknown(f"{expr.name} is not set in the script", expr.origin)
+            return unknown(f"{expr.name} is not set in the script", expr.origin, Cause.not_set)
         if isinstance(expr, Op):
             return Op(expr.operator, tuple(self._open(operand) for operand in expr.operands), expr.origin)
         return expr

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
 
 MAX_UNROLLED = 64
 """Iterations of one loop that are followed; a longer list is read once, with its variable unknown."""
@@ -189,7 +189,7 @@ def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
     Where words were only added (`ARGS+=(--debug)`, `CMD="$CMD --batch 1"`), those before them stay known; the flags
     among the new ones are given values that nobody knows.
     """
-    doubt = unknown(f"{name} is set under a condition", after.origin)
+    doubt = unknown(f"{name} is set under a condition", after.origin, Cause.run_time)
     if before is None or not isinstance(after, Op):
         return doubt
     if is_tuple(before) and is_tuple(after):

@@ -14,7 +14,20 @@ from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Unknown, Value, names, unknown
+from preflight.vocabulary.values import (
+    Axis,
+    Cause,
+    Choices,
+    Const,
+    Expr,
+    Op,
+    Origin,
+    Ref,
+    Unknown,
+    Value,
+    names,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from preflight.vocabulary.submission import Submission
@@ -187,12 +200,12 @@ def _variables(request: Request | None, path: str) -> Iterator[tuple[str, Expr]]
     if request is None:
         return
     for name in _AT_RUN_TIME:
-        yield name, unknown(f"{name} is set when the job runs")
+        yield name, unknown(f"{name} is set when the job runs", cause=Cause.run_time)
     for name, field in _FROM_REQUEST.items():
         value, origin = _implied(request, field)
         if value is not None:
             yield name, Const(str(value) if isinstance(value, int) else value, origin)
-    yield ARRAY_INDEX, unknown("it is set by --array", request.origins.get("array"))
+    yield ARRAY_INDEX, unknown("it is set by --array", request.origins.get("array"), Cause.run_time)
 
 
 def _implied(request: Request, field: str) -> tuple[Value, Origin | None]:
@@ -205,5 +218,5 @@ def _implied(request: Request, field: str) -> tuple[Value, Origin | None]:
         nodes, per_node = request.nodes if request.nodes is not None else 1, request.tasks_per_node
         if isinstance(nodes, int) and isinstance(per_node, int):
             return nodes * per_node, request.origins.get("tasks_per_node")
-        return (Unknown("--nodes is unknown"), None) if isinstance(nodes, Unknown) else (None, None)
+        return (Unknown("--nodes is unknown", Cause.run_time), None) if isinstance(nodes, Unknown) else (None, None)
     return None, None

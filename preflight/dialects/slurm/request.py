@@ -21,11 +21,11 @@ from preflight.dialects.slurm.schema import (
 )
 from preflight.dialects.slurm.submission import command_directives, environment_directives
 from preflight.vocabulary.project import BOM
-from preflight.vocabulary.reading import Problem, Request
+from preflight.vocabulary.reading import Problem, ProblemSeverity, Request
 from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, Submission
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Origin, Span, Unknown, Value
+from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.documents.directives import Directive, Ignored
@@ -216,7 +216,7 @@ def _last_of(names: list[str], name: str) -> int:
 
 def _plain(value: object) -> Value:
     if isinstance(value, Count):
-        return value.low if value.low == value.high else Unknown(f"{value.low} to {value.high} nodes")
+        return value.low if value.low == value.high else Unknown(f"{value.low} to {value.high} nodes", Cause.run_time)
     return value.number if isinstance(value, Gpus) else value  # type: ignore[return-value]
 
 
@@ -264,7 +264,7 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
     ]
     for name, text in texts.items():
         if name in wrong:
-            values[name] = Unknown(f"sbatch refuses --{name}={text}")
+            values[name] = Unknown(f"sbatch refuses --{name}={text}", Cause.invalid)
             problems.append(_refused(given.origin(name), name, text, wrong[name]))
             continue
         values[name] = getattr(read, FIELDS[name])
@@ -368,14 +368,16 @@ def ignored_problems(
         names = _names(one.text)
         if one.reason == "double-hash" and (not names & _RESOURCES or names <= active):
             continue  # the usual way to switch a directive off
-        severity = "error" if one.reason in ("after-command", "quote") and names & _RESOURCES else "warning"
+        severity: ProblemSeverity = "warning"
         if one.reason == "double-hash":
             severity = "info"
+        elif one.reason in ("after-command", "quote") and names & _RESOURCES:
+            severity = "error"
         fix = f"#SBATCH {one.text}" if one.reason in ("space", "indented", "case") else None
         message = f"sbatch ignores this directive: {one.message}"
         if one.reason in ("quote", "after-word"):
             message = one.message
-        yield Problem("slurm-directive-ignored", message, Origin(source.path, one.span), severity, fix)
+        yield Problem("slurm-directive-ignored", message, Origin(source.path, one.span), severity, fix, kind=one.reason)
 
 
 def _names(text: str) -> set[str]:
@@ -398,4 +400,5 @@ def script_problems(source: Source) -> Iterator[Problem]:
     at = source.text.find("\r\n")
     if at >= 0:
         message = "sbatch refuses a script with DOS line breaks (\\r\\n instead of \\n)"
-        yield Problem("slurm-directive-ignored", message, Origin(source.path, Span(at, at + 2), editable=False))
+        place = Origin(source.path, Span(at, at + 2), editable=False)
+        yield Problem("slurm-directive-ignored", message, place, kind="line-breaks")

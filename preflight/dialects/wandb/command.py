@@ -13,7 +13,7 @@ from preflight.frameworks.launchers import Command, take_apart
 from preflight.frameworks.wandb_space import Space
 from preflight.vocabulary.reading import Word, word
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Const, Expr, Origin, Route, Value, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Value, unknown
 
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 _MACRO = re.compile(r"\$\{([^}]*)\}")
@@ -60,9 +60,9 @@ def _words(element: Value, route: Route, program: Value, document: YamlDocument,
         place = _origin(document, ("program",))
         yield Word("", Const(program, place), place)
     elif name.startswith("envvar:"):
-        yield Word("", unknown(f"the agent's environment variable {name[7:]}", origin), origin)
+        yield Word("", unknown(f"the agent's environment variable {name[7:]}", origin, Cause.run_time), origin)
     elif name in ("args_json", "args_json_file"):
-        yield Word("", unknown("the sweep's values as JSON", origin), origin)
+        yield Word("", unknown("the sweep's values as JSON", origin, Cause.run_time), origin)
     else:
         yield from _arguments(name, space, origin)
 

@@ -14,7 +14,7 @@ from preflight.dialects.wandb.command import commands
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, Space, kind_of, read_space
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Call, Fact, Link, Problem, Reading, Setting
+from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Origin, Route, Span, Value
 
@@ -156,7 +156,7 @@ def _problems(
         )
     for note in document.problems:
         related = ((Origin(document.source.path, note.related), "the first one"),) if note.related else ()
-        severity = "error" if note.kind == "several-documents" else "warning"
+        severity: ProblemSeverity = "error" if note.kind == "several-documents" else "warning"
         origin = Origin(document.source.path, note.span, None, (), False)
         yield Problem("invalid-config", note.message, origin, severity, related=related)
     yield from _schema_problems(document, top, numbers)

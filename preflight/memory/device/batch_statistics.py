@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.vocabulary.job import Job
@@ -56,7 +56,7 @@ def normalises(job: Job) -> Statistics:
     """Whether a layer of the job's model takes statistics of the micro-batch; Unknown where nothing says it."""
     found = [_one(job, *part) for part in parts(job)]
     if not found:
-        return Unknown("which model is trained is not known")
+        return Unknown("which model is trained is not known", Cause.not_set, ("model.name",))
     if True in found:
         return True
     return next((one for one in found if isinstance(one, Unknown)), False)
@@ -107,7 +107,7 @@ def of_target(target: str) -> Statistics:
     rows = _built().get(home)
     plain = name.partition(".")[0]
     if rows is None or plain not in rows:
-        return Unknown(f"{target} is not in the table of models with batch statistics")
+        return Unknown(f"{target} is not in the table of models with batch statistics", Cause.model_unknown)
     return rows[plain]
 
 
@@ -145,7 +145,7 @@ def _of_type(architecture: str, config: Mapping[str, Any], task: str, depth: int
     kind = type_of(architecture)
     rows = _table()["transformers"]
     if kind is None or depth > _DEPTH:
-        return Unknown(f"{architecture} is not in the table of models with batch statistics")
+        return Unknown(f"{architecture} is not in the table of models with batch statistics", Cause.model_unknown)
     if kind in rows["free"]:
         return False
     row = rows["mixed"][kind]
@@ -174,10 +174,10 @@ def _within(kind: str, row: Mapping[str, Any], config: Mapping[str, Any], depth:
     for key, usual in row["within"].items():
         inner = config.get(key) if isinstance(config.get(key), Mapping) else {}
         stated = (inner or {}).get("model_type") or usual
-        found.append(Unknown(f"{key} of {kind} is not stated") if stated is None
+        found.append(Unknown(f"{key} of {kind} is not stated", Cause.not_set) if stated is None
                      else _of_type(str(stated), inner or {}, "", depth + 1))  # fmt: skip
     if not found:
-        return Unknown(f"what {kind} is made of is in its configuration")
+        return Unknown(f"what {kind} is made of is in its configuration", Cause.model_unknown)
     return True if True in found else next((one for one in found if isinstance(one, Unknown)), False)
 
 

@@ -23,7 +23,7 @@ from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 MAX_BATCH = 1 << 20
 REPLAYS = 4
@@ -45,7 +45,9 @@ def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstim
     try:
         return fullest([_full(one) for one in (ready, *ready.peers)], [_full(one) for one in ready.others])
     except NotRegular as error:
-        return Unknown(f"the law of {ready.resolved.name} does not reach down to this depth: {error}")
+        return Unknown(
+            f"the law of {ready.resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
+        )
 
 
 def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing) -> DeviceEstimate | Unknown:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from preflight.memory.device import quantization
 from preflight.memory.device.law import catalogue
 from preflight.memory.device.parallel import kept, layouts
@@ -13,12 +11,10 @@ from preflight.memory.device.workload import Asked
 from preflight.memory.device.workloads.registry import kind_of
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 LEAST = "bf16"
 """The precision whose weights, gradients and states of an optimizer are the smallest (fp16's are as large)."""
-MISSING = re.compile(r"(train|validation)\.[a-z_.]+ is not known")
-"""A reason that asks for a field of the job; what it says of the values that would do may follow."""
 
 
 def _published(job: Job) -> int | None:
@@ -45,9 +41,10 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
     found = layouts(job)
     if isinstance(found, Unknown):
         return reason
-    asked = MISSING.match(reason.reason) is not None
+    asked = reason.cause is Cause.not_set and any(name.startswith(("train.", "validation.")) for name in reason.fields)
+    without_law = reason.cause in (Cause.no_law, Cause.cannot_trace) and job.model.law is None
     # A published count speaks where there is no law to ask, and where no answer could make the job fit.
-    count = job.model.parameters or (_published(job) if asked or reason.reason.startswith("no law ") else None)
+    count = job.model.parameters or (_published(job) if asked or without_law else None)
     if count is None:
         return reason
     bound = _bound(job, found.ranks[0], count, room, reason)
@@ -84,5 +81,5 @@ def _bound(
     phase = "load" if adapted else "optimizer"
     return DeviceEstimate(
         exact, exact, exact, Interval(process, process, process), phase, "", parts, {phase: process}, None,
-        capacity, verdict, None, True, (f"a lower bound: {reason.reason}",),
+        capacity, verdict, None, True, (f"a lower bound: {reason.words}",),
     )  # fmt: skip

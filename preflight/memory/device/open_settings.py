@@ -45,14 +45,14 @@ def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEs
     if verdicts == {"fits"}:
         note = f"{named} not known: this is what it takes at most"
         return replace(_widened(most, least), notes=(*most.notes, note))
-    return Unknown(f"{reason.reason}; {_said(ways)}") if "unknown" not in verdicts else reason
+    return replace(reason, words=f"{reason.words}; {_said(ways)}") if "unknown" not in verdicts else reason
 
 
 def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | None:
     """The estimate with the least that the setting can be for want of which `reason` says nothing, where even that
     exceeds the GPU: then every value does. None where it does not, or where something else is missing."""
-    name, _, rest = reason.reason.removeprefix("train.").partition(" ")
-    if name not in SMALLEST or not rest.startswith("is not known") or getattr(job.train, name) is not None:
+    name = next((name for name in SMALLEST if reason.fields == (f"train.{name}",)), None)
+    if name is None or getattr(job.train, name) is not None:
         return None
     found = estimate(job.model_copy(update={"train": job.train.model_copy(update={name: SMALLEST[name]})}))
     if isinstance(found, Unknown) or found.verdict != "exceeds":
@@ -62,7 +62,8 @@ def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate 
 
 
 def _settable(reason: Unknown) -> bool:
-    return any(reason.reason == f"train.{name} is not known" for name in CANDIDATES)
+    """Whether nothing but fields that have few values is missing."""
+    return bool(reason.fields) and set(reason.fields) <= {f"train.{name}" for name in CANDIDATES}
 
 
 def _ways(job: Job, estimate: Estimating) -> Iterator[Way]:

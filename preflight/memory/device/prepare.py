@@ -21,7 +21,7 @@ from preflight.memory.device.workloads.pipelines import CONTROLNET
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
     name = job.train.optimizer
     how = as_released(job.train.optimizer_impl or "foreach", release(job.software.get("torch")))
     if name is None:
-        return Unknown("train.optimizer is not known")
+        return missing("train.optimizer")
     rank = rank_of(layout, resolved, laws, rows)
     if isinstance(rank, Unknown):
         return rank
     optimizer = rank.stepped(name, "for-loop" if job.train.optimizer_in_backward and how != "fused" else how)
     if optimizer is None:
-        return Unknown(unknown(name))
+        return Unknown(unknown(name), Cause.not_modelled)
     optimizer = decayed(optimizer, job, resolved, [(n, int(size)) for n, size, trains in rows if trains])
     buffers = evaluate(made.parameters.buffers, dims)
     refused = resolved.workload.refuses(resolved, rank.laws, layout.scheme)

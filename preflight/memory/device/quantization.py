@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.memory.device.law import catalogue
 from preflight.vocabulary.job import Job, Quantization
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 PACKED = ("gptq", "awq", "hqq", "torchao-int8", "fp8", "eetq")
 """Types of `train.quantization` with layers of their own in tracer/packed.py."""
@@ -115,13 +115,19 @@ def _of_name(name: str, quantised: str | None) -> dict[str, Any]:
 def refused(name: str, how: str | None) -> Unknown:
     """Why a model whose weights are quantised is not known, where the job does not say so."""
     if how in ("nf4", "fp4", "int8"):
-        return Unknown(f"the weights of {name} are quantised: state train.quantization.type={how}")
+        return Unknown(
+            f"the weights of {name} are quantised: state train.quantization.type={how}",
+            Cause.not_set,
+            ("train.quantization.type",),
+        )
     if how == "FP8":
         return Unknown(
             f"the weights of {name} are in FP8, in a format that its name does not say: state "
-            "train.quantization.type=fp8 for transformers' fine-grained one; compressed-tensors' kernels do not train"
+            "train.quantization.type=fp8 for transformers' fine-grained one; compressed-tensors' kernels do not train",
+            Cause.not_set,
+            ("train.quantization.type",),
         )
-    return Unknown(f"the weights of {name} are quantised by {how}, which no law covers")
+    return Unknown(f"the weights of {name} are quantised by {how}, which no law covers", Cause.not_modelled)
 
 
 def unfit(job: Job) -> Unknown | None:
@@ -133,16 +139,27 @@ def unfit(job: Job) -> Unknown | None:
     label = kind.upper() if kind != "torchao-int8" else "torchao"
     method = job.train.peft.method
     if method in (None, "none"):
-        return Unknown(f"weights quantised by {label} are trained beside adapters alone: train.peft.method is none")
+        return Unknown(
+            f"weights quantised by {label} are trained beside adapters alone: train.peft.method is none",
+            Cause.not_possible,
+        )
     if method not in ADAPTERS[kind]:
-        return Unknown(f"adapters of the method {method} over {label} weights are not known")
+        return Unknown(f"adapters of the method {method} over {label} weights are not known", Cause.not_modelled)
     if said.bits is not None and said.bits not in BITS[kind]:
-        return Unknown(f"{label} weights of {said.bits} bits are not known (known: {', '.join(map(str, BITS[kind]))})")
+        return Unknown(
+            f"{label} weights of {said.bits} bits are not known (known: {', '.join(map(str, BITS[kind]))})",
+            Cause.not_modelled,
+        )
     backend = (said.backend or "").lower().removeprefix("gptq_")
     if backend in _UNTRAINED:
-        return Unknown(f"{label}'s kernel {backend} has no backward: train.quantization.backend=torch trains")
+        return Unknown(
+            f"{label}'s kernel {backend} has no backward: train.quantization.backend=torch trains", Cause.not_possible
+        )
     if kind == "gptq" and backend not in ("", "auto", "auto_trainable", *GPTQ_KERNELS):
-        return Unknown(f"train.quantization.backend {backend} of GPTQ is not known (known: {', '.join(GPTQ_KERNELS)})")
+        return Unknown(
+            f"train.quantization.backend {backend} of GPTQ is not known (known: {', '.join(GPTQ_KERNELS)})",
+            Cause.not_modelled,
+        )
     return None
 
 

@@ -11,7 +11,7 @@ from preflight.memory.device.workloads import image_models, registry
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 _TASKS = {
     "ForCausalLM": "causal-lm", "LMHeadModel": "causal-lm", "ForMaskedLM": "masked-lm",
@@ -80,7 +80,7 @@ def _named(job: Job) -> _Named | Unknown:
     if image is not None and (known is None or ":" in str(model.name)):
         return _Named(image, "", "image-classification", model.kwargs or {}, image)
     if known is not None and known.unknown is not None:
-        return Unknown(f"no law holds for {known.name}: {known.unknown}")
+        return Unknown(f"no law holds for {known.name}: {known.unknown}", Cause.no_law)
     if known is not None and known.quantised and known.quantised.lower() != job.train.quantization.type:
         return quantization.refused(str(model.name), known.quantised)
     if known is not None:
@@ -95,5 +95,11 @@ def _named(job: Job) -> _Named | Unknown:
             return _Named(str(path), architecture, task, {**read, **(model.config or {})})
     if model.name:
         near = catalogue.nearest(model.name)
-        return Unknown(f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""))
-    return Unknown("the model is not known: no model.name, model.architecture with model.config, or model.path")
+        return Unknown(
+            f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""),
+            Cause.model_unknown,
+        )
+    return Unknown(
+        "the model is not known: no model.name, model.architecture with model.config, or model.path",
+        Cause.model_unknown,
+    )

@@ -14,7 +14,7 @@ from preflight.memory.device import adapters, quantization, training_frameworks
 from preflight.memory.device.adapters import Adapters
 from preflight.memory.device.attention import attention, kernel
 from preflight.memory.device.quantization import QuantizedWeights
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.families import Family
@@ -75,7 +75,7 @@ def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, lik
     """A job's setup. `like`: the model whose law stands for remote code. `reach`: the size of a sliding window."""
     train = job.train
     if train.precision is None:
-        return Unknown("train.precision is not known")
+        return missing("train.precision")
     half = train.precision in ("bf16", "fp16")
     mixed = train.precision.endswith("-mixed")
     quantized = train.quantization.type not in (None, "none")
@@ -83,7 +83,7 @@ def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, lik
     loaded = train.precision.removesuffix("-mixed").replace("fp32", "fp16") if quantized else "fp32"
     weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:
-        return Unknown("train.gradient_checkpointing is not known")
+        return missing("train.gradient_checkpointing")
     installed = job.software.get("transformers") if like is None else None
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
     in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))

@@ -16,7 +16,7 @@ from preflight.memory.device.fit.few_traces import Depth, make_sparse
 from preflight.memory.device.fit.make import TraceRequest
 from preflight.memory.device.setup import Setup, setup_of
 from preflight.vocabulary.tracing import TRACE, Tracing
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.families import Family
@@ -235,13 +235,21 @@ def begin(asked: Asked, *needs: str, adapts: bool = True, freezes: bool = True) 
     that are not trained too), and there is a setup."""
     train = asked.job.train
     for need in ("batch_size", *needs):
-        if getattr(train, need.partition(" ")[0]) is None:
-            return Unknown(f"train.{need} is not known")
+        name, _, counted = need.partition(" ")
+        if getattr(train, name) is None:
+            return missing(f"train.{name}", counted.strip("()"))
     adapted = train.gradient_checkpointing or train.peft.method not in (None, "none")
     if not adapts and (adapted or (train.frozen and not freezes)):
         what = "checkpoints or adapters" if freezes else "checkpoints, frozen parts or adapters"
-        return Unknown(f"{asked.known_as} has no law with {what}")
+        return Unknown(f"{asked.known_as} has no law with {what}", Cause.not_modelled)
     return setup_of(asked.job, gpu=asked.gpu)
+
+
+def undescribed(architecture: str, error: KeyError | TypeError) -> Unknown:
+    """What the description of a model lacks, or has of another type."""
+    key = str(error).strip("'")
+    fields = (f"model.config.{key}",) if isinstance(error, KeyError) else ()
+    return Unknown(f"model.config.{key} of the {architecture} model is not known", Cause.not_set, fields)
 
 
 def without_mask(setup: Setup) -> Setup:

@@ -14,7 +14,7 @@ from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 from preflight.vocabulary.words import at_most, gib
 
 TOKEN_TENSORS = 3
@@ -116,7 +116,7 @@ def estimate_host(
         return _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound)
     unknown = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known"
     if not set(missing) <= set(NOTHING):
-        return Unknown(unknown)
+        return Unknown(unknown, Cause.not_set, missing)
     empty = _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound)
     if empty.verdict == "exceeds":
         left_out = " and ".join(NOTHING[name] for name in missing)
@@ -124,13 +124,17 @@ def estimate_host(
         note = f"a lower bound: {', '.join(missing)} {verb} unknown and {left_out} are not counted"
         return replace(empty, notes=(*empty.notes, note))
     if missing != ("data.sample_bytes",):
-        return Unknown(unknown)
+        return Unknown(unknown, Cause.not_set, missing)
     largest = solve_sample_bytes(job, parameters, cuda=cuda, tracing=tracing)
     if empty.limit is None:
-        return Unknown("one decoded sample's size is unknown; declare data.sample_bytes")
+        return Unknown("one decoded sample's size is unknown; declare data.sample_bytes", Cause.not_set, missing)
     if largest is None:
-        return Unknown("it is at risk even with empty samples; declare data.sample_bytes")
-    return Unknown(f"fits only if one decoded sample is at most {at_most(largest)}; declare data.sample_bytes")
+        return Unknown("it is at risk even with empty samples; declare data.sample_bytes", Cause.not_set, missing)
+    return Unknown(
+        f"fits only if one decoded sample is at most {at_most(largest)}; declare data.sample_bytes",
+        Cause.not_set,
+        missing,
+    )
 
 
 def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True,

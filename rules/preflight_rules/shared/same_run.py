@@ -81,7 +81,7 @@ def statistics_hazard(case: Case) -> str:
         if found is True:
             return "batch normalisation takes its statistics from the micro-batch"
         if isinstance(found, Unknown) and not _all_own(job, own):
-            return f"whether the model normalises over the micro-batch is not known ({found.reason})"
+            return f"whether the model normalises over the micro-batch is not known ({found.words})"
     return ""
 
 

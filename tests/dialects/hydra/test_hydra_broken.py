@@ -80,7 +80,7 @@ def test_what_cannot_be_known_says_why(value: str, reason: str, tmp_path: Path) 
     project = tree(tmp_path, {"conf/config.yaml": f"defaults: [_self_]\nx: {value}\n"})
     found = values(alone(project))["x"]
     assert isinstance(found, Unknown)
-    assert reason in found.reason
+    assert reason in found.words
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from preflight.slurm.allocation import resolve
 from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.vocabulary.reading import Problem, Request
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 MIB = 2**20
 CONF = """\
@@ -111,7 +111,7 @@ def test_the_last_directive_wins_and_keeps_its_place() -> None:
 
 def test_a_range_of_nodes_is_unknown_and_says_so() -> None:
     request, _ = read("--nodes=2-4")
-    assert request.nodes == Unknown("2 to 4 nodes")
+    assert request.nodes == Unknown("2 to 4 nodes", Cause.run_time)
 
 
 def test_gpus_in_their_spellings() -> None:

@@ -8,6 +8,7 @@ from preflight.memory.device.estimate import estimate
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import missing as not_stated
 
 GIB = 2**30
 
@@ -39,7 +40,7 @@ def test_states_above_the_gpu_need_no_other_answer(missing: str) -> None:
 @pytest.mark.parametrize("missing", ["train.seq_len", "train.batch_size"])
 def test_states_below_the_gpu_ask_for_what_is_missing(missing: str) -> None:
     found = job(80, **{missing: None})
-    assert found == Unknown(f"{missing} is not known")
+    assert found == not_stated(missing)
 
 
 def test_an_unknown_precision_is_the_least_of_all() -> None:

@@ -44,8 +44,8 @@ def test_what_exceeds_with_every_value_exceeds() -> None:
 def test_where_values_differ_the_reason_says_with_which_it_fits() -> None:
     found = on(10)
     assert isinstance(found, Unknown)
-    assert found.reason.startswith("train.precision is not known; it fits with train.precision bf16")
-    assert "not with every value" in found.reason
+    assert found.words.startswith("train.precision is not known; it fits with train.precision bf16")
+    assert "not with every value" in found.words
 
 
 def test_two_open_settings() -> None:
@@ -58,10 +58,10 @@ def test_two_open_settings() -> None:
 def test_a_length_is_no_such_setting() -> None:
     found = on(40, **{"train.seq_len": None})
     assert isinstance(found, Unknown)
-    assert found.reason == "train.precision is not known"
+    assert found.words == "train.precision is not known"
 
 
 def test_without_a_gpu_nothing_is_judged() -> None:
     found = estimate(job(), None)
     assert isinstance(found, Unknown)
-    assert found.reason == "train.precision is not known"
+    assert found.words == "train.precision is not known"

@@ -86,7 +86,7 @@ def test_what_the_job_says_stands() -> None:
 def test_what_cannot_train_says_why(more: dict[str, Any], word: str) -> None:
     found = resolve(job(model__name="TheBloke/Llama-2-7B-GPTQ", **more))
     assert isinstance(found, Unknown)
-    assert word in found.reason
+    assert word in found.words
 
 
 def test_laws_tell_them_apart() -> None:

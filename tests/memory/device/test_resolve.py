@@ -79,7 +79,7 @@ def test_the_vocabulary_can_be_set_beside_the_model() -> None:
 def test_no_more_positions_than_the_model_has() -> None:
     found = resolve(build({"model.name": "gpt2", "train.batch_size": 1, "train.seq_len": 1025}))
     assert isinstance(found, Unknown)
-    assert "1024 positions" in found.reason
+    assert "1024 positions" in found.words
 
 
 @pytest.mark.parametrize("name", [name for name in SAME_CODE if name != "deberta_v2"])  # a spelling of the same
@@ -121,7 +121,7 @@ def test_a_law_written_to_a_file_is_read_back(tmp_path: Path) -> None:
     assert own == device.estimate(build(job), None)
     other = device.estimate(build({**job, "model.law": str(path), "train.precision": "fp32"}), None)
     assert isinstance(other, Unknown)
-    assert "holds no law" in other.reason
+    assert "holds no law" in other.words
 
 
 def test_another_activation_is_another_law() -> None:

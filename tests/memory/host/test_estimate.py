@@ -106,8 +106,8 @@ def test_an_unknown_sample_is_solved_for_and_the_answer_is_the_edge() -> None:
     assert isinstance(found, Unknown)
     largest = solve_sample_bytes(here)
     assert largest is not None
-    assert f"one decoded sample is at most {largest / 2**20:.1f} MiB" in found.reason
-    assert "data.sample_bytes" in found.reason
+    assert f"one decoded sample is at most {largest / 2**20:.1f} MiB" in found.words
+    assert "data.sample_bytes" in found.words
     at = job(largest, 22, 2, **{"parallel.ranks_per_node": 4, "machine.memory_limit": limit})
     above = job(largest + 1, 22, 2, **{"parallel.ranks_per_node": 4, "machine.memory_limit": limit})
     assert known(estimate_host(at)).verdict == "fits"
@@ -137,7 +137,7 @@ def test_whatever_else_is_missing_is_named(field: dict[str, object], name: str) 
     assert isinstance(estimate_host(build(whole)), HostEstimate)
     missing = estimate_host(build({**whole, **field}))
     assert isinstance(missing, Unknown)
-    assert name in missing.reason
+    assert name in missing.words
 
 
 def test_text_samples_follow_from_the_length() -> None:

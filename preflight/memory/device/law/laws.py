@@ -20,7 +20,7 @@ from preflight.memory.device.workload import Resolved
 from preflight.system.regular import UnreadableFile
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.tracing import TRACE, Tracing
-from preflight.vocabulary.values import Unknown, brief
+from preflight.vocabulary.values import Cause, Unknown, brief
 
 
 def none_unsure(dims: Mapping[str, int]) -> int:
@@ -99,9 +99,11 @@ def _ordered(made: Made, channels_last: bool) -> Made:
 
 def _stated(path: Path, key: store.LawKey, tracing: Tracing) -> Laws | Unknown:
     if not tracing.may_read(path):
-        return Unknown(f"model.law {path} lies outside the project: it is not read without --trust {path}")
+        return Unknown(
+            f"model.law {path} lies outside the project: it is not read without --trust {path}", Cause.file_not_found
+        )
     if not path.is_file():
-        return Unknown(f"model.law {path} cannot be read: there is no such file")
+        return Unknown(f"model.law {path} cannot be read: there is no such file", Cause.file_not_found)
     return _own(path, key)
 
 
@@ -111,13 +113,15 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     try:
         made = store.load_file(path, key)
     except UnreadableFile as error:
-        return Unknown(f"model.law {path} cannot be read: {error}")
+        return Unknown(f"model.law {path} cannot be read: {error}", Cause.file_not_found)
     except store.StaleLaw as error:
-        return Unknown(f"model.law {path} cannot be used: {error}")
+        return Unknown(f"model.law {path} cannot be used: {error}", Cause.no_law)
     except (OSError, EOFError, zlib.error, ArithmeticError, AttributeError, ValueError, LookupError, TypeError,
             RecursionError) as error:  # fmt: skip
-        return Unknown(f"model.law {path} holds no law: {type(error).__name__}: {brief(str(error), 80)}")
-    return Laws.of(made, False) if made is not None else Unknown(f"model.law {path} holds no law for {key.text}")
+        return Unknown(f"model.law {path} holds no law: {type(error).__name__}: {brief(str(error), 80)}", Cause.no_law)
+    if made is None:
+        return Unknown(f"model.law {path} holds no law for {key.text}", Cause.no_law)
+    return Laws.of(made, False)
 
 
 TRACED: BoundedCache[Laws | Unknown] = BoundedCache(256)
@@ -137,14 +141,17 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
     what = f"no law is shipped for {resolved.name} ({kind}, {setup})"
     foreign = resolved.workload.foreign
     if foreign is not None and not tracing.trusted:
-        return Unknown(f"{what}; {foreign} is not a model of timm or torchvision")
+        return Unknown(f"{what}; {foreign} is not a model of timm or torchvision", Cause.no_law)
     if not can_trace(tracing):
         other = _stand_in(resolved, kind)
         if other is not None:
             return other
         if not tracing.allowed:
-            return Unknown(f"{what}; tracing is off")
-        return Unknown(f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`")
+            return Unknown(f"{what}; tracing is off", Cause.cannot_trace)
+        return Unknown(
+            f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`",
+            Cause.cannot_trace,
+        )
     if resolved.family is not None:  # one law for all models of a family
         name = f"{key.family} {key.text}"
     else:
@@ -154,7 +161,7 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
         try:
             made, versions = _kept_or_traced(name, key, resolved, kind, tracing)
         except (TraceError, CannotMake, NotRegular) as error:
-            return Unknown(f"{what}, and tracing failed: {error}")
+            return Unknown(f"{what}, and tracing failed: {error}", Cause.cannot_trace)
         return Laws.of(_ordered(made, channels_last), False, versions)
 
     return TRACED.get(None, (tracing.interpreter, name), traced_law)

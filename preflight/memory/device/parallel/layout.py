@@ -5,7 +5,7 @@ from __future__ import annotations
 from preflight.memory.device.parallel.options import Options, WrongOption
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import dataclass, replace
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 SCHEMES = ("none", "ddp", "fsdp1", "fsdp2", "zero1", "zero2", "zero3")
 OFFLOADS = ("none", "gradients", "optimizer", "parameters")
@@ -71,22 +71,29 @@ def layouts(job: Job) -> Layouts | Unknown:
     """How a job's states lie on its GPUs; Unknown for a setting that is not known."""
     p = job.parallel
     if p.strategy is None:
-        return Unknown("parallel.strategy is not known")
+        return missing("parallel.strategy")
     try:
         options = Options(p.options)
     except WrongOption as error:
-        return Unknown(str(error))
+        return Unknown(str(error), Cause.invalid)
     for name, value in (("tensor", p.tensor), ("pipeline", p.pipeline), ("offload", p.offload)):
         if value is None:
-            return Unknown(f"parallel.{name} is not known")
+            return missing(f"parallel.{name}")
     tensor, pipeline, offload = p.tensor or 1, p.pipeline or 1, p.offload or "none"
     if p.strategy == "none" and tensor * pipeline == 1:
         return _alone(offload, options)
     if p.nodes is None or (p.gpus_per_node is None and p.ranks_per_node is None):
-        return Unknown("parallel.nodes or parallel.gpus_per_node is not known")
+        return Unknown(
+            "parallel.nodes or parallel.gpus_per_node is not known",
+            Cause.not_set,
+            ("parallel.nodes", "parallel.gpus_per_node"),
+        )
     ranks = p.nodes * max(p.ranks_per_node or 1, p.gpus_per_node or 1)
     if ranks % (tensor * pipeline):
-        return Unknown(f"{ranks} ranks cannot be cut into parallel.tensor {tensor} x parallel.pipeline {pipeline}")
+        return Unknown(
+            f"{ranks} ranks cannot be cut into parallel.tensor {tensor} x parallel.pipeline {pipeline}",
+            Cause.not_possible,
+        )
     data = ranks // (tensor * pipeline)
     shards = min(options.count("shard_group") or data, data)
     base = Layout(
@@ -97,7 +104,7 @@ def layouts(job: Job) -> Layouts | Unknown:
 
 def _alone(offload: str, options: Options) -> Layouts | Unknown:
     if offload == "parameters":
-        return Unknown("parallel.offload parameters: weights on the host need FSDP or ZeRO-3")
+        return Unknown("parallel.offload parameters: weights on the host need FSDP or ZeRO-3", Cause.not_possible)
     return Layouts((Layout(offload=offload, options=options),))
 
 
@@ -107,7 +114,7 @@ def _with_scheme(job: Job, base: Layout) -> Layouts | Unknown:
     elif base.scheme.startswith("zero") or base.offload == "none":
         found = Layouts((base,))
     elif base.offload == "parameters":
-        return Unknown(f"parallel.offload parameters: {base.scheme} keeps its weights on the GPU")
+        return Unknown(f"parallel.offload parameters: {base.scheme} keeps its weights on the GPU", Cause.not_possible)
     else:
         found = Layouts((base,))
     return _cut(found)

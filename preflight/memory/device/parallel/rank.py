@@ -20,7 +20,7 @@ from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.records import replace
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
 """Dimensions that a rank's tape is still a function of; the others are set when it is made."""
@@ -94,7 +94,9 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     dims = pipeline.stage_dims(dims, laws.made, layout)
     quantized = resolved.setup.quantization
     if layout.scheme in WEIGHTS_CUT and layout.shards > 1 and quantized and not _cuts(quantized):
-        return Unknown(f"parallel: what {layout.scheme} makes of weights in {quantized.type} is not known")
+        return Unknown(
+            f"parallel: what {layout.scheme} makes of weights in {quantized.type} is not known", Cause.not_modelled
+        )
     packed = PACKED if quantized and quantized.type == "4bit" else None
     layout = replace(layout, hidden=_hidden(resolved.all_dims), packed=packed)
     if layout.scheme == "none" and layout.tensor * layout.pipeline == 1:
@@ -102,7 +104,9 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     try:
         own = _derived(laws, layout, dims)
     except NotRegular as error:
-        return Unknown(f"parallel: the law of {resolved.name} does not reach down to this depth: {error}")
+        return Unknown(
+            f"parallel: the law of {resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
+        )
     made = pipeline.stage(laws.made, layout)
     held = units(made, dims)
     whole = tuple(param for unit in held.all for param in unit.params)

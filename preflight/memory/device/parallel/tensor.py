@@ -22,7 +22,7 @@ from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 DIVIDED = ("a", "k", "f", "V")
 """Heads, key-value heads, feed-forward width, vocabulary."""
@@ -35,11 +35,15 @@ def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> d
     if ways == 1:
         return dict(dims)
     if family is None:
-        return Unknown("parallel.tensor: this model's law is not a function of its heads and widths")
+        return Unknown(
+            "parallel.tensor: this model's law is not a function of its heads and widths", Cause.not_modelled
+        )
     if "h" not in family.named:
-        return Unknown(f"parallel.tensor: the {family.name} law writes the width as heads x head size")
+        return Unknown(
+            f"parallel.tensor: the {family.name} law writes the width as heads x head size", Cause.not_modelled
+        )
     if dims["a"] % ways:
-        return Unknown(f"parallel.tensor {ways} does not divide {dims['a']} heads")
+        return Unknown(f"parallel.tensor {ways} does not divide {dims['a']} heads", Cause.not_possible)
     names = [name for name in DIVIDED if name in dims and not (name == "V" and layout.whole_vocabulary)]
     # Fewer key-value heads than ranks are repeated; widths that do not divide are padded.
     return {**dims, **{name: max(1, -(-dims[name] // ways)) for name in names}}

@@ -19,7 +19,7 @@ from preflight.memory.device.step import generated
 from preflight.memory.device.step.validation import Phase
 from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
 from preflight.memory.device.workloads.pipelines import CONTROLNET, Companion, companions, data, pipeline
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -79,14 +79,14 @@ class Denoiser(OwnStep):
     def resolve(cls, asked: Asked) -> Resolved | Unknown:
         job, architecture, config = asked.job, asked.known_as, asked.config
         if job.train.batch_size is not None and job.train.quantization.type not in (None, "none"):
-            return Unknown("train.quantization of a denoiser has no law")
+            return Unknown("train.quantization of a denoiser has no law", Cause.not_modelled)
         setup = begin(asked)
         if isinstance(setup, Unknown):
             return setup
         setup = _adapted(with_kernel(setup, job, asked.gpu, alike=ALIKE), job, architecture)
         image = job.train.image_size or usual_size(architecture, config)
         if architecture not in FIXED_SIZE and image % UNIT:
-            return Unknown(f"train.image_size {image} is no multiple of {UNIT}")
+            return Unknown(f"train.image_size {image} is no multiple of {UNIT}", Cause.invalid)
         controlled = job.train.peft.method == CONTROLNET
         lengths = {"b": job.train.batch_size or 1, **_side(architecture, image)}
         if setup.peft is not None and not controlled:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest, without_mask
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -68,7 +68,8 @@ class Detector(OwnStep):
         if config is None:
             return Unknown(
                 f"{asked.known_as} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a "
-                "pyramid, and detectron2's C4 and DC5 bodies and cascades"
+                "pyramid, and detectron2's C4 and DC5 bodies and cascades",
+                Cause.model_unknown,
             )
         setup = begin(asked, adapts=False, freezes=False)
         if isinstance(setup, Unknown):

@@ -16,7 +16,7 @@ from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import PROBE_LAYERS, Made, Runner
 from preflight.memory.device.setup import with_kernel
 from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -70,7 +70,7 @@ class Embedder(OwnStep):
             return counts
         lengths = {"b": train.batch_size or 1, "s": train.seq_len or 1}
         if isinstance(longest, int) and lengths["s"] > longest:
-            return Unknown(f"length {lengths['s']} is more than the model's {longest} positions")
+            return Unknown(f"length {lengths['s']} is more than the model's {longest} positions", Cause.not_possible)
         texts, mini = counts
         if stacked:
             whole["vocab_size"] = train.vocab_size or int(whole["vocab_size"])
@@ -127,7 +127,9 @@ def _counts(job: Job) -> tuple[int, int | None] | Unknown:
     texts, mini = given.get("texts", PAIR), given.get("mini_batch_size")
     for key, value in (("texts", texts), ("mini_batch_size", mini)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            return Unknown(f"model.kwargs.{key} is {value!r}, no count")
+            return Unknown(f"model.kwargs.{key} is {value!r}, no count", Cause.invalid)
     if texts < PAIR:
-        return Unknown("model.kwargs.texts is 1: a contrastive loss compares at least two texts of a sample")
+        return Unknown(
+            "model.kwargs.texts is 1: a contrastive loss compares at least two texts of a sample", Cause.not_possible
+        )
     return texts, mini

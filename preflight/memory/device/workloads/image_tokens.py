@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 Config: TypeAlias = Mapping[str, Any]
 Feed: TypeAlias = "dict[str, Any]"
@@ -47,7 +47,7 @@ def _resized(image: Image, side: int | None, own: int) -> Image | Unknown:
     """The image, where no other side is stated than the tower's own, which the processor makes of any."""
     if side is None or side == own:
         return image
-    return Unknown(f"train.image_size {side}: images become {own} pixels a side before this model")
+    return Unknown(f"train.image_size {side}: images become {own} pixels a side before this model", Cause.not_modelled)
 
 
 def llava(config: Config, side: int | None) -> Image | Unknown:
@@ -65,7 +65,7 @@ def llava_next(config: Config, side: int | None) -> Image | Unknown:
     """processing_llava_next.py, image_processing_utils.py (select_best_resolution): the smallest grid of tiles that
     loses least of the image, and the whole image as one more tile. Rows of the grid end in a token of their own."""
     if side is None:
-        return Unknown("train.image_size is not known (it decides the number of tiles)")
+        return missing("train.image_size", "it decides the number of tiles")
     own, patch = _vision(config, 336, 14)
     best = max((_fit(side, *grid) for grid in config.get("image_grid_pinpoints") or _PINPOINTS), key=lambda one: one[0])
     high, wide = best[1] // own, best[2] // own
@@ -89,7 +89,7 @@ def _packed(patch: int, least: int, most: int) -> Callable[[Config, int | None],
 
     def image(config: Config, side: int | None) -> Image | Unknown:
         if side is None:
-            return Unknown("train.image_size is not known (it decides the number of tokens)")
+            return missing("train.image_size", "it decides the number of tokens")
         vision = config.get("vision_config") or {}
         each = int(vision.get("patch_size", patch))
         merged = each * int(vision.get("spatial_merge_size", 2))
@@ -161,7 +161,7 @@ def internvl(config: Config, side: int | None) -> Image | Unknown:
     """image_processing_got_ocr2.py (get_optimal_tiled_canvas): of a square, 1, 4 or 9 tiles, and the whole image where
     there are more than one."""
     if side is None:
-        return Unknown("train.image_size is not known (it decides the number of tiles)")
+        return missing("train.image_size", "it decides the number of tiles")
     own, patch = _vision(config, 448, 14)
     squares = [n for n in range(1, _MOST_TILES + 1) if n * n <= _MOST_TILES]
     across = max(n for n in squares if n == 1 or side * side > 0.5 * own * own * n * n)

@@ -16,7 +16,7 @@ from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.setup import with_kernel
 from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
 from preflight.memory.device.workloads import perception_table as table
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -58,9 +58,13 @@ class Perception(OwnStep):
         stated = config.get("architectures") or ()
         found = table.chosen(architecture, asked.task, (stated,) if isinstance(stated, str) else stated)
         if found is None:
-            return Unknown(f"what of {asked.name} is trained is not known: state model.config.architectures")
+            return Unknown(
+                f"what of {asked.name} is trained is not known: state model.config.architectures",
+                Cause.not_set,
+                ("model.config.architectures",),
+            )
         if found.refused:
-            return Unknown(f"no law holds for {asked.name}: {found.refused}")
+            return Unknown(f"no law holds for {asked.name}: {found.refused}", Cause.no_law)
         setup = begin(asked)
         if isinstance(setup, Unknown):
             return setup
@@ -135,18 +139,18 @@ def _lengths(job: Job, architecture: str, config: Config, recipe: str) -> dict[s
     if "s" in needs:
         if train.seq_len is None:
             what = "samples of sound" if recipe in table.HEARD else "tokens"
-            return Unknown(f"train.seq_len ({what}) is not known")
+            return missing("train.seq_len", what)
         found["s"] = train.seq_len
     if "objects" in needs:
         found["t"] = train.target_len or OBJECTS
     if "words" in needs:
         words = train.text_len or train.target_len or table.TEXTS.get(architecture)
         if words is None:
-            return Unknown("train.text_len is not known")
+            return missing("train.text_len")
         found["t"] = words
     if "labels" in needs:
         if train.target_len is None:
-            return Unknown("train.target_len is not known")
+            return missing("train.target_len")
         found["t"] = train.target_len
     return found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.parallel.rank import Held
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.workload import Config
@@ -53,7 +53,7 @@ def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
         for name in names:
             if name not in known:
                 return Unknown(f"{field}: the size of {name} beside {model} is not known "
-                               f"(known: {', '.join(known) or 'none'})")  # fmt: skip
+                               f"(known: {', '.join(known) or 'none'})", Cause.not_modelled)  # fmt: skip
     if job.train.companions is not None:
         return tuple(known[name] for name in job.train.companions)
     return tuple(known[name] for name in _scripts(job, model) if name in known)

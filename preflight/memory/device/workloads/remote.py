@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.attention import window
-from preflight.memory.device.workload import Config
+from preflight.memory.device.workload import Config, undescribed
 from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Unknown
 
@@ -183,7 +183,7 @@ def likened(asked: Asked) -> Likened | Unknown:
         try:
             architecture, config = like.architecture, like.config(config)
         except (KeyError, TypeError) as error:
-            return Unknown(f"model.config.{str(error).strip(chr(39))} of the {architecture} model is not known")
+            return undescribed(architecture, error)
     return Likened(SAME_CODE.get(architecture, architecture), config, like, window(architecture, config))
 
 

@@ -14,7 +14,7 @@ from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
 from preflight.memory.device.setup import Setup, with_kernel
 from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -62,7 +62,7 @@ class Speech(OwnStep):
             return setup
         other = [part for part in train.frozen if "feature" not in part]
         if other:
-            return Unknown(f"train.frozen: {other[0]} of a speech model has no law")
+            return Unknown(f"train.frozen: {other[0]} of a speech model has no law", Cause.not_modelled)
         config = {"vocab_size": 32, "num_hidden_layers": DEFAULTS["num_hidden_layers"], **asked.config}
         # Feature extractors give a mask where the convolutions' norm is by layer (their return_attention_mask).
         by_layer = architecture == "data2vec-audio" or config.get("feat_extract_norm") == "layer"

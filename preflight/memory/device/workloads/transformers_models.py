@@ -14,10 +14,10 @@ from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import FREE, depth_key, make_at
 from preflight.memory.device.setup import setup_of
-from preflight.memory.device.workload import Asked, Config, Resolved, Workload
+from preflight.memory.device.workload import Asked, Config, Resolved, Workload, undescribed
 from preflight.memory.device.workloads import litgpt
 from preflight.memory.device.workloads.remote import Likened, likened
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.vocabulary.job import Job
@@ -120,10 +120,12 @@ def _of_family(asked: Asked, found: Likened, family: Family) -> Resolved | Unkno
     try:
         dims = family.dims(config)
     except (KeyError, TypeError) as error:
-        return Unknown(f"model.config.{str(error).strip(chr(39))} of the {found.architecture} model is not known")
+        return undescribed(found.architecture, error)
     for dimension, value in dims.items():
         if not isinstance(value, int) or value < 1:
-            return Unknown(f"model.config of the {found.architecture} model has {value!r} for {dimension}")
+            return Unknown(
+                f"model.config of the {found.architecture} model has {value!r} for {dimension}", Cause.invalid
+            )
     setup = setup_of(asked.job, family, asked.gpu, found.like, found.reach)
     if isinstance(setup, Unknown):
         return setup
@@ -164,7 +166,7 @@ def normalise(family: Family, config: Config) -> dict[str, Any]:
 def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str) -> dict[str, int] | Unknown:
     train = job.train
     if train.batch_size is None:
-        return Unknown("train.batch_size is not known")
+        return missing("train.batch_size")
     lengths = {"b": train.batch_size}
     needed = set(family.named) if family is not None else ({"n"} if task == "image-classification" else {"s"})
     if "n" in needed:
@@ -173,17 +175,17 @@ def _lengths(job: Job, family: Family | None, dims: Mapping[str, int], task: str
         lengths |= {"n": side * side, "m": side * side + (family.tokens if family is not None else 1), "i": image}
     if "s" in needed and task != "speech-seq2seq":
         if train.seq_len is None:
-            return Unknown("train.seq_len is not known")
+            return missing("train.seq_len")
         lengths["s"] = train.seq_len
     if "t" in needed:
         target = train.text_len if task == "contrastive" else train.target_len
         if target is None and task == "contrastive":
             target = dims.get("P", 77)  # CLIP's tokenizer pads to its context of positions
         if target is None:
-            return Unknown("train.target_len is not known")
+            return missing("train.target_len")
         lengths["t"] = target
     longest = dims.get("P")
     for name in ("s", "t"):
         if longest is not None and lengths.get(name, 0) > longest and task not in ("speech-seq2seq",):
-            return Unknown(f"length {lengths[name]} is more than the model's {longest} positions")
+            return Unknown(f"length {lengths[name]} is more than the model's {longest} positions", Cause.not_possible)
     return lengths

@@ -22,7 +22,7 @@ from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.setup import RANKED, Setup, loss_of, setup_of
 from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, digest
 from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.law.laws import Laws
@@ -86,18 +86,18 @@ class VisionLanguage(OwnStep):
     def resolve(cls, asked: Asked) -> Resolved | Unknown:
         job, train, kind = asked.job, asked.job.train, asked.known_as.replace("-", "_")
         if train.batch_size is None:
-            return Unknown("train.batch_size is not known")
+            return missing("train.batch_size")
         if train.seq_len is None:
-            return Unknown("train.seq_len is not known (all tokens of a sample, those of its images too)")
+            return missing("train.seq_len", "all tokens of a sample, those of its images too")
         if train.images is None:
-            return Unknown("train.images is not known")
+            return missing("train.images")
         image = IMAGES[kind](asked.config, train.image_size) if train.images else Image(0)
         if isinstance(image, Unknown):
             return image
         spans = train.images * (image.tokens + 1) + 1
         if spans > train.seq_len:
-            return Unknown(f"train.seq_len {train.seq_len} is less than the {spans} tokens that "
-                           f"{train.images} images of {image.tokens} tokens take in {asked.name}")  # fmt: skip
+            taken = f"{spans} tokens that {train.images} images of {image.tokens} tokens take in {asked.name}"
+            return Unknown(f"train.seq_len {train.seq_len} is less than the {taken}", Cause.not_possible)
         setup = _setup(asked, kind)
         if isinstance(setup, Unknown):
             return setup
@@ -169,7 +169,10 @@ class VisionLanguage(OwnStep):
     def refuses(self, resolved: Resolved, laws: Laws, scheme: str) -> Unknown | None:
         if not scheme.startswith(("fsdp", "zero3")) or "L" in laws.made.tape.depths.values():
             return None
-        return Unknown(f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known")
+        return Unknown(
+            f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known",
+            Cause.not_modelled,
+        )
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
         """Text alone, where that is as usual for the model; a frozen tower, where full training does not say what is
@@ -208,7 +211,7 @@ def _setup(asked: Asked, kind: str) -> Setup | Unknown:
     if isinstance(setup, Unknown):
         return setup
     if setup.peft is not None and setup.peft.method in RANKED and not setup.peft.targets and kind != "blip_2":
-        return Unknown(f"train.peft.targets is not known (peft has no layers of its own for {kind})")
+        return missing("train.peft.targets", f"peft has no layers of its own for {kind}")
     old = asked.gpu is not None and asked.gpu.compute_capability < (8, 0)
     slow = setup.attention == "sdpa" and train.attention != "flash" and old
     return replace(setup, attention="efficient" if slow else setup.attention, frozen=frozen,
@@ -229,7 +232,10 @@ def frozen_parts(job: Job) -> tuple[str, ...] | Unknown:
     for one in job.train.frozen:
         parts = _NAMED.get(one.removeprefix("model.").rstrip("."))
         if parts is None:
-            return Unknown(f"train.frozen: {one} is no part of a model of images and text (known: {', '.join(PARTS)})")
+            return Unknown(
+                f"train.frozen: {one} is no part of a model of images and text (known: {', '.join(PARTS)})",
+                Cause.invalid,
+            )
         found.update(dict.fromkeys(parts))
     return tuple(one for one in PARTS if one in found)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from preflight.memory.device.parallel.rank import Held
 from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, without_mask
 from preflight.memory.device.workloads.detectors import WIDER as DETECTORS_WIDER
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.memory.device.prepare import Ready
@@ -75,11 +75,11 @@ class Yolo(OwnStep):
         train = asked.job.train
         stated = (asked.job.model.kwargs or {}).get("nc", asked.config.get("nc"))
         if stated is not None and (not isinstance(stated, int) or stated < 1):
-            return Unknown(f"model.kwargs nc = {stated!r} is no number of classes")
+            return Unknown(f"model.kwargs nc = {stated!r} is no number of classes", Cause.invalid)
         config = config_of(asked.known_as, stated)
         if config is None:
             return Unknown(f"{asked.known_as} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
-                           "and x, with -seg, -pose and -cls for the last two")  # fmt: skip
+                           "and x, with -seg, -pose and -cls for the last two", Cause.model_unknown)  # fmt: skip
         setup = begin(asked, adapts=False, freezes=False)
         if isinstance(setup, Unknown):
             return setup

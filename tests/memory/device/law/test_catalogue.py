@@ -94,13 +94,13 @@ def test_quantised_weights_are_what_the_job_says_or_unknown() -> None:
     name = "unsloth/llama-3-8b-bnb-4bit"
     plain = resolved(name, **SETUPS[0])
     assert isinstance(plain, Unknown)
-    assert "train.quantization.type" in plain.reason
+    assert "train.quantization.type" in plain.words
     said = resolved(name, **SETUPS[0], **{"train.quantization.type": "nf4"})
     assert isinstance(said, Resolved)
     assert said.dims["V"] == 128256
     other = resolved("TheBloke/Llama-2-7B-GPTQ", **SETUPS[0])
     assert isinstance(other, Unknown)
-    assert "GPTQ" in other.reason
+    assert "GPTQ" in other.words
 
 
 @pytest.mark.parametrize("wrong", ["", "  ", "/", "llama", "bert-bse-uncased", "meta-llama/", "../etc/passwd", "-hf"])
@@ -207,4 +207,4 @@ def test_models_have_as_many_parameters_as_published(name: str) -> None:
 def test_what_has_no_law_says_why() -> None:
     found = resolved("openbmb/MiniCPM-V-2_6", **SETUPS[0])
     assert isinstance(found, Unknown)
-    assert "images and text" in found.reason
+    assert "images and text" in found.words

@@ -161,7 +161,7 @@ def test_what_is_not_stated_widens_the_interval() -> None:
 def test_unknown_says_why(fields: dict[str, object], reason: str) -> None:
     found = prepare(job("ddp", 4, **fields))
     assert isinstance(found, Unknown)
-    assert reason in found.reason
+    assert reason in found.words
 
 
 # --- DeepSpeed's arithmetic -------------------------------------------------------------------------------------------

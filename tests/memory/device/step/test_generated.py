@@ -151,7 +151,7 @@ def test_a_note_says_what_images_would_take_where_nothing_says_whether_there_are
 def test_what_is_not_known_to_be_loaded_is_named() -> None:
     found = prepare(build({**IMAGES, "validation.loads": ["denoiser", "watermarker"]}))
     assert isinstance(found, Unknown)
-    assert "validation.loads: the size of watermarker" in found.reason
+    assert "validation.loads: the size of watermarker" in found.words
 
 
 def test_images_without_a_law_are_said_not_to_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,8 +79,8 @@ def test_what_is_not_said_to_lie_beside_widens_the_interval() -> None:
 def test_an_unknown_companion_is_unknown() -> None:
     found = prepare(build({**LORA, "train.companions": ["controlnet"]}))
     assert isinstance(found, Unknown)
-    assert "controlnet" in found.reason
-    assert "text_encoder" in found.reason
+    assert "controlnet" in found.words
+    assert "text_encoder" in found.words
 
 
 def test_a_config_with_every_default_has_the_same_law() -> None:
@@ -104,7 +104,7 @@ def test_a_config_with_every_default_has_the_same_law() -> None:
 def test_what_is_missing_is_named(changes: dict[str, object], reason: str) -> None:
     found = resolve(build({**LORA, **changes}))
     assert isinstance(found, Unknown)
-    assert reason in found.reason
+    assert reason in found.words
 
 
 def test_attention_of_older_gpus_has_the_same_law() -> None:

@@ -71,7 +71,7 @@ def test_spellings_of_the_zoos_mean_one_model(spelled: str, same: str) -> None:
 def test_what_has_no_stand_in_is_refused(name: str) -> None:
     found = resolve(build({**JOB, "model.target": name}))
     assert isinstance(found, Unknown)
-    assert "no stand-in" in found.reason
+    assert "no stand-in" in found.words
 
 
 def test_the_estimate_says_that_it_is_a_stand_in() -> None:

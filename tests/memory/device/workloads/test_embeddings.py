@@ -61,7 +61,7 @@ def test_other_depths_and_vocabularies_have_the_same_law() -> None:
 def test_what_is_missing_or_wrong_is_named(changes: dict[str, object], said: str) -> None:
     found = resolve(build({**BERT, **changes}))
     assert isinstance(found, Unknown)
-    assert said in found.reason
+    assert said in found.words
 
 
 def test_without_contrastive_a_text_model_is_what_it_was() -> None:

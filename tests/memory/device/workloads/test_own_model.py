@@ -53,10 +53,10 @@ def test_a_target_of_the_users_own_is_not_imported() -> None:
         build({"model.target": "os.system", "model.kwargs": {"command": "true"}, "train.batch_size": 2}), None
     )
     assert isinstance(found, Unknown)
-    assert "os.system" in found.reason
+    assert "os.system" in found.words
 
 
 def test_what_transformers_refuses_is_the_reason() -> None:
     found = device.estimate(build({**JOB, "model.config": {**OWN, "num_attention_heads": 5}}), None)
     assert isinstance(found, Unknown)
-    assert "tracing failed" in found.reason
+    assert "tracing failed" in found.words

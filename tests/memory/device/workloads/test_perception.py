@@ -57,7 +57,7 @@ def resolved(changes: dict[str, object], **more: object) -> Resolved:
 def reason(changes: dict[str, object]) -> str:
     found = resolve(build({"train.batch_size": 2, "task": "other", **changes}))
     assert isinstance(found, Unknown), found
-    return found.reason
+    return found.words
 
 
 def test_every_class_has_a_recipe_that_says_what_it_needs() -> None:
@@ -93,7 +93,7 @@ def test_the_class_is_the_configs_or_the_tasks_or_the_usual_one(fields: dict[str
         ({"model.architecture": "layoutlmv2", "model.config": {}}, "detectron2"),
         ({"model.architecture": "mamba2", "model.config": {}, "task": "causal-lm"}, "CUDA kernel of its own"),
         ({"model.architecture": "sew", "model.config": {}}, "samples of sound"),
-        ({"model.architecture": "layoutlmv3", "model.config": {}}, "train.seq_len (tokens)"),
+        ({"model.architecture": "layoutlmv3", "model.config": {}}, "train.seq_len is not known (tokens)"),
         ({"model.architecture": "vision-encoder-decoder", "model.config": {}}, "train.target_len"),
         ({"model.architecture": "blip", "model.config": {}}, "train.text_len"),
         ({"model.architecture": "detr", "model.config": {}, "train.batch_size": None}, "train.batch_size"),
@@ -107,7 +107,7 @@ def test_what_is_missing_or_refused_is_named(fields: dict[str, object], said: st
 def test_without_torch_what_has_no_law_is_unknown() -> None:
     found = estimated(build({**SEGFORMER, "train.image_size": 100}), None, SHIPPED_ONLY)
     assert isinstance(found, Unknown)
-    assert "no law is shipped for segformer" in found.reason
+    assert "no law is shipped for segformer" in found.words
 
 
 def test_sides_of_detectors_are_those_of_their_processors() -> None:

@@ -68,7 +68,7 @@ def test_every_side_that_64_divides_has_one_law() -> None:
 def test_what_is_missing_or_has_no_law_is_named(changes: dict[str, object], said: str) -> None:
     found = resolve(build({**JOB, **changes}))
     assert isinstance(found, Unknown)
-    assert said in found.reason
+    assert said in found.words
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def test_where_nothing_is_frozen_in_words_both_are_possible() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"train.seq_len": None}, "train.seq_len (samples of sound)"),
+        ({"train.seq_len": None}, "train.seq_len is not known (samples of sound)"),
         ({"train.batch_size": None}, "train.batch_size"),
         ({"train.frozen": ["encoder.layers.0"]}, "encoder.layers.0"),
         ({"train.precision": None}, "train.precision"),
@@ -61,7 +61,7 @@ def test_where_nothing_is_frozen_in_words_both_are_possible() -> None:
 def test_what_is_missing_is_named(changes: dict[str, object], reason: str) -> None:
     found = resolve(build({**BASE, **changes}))
     assert isinstance(found, Unknown)
-    assert reason in found.reason
+    assert reason in found.words
 
 
 def test_a_task_of_sequences_is_classification() -> None:

@@ -26,7 +26,7 @@ def resolved(name: str, **changes: object) -> Resolved | Unknown:
 def reason(name: str, **changes: object) -> str:
     found = resolved(name, **changes)
     assert isinstance(found, Unknown)
-    return found.reason
+    return found.words
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,324 @@
+"""From the bindings of a chain to the bounds of one box: named passes, each over what the passes before it left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from preflight.program.names import binding_for
+from preflight.slurm.resources import resources
+from preflight.study.follow import Chain, Step, branch_scope
+from preflight.study.scope import MARK, Scope, fixed, references, unmark
+from preflight.vocabulary.defaults import table_defaults
+from preflight.vocabulary.reading import Binding, Branch, Problem, Rank, Reading, Request
+from preflight.vocabulary.records import dataclass, field, replace
+from preflight.vocabulary.spelling import checked
+from preflight.vocabulary.study import Bound, Box, Source
+from preflight.vocabulary.values import (
+    Axis,
+    Cause,
+    Choices,
+    Const,
+    Expr,
+    Origin,
+    Ref,
+    Unknown,
+    Value,
+    evaluate,
+    names,
+    origins,
+)
+
+if TYPE_CHECKING:
+    from preflight.vocabulary.settings import Settings
+
+ALSO_BY_NAME = ("train.seq_len",)
+"""Fields that a name is a hint at even if something else was seen to read it: `--seq_len` that sizes the positions of a
+model is the length of its samples, too, where nothing else says how long they are."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A binding with its expression over marked axes."""
+
+    rank: Rank
+    order: int
+    expr: Expr
+    origin: Origin | None
+    source: Source
+    where: str = ""
+    setting: str = ""
+
+
+@dataclass
+class Draft:
+    """One box in the making: the launch it belongs to, and what the passes so far made of it."""
+
+    chain: Chain
+    branch: Branch
+    request: Request | None
+    settings: Settings
+    overrides: Mapping[str, Value]
+    candidates: dict[str, list[Candidate]] = field(default_factory=dict)
+    """Job field -> everything that speaks of it."""
+    constants: dict[str, Expr] = field(default_factory=dict)
+    """Every setting by its own name."""
+    bounds: dict[str, Bound] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    axes: tuple[Axis, ...] = ()
+
+    @property
+    def held(self) -> dict[str, Const]:
+        """Axes that have one value in this branch."""
+        return {name: Const(value) for name, value in self.branch.fixed.items()}
+
+    def add(
+        self, binding: Binding, source: Source, where: str = "", scope: Scope | None = None, setting: str = ""
+    ) -> None:
+        """A candidate for the binding's field."""
+        found = self.candidates.setdefault(binding.field, [])
+        expr = (scope or Scope()).resolve(binding.expr)
+        found.append(Candidate(binding.rank, len(found), expr, binding.origin, source, where, setting))
+
+
+def box_of(draft: Draft) -> Box:
+    """The box of a draft after all passes."""
+    for one in PASSES:
+        one(draft)
+    constants = {name: unmark(fixed(expr, draft.held)) for name, expr in draft.constants.items()}
+    return Box(draft.bounds, draft.axes, dict(draft.branch.fixed), constants)
+
+
+# Passes that gather candidates.
+
+
+def gather_files(draft: Draft) -> None:
+    """The bindings of every file of the chain, and those that the names of its settings suggest."""
+    consumed = _consumed(draft.chain, draft.branch)
+    for step in draft.chain:
+        parts = [(config.reading, config.scope) for config in step.configs]
+        for reading, scope in [*parts, (step.reading, step.scope)]:
+            own = draft.branch if any(one.axes or one.bindings for one in reading.branches) else None
+            seen = branch_scope(scope, own) if own is not None else scope
+            _by_name(step, reading, seen, consumed, draft)
+            for binding in (*reading.bindings, *(own.bindings if own is not None else ())):
+                draft.add(binding, Source.file, reading.path, seen)
+
+
+def _consumed(chain: Chain, branch: Branch) -> frozenset[str]:
+    """Names that some binding of the chain reads: what they mean is known, whatever they are called."""
+    found: set[str] = set()
+    for step in chain:
+        exprs = [binding.expr for reading in step.readings for binding in reading.bindings]
+        found.update(references(exprs, step.scope.local))
+        found.update(references([binding.expr for binding in branch.bindings], step.scope.local))
+    return frozenset(found)
+
+
+def _by_name(step: Step, reading: Reading, scope: Scope, consumed: frozenset[str], draft: Draft) -> None:
+    kinds = {parameter.name: parameter.kind for parameter in reading.parameters}
+    own: dict[str, Expr] = {}
+    for name in scope.local:
+        own[name] = Ref(name)
+    for name in scope.axes:
+        own[name] = Ref(name)
+    if reading is step.reading:
+        own |= {name: Ref(name) for name in scope.given}
+    for name, ref in own.items():
+        expr = scope.resolve(ref)
+        draft.constants[name] = expr
+        suggested = binding_for(name, expr, kinds.get(name, reading.dialect))
+        if suggested is None or _empty(suggested.expr):
+            continue
+        if name in consumed:
+            if suggested.field not in ALSO_BY_NAME:
+                continue
+            suggested = replace(suggested, rank=Rank.hint)
+        path = next((o.path for o in origins(expr)), reading.path)
+        draft.add(suggested, Source.file, path, scope, name)
+
+
+def _empty(expr: Expr) -> bool:
+    return isinstance(expr, Const) and (expr.value is None or isinstance(expr.value, Unknown))
+
+
+def gather_resources(draft: Draft) -> None:
+    """What the launch and the request say of processes, nodes and memory."""
+    for binding, source in resources(draft.chain[-1].launch, draft.request):
+        draft.add(binding, source)
+
+
+def gather_statements(draft: Draft) -> None:
+    """What the user says about the project, in settings and on the command line."""
+    for name, job_field in draft.settings.map.items():
+        if name in draft.constants:
+            draft.add(Binding(job_field, draft.constants[name], Rank.mapped), Source.map)
+    for job_field, value in draft.settings.set.items():
+        draft.add(Binding(job_field, Const(value), Rank.settings), Source.settings)
+    for job_field, value in draft.overrides.items():
+        draft.add(Binding(job_field, Const(value), Rank.command_line), Source.command_line)
+
+
+# Passes over the bounds.
+
+
+def choose_winners(draft: Draft) -> None:
+    """The candidate that each field obeys; a value that its field cannot have becomes unknown, with a problem."""
+    held = draft.held
+    for name, candidates in draft.candidates.items():
+        bound = winner(name, candidates, held)
+        if bound is None:
+            continue
+        draft.bounds[name], problem = checked(bound)
+        if problem is not None:
+            draft.problems.append(problem)
+
+
+def drop_guessed_dimensions(draft: Draft) -> None:
+    """A model that the program names has its own dimensions: a `hidden_dim` nobody was seen to read is not one."""
+    bounds = draft.bounds
+    named = [bounds.get(f"model.{name}") for name in ("name", "path", "target", "law")]
+    if any(bound is not None and not bound.setting for bound in named):
+        for name in [one for one, bound in bounds.items() if one.startswith("model.config.") and bound.setting]:
+            del bounds[name]
+
+
+def share_vocabulary(draft: Draft) -> None:
+    """A model described by its dimensions has the vocabulary that is trained on, under both names."""
+    described = draft.bounds.get("model.config.vocab_size")
+    if described is not None and "train.vocab_size" not in draft.bounds:
+        draft.bounds["train.vocab_size"] = replace(described, field="train.vocab_size")
+
+
+def keep_stated_mappings_whole(draft: Draft) -> None:
+    """A mapping that the user states (`parallel.options`) has its keys from there, whatever files say of them."""
+    bounds = draft.bounds
+    for name in list(bounds):
+        whole = bounds.get(name.rpartition(".")[0])
+        value = evaluate(whole.expr) if whole is not None and whole.stated_by_user else None
+        if isinstance(value, Mapping) and name.rpartition(".")[2] in value:
+            del bounds[name]
+
+
+def doubt_one_process(draft: Draft) -> None:
+    """One process with the model on several GPUs: none of them holds what a GPU of its own would, or a share of it."""
+    bounds, chain = draft.bounds, draft.chain
+    fact = next((f for step in chain for r in step.readings for f in r.facts if f.name == "one_process"), None)
+    count, ranks = (
+        evaluate(bounds[name].expr) if name in bounds else 1
+        for name in ("parallel.gpus_per_node", "parallel.ranks_per_node")
+    )
+    if fact is None or not isinstance(count, int) or count < 2 or ranks != 1:
+        return
+    name = "parallel.strategy"
+    stated = bounds.get(name)
+    if stated is None or not (stated.stated_by_user or evaluate(stated.expr) not in (None, "none")):
+        words = f"{fact.value} has one process use {count} GPUs: what each of them holds is not modelled"
+        expr = Const(Unknown(words, Cause.not_modelled), fact.origin)
+        bounds[name] = Bound(name, expr, fact.origin, where=chain[-1].reading.path)
+
+
+def add_defaults(draft: Draft) -> None:
+    """The Job's own defaults, for fields that nothing speaks of."""
+    bounds = draft.bounds
+    draft.bounds = {**{name: one for name, one in table_defaults().items() if name not in bounds}, **bounds}
+
+
+def find_axes(draft: Draft) -> None:
+    """The axes of the box, with the fields they feed; a field without a place of its own has that of its axis."""
+    draft.axes = _axes(draft.chain, draft.branch, draft.bounds)
+    places = {axis.name: axis.origin for axis in draft.axes}
+    for name, bound in draft.bounds.items():
+        if bound.origin is None:
+            place = next((places[axis] for axis in names(bound.expr) if places.get(axis) is not None), None)
+            draft.bounds[name] = bound if place is None else replace(bound, origin=place)
+
+
+def _axes(chain: Chain, branch: Branch, bounds: Mapping[str, Bound]) -> tuple[Axis, ...]:
+    """Every axis of the box, with the Job fields it feeds."""
+    feeds: dict[str, list[str]] = {}
+    for name, bound in bounds.items():
+        for axis_name in set(names(bound.expr)):
+            feeds.setdefault(axis_name, []).append(name)
+    found: dict[str, Axis] = {}
+    for axis in _declared(chain, branch):
+        if axis.name in branch.fixed:
+            continue
+        domain = axis.domain
+        if isinstance(domain, Choices) and not domain.values:
+            continue
+        found[axis.name] = replace(axis, fields=tuple(sorted(feeds.get(axis.name, ()))))
+    return tuple(found.values())
+
+
+def _declared(chain: Chain, branch: Branch) -> Iterator[Axis]:
+    for step in chain:
+        for reading in step.readings:
+            yield from reading.axes
+    yield from branch.axes
+
+
+PASSES: tuple[Callable[[Draft], None], ...] = (
+    gather_files,
+    gather_resources,
+    gather_statements,
+    choose_winners,
+    drop_guessed_dimensions,
+    share_vocabulary,
+    keep_stated_mappings_whole,
+    doubt_one_process,
+    add_defaults,
+    find_axes,
+)
+"""In this order: what stands later in a list of candidates wins among equal ranks."""
+
+
+# Which of several candidates a Job field obeys.
+
+
+def winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) -> Bound | None:
+    """The candidate that the program would obey; None where all of them leave the field to the default.
+
+    An argument that cannot be followed rules a library's default out. Where the
+    winner names something that is set nowhere, a setting whose name suggests the field is the better witness.
+    """
+    here = [replace(one, expr=fixed(one.expr, held)) for one in candidates]
+    here = [_as_default(replace(one, origin=next(origins(one.expr), None) or one.origin)) for one in here]
+    ordered = sorted(here, key=lambda one: (one.rank, one.order), reverse=True)
+    if any(one.rank == Rank.not_followed for one in ordered):
+        ordered = [one for one in ordered if one.rank != Rank.default]
+    stated = [one for one in ordered if not (isinstance(one.expr, Const) and one.expr.value is None)]
+    if ordered and ordered[0].rank >= Rank.settings:
+        stated = ordered
+    if not stated:
+        return None
+    best = stated[0]
+    if _nowhere(best.expr):
+        best = next((one for one in stated if one.rank == Rank.by_name and not _nowhere(one.expr)), best)
+    losers = tuple(dict.fromkeys(o.origin for o in stated if o is not best and o.origin not in (None, best.origin)))
+    expr = unmark(best.expr)
+    default = best.rank == Rank.default
+    return Bound(
+        name,
+        expr,
+        best.origin,
+        tuple(o for o in losers if o is not None),
+        default,
+        Source.library if default else best.source,
+        best.where,
+        best.setting,
+    )
+
+
+def _as_default(candidate: Candidate) -> Candidate:
+    """What no file says is a library's default, whatever was seen to read it (a flag left alone)."""
+    written = candidate.origin is not None or any(True for _ in names(candidate.expr))
+    if written or candidate.rank != Rank.read or _nowhere(candidate.expr):
+        return candidate
+    return replace(candidate, rank=Rank.default)
+
+
+def _nowhere(expr: Expr) -> bool:
+    if isinstance(expr, Const):
+        return isinstance(expr.value, Unknown)
+    return any(not name.startswith(MARK) for name in names(expr))
