@@ -6,6 +6,7 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from preflight.engine.agreement import disagreements, exceeding
 from preflight.engine.check import Options, analyse, setup
 from preflight.engine.files import Batch, batches
 from preflight.vocabulary.findings import Severity
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.rule import Example
 from preflight.vocabulary.settings import Settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value, brief
 

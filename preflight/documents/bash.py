@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from preflight.documents.shell_reader import Reader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defaults
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.text import DocumentError, Edit, Source
 from preflight.vocabulary.values import Expr, Origin, Span, Value
 

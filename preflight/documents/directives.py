@@ -6,8 +6,8 @@ import re
 import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Span
 
 

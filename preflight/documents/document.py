@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
 from preflight.documents.scalars import Version
 from preflight.documents.tree import Found, Item, Node, entries
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Route, Span, Unknown, Value
 

@@ -8,11 +8,11 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 
 from preflight.documents.items import line_end, newline_of
 from preflight.documents.render import render
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Origin, Span, Value
 

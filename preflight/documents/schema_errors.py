@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Route
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, unknown
 
 if TYPE_CHECKING:

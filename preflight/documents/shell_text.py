@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from preflight.documents.shell_words import ShellWord
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Expr, Span
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.documents.shell_text import ShellText
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, unknown
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Span, Value
 
 Kind = Literal["scalar", "list", "map"]

@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight.reports.outputs import write_output
@@ -17,7 +18,6 @@ from preflight.system.regular import UnreadableFile, read_text, real
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.outcome import Report
-from preflight.vocabulary.records import dataclass, field, replace
 
 VERSION = 1
 Key = tuple[str, str, str]

@@ -7,10 +7,10 @@ is trained: a launch that no file shows may shard the states over a cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.study import Bound, Source, Study
 from preflight.vocabulary.values import Unknown, evaluate, names
 from preflight.vocabulary.versions import NEWEST, release

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -22,7 +23,6 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.rule import Case, Rule
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Box, Skipped, Study

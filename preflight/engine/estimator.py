@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from preflight.system.processes import found_program
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.machine import Gpu
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown

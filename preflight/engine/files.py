@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from preflight.dialects import may_recognise
 from preflight.engine.settings import load
 from preflight.system.regular import real
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.settings import Settings, matches
 
 SKIPPED = re.compile(

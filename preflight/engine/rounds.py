@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from preflight.engine.check import Setup, check
 from preflight.vocabulary.findings import Finding, Fix, Safety
 from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.text import Edit, EditConflict, splice
 
 MAX_ROUNDS = 50

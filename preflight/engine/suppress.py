@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Safety, Severity
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.settings import matches
 from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.values import Origin, Span

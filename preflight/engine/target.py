@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.vocabulary.errors import SettingsError, UsageError
 from preflight.vocabulary.machine import Cgroup, Cluster, Gpu, Node
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Source, Study
 from preflight.vocabulary.values import Const, Value

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.engine.files import checkout
 from preflight.engine.user_settings import user_settings
 from preflight.system.regular import real
 from preflight.vocabulary.errors import SettingsError
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Value
 

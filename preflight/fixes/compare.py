@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 from preflight.documents.cut import same
 from preflight.vocabulary.findings import Change, Safety
 from preflight.vocabulary.reading import Request
-from preflight.vocabulary.records import dataclass, fields, replace
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.text import Edit

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.fixes.compare import Intent
 from preflight.vocabulary.findings import Finding, Proposal, Safety
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import origins
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from preflight.documents.render import language_of
@@ -15,7 +16,6 @@ from preflight.fixes.plan import by_path, edited, plan
 from preflight.fixes.routes import only_meant
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.text import Edit
 
 if TYPE_CHECKING:

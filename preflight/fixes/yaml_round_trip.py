@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -23,7 +24,6 @@ from ruamel.yaml.scanner import RoundTripScanner
 
 from preflight.documents.scalars import plain_tag, short_tag
 from preflight.documents.yaml import MAX_DEPTH
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.text import Edit, Source, splice
 from preflight.vocabulary.values import Span
 

@@ -9,6 +9,7 @@ not the project (`accelerate launch diffusers/examples/dreambooth/train_dreamboo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from preflight.frameworks.launchers import take_apart, text
@@ -16,7 +17,6 @@ from preflight.frameworks.table import Command, heads
 from preflight.frameworks.ultralytics import training
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op
 

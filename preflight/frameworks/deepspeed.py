@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_objects
@@ -11,7 +12,6 @@ from preflight.frameworks.table import read
 from preflight.program.bindings import bind, constant, first_origin, is_unknown, under
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Fact, Rank
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import OPTIMIZERS
 from preflight.vocabulary.values import Const, Expr, Value
 

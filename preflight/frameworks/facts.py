@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from preflight.frameworks import lightning, ultralytics
 from preflight.frameworks.accelerator import accelerate_bindings, accelerator_bindings
@@ -43,7 +44,6 @@ from preflight.program.spread_arguments import filled
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})

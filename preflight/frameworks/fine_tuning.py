@@ -5,13 +5,14 @@ The first two hand transformers' own arguments on, with defaults and rules of th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.shared import Found, doubled
 from preflight.frameworks.transformers_trainer import Use, training_arguments
 from preflight.program.bindings import constant, first_origin, fold, when
 from preflight.vocabulary.reading import Rank
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 

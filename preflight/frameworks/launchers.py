@@ -8,10 +8,10 @@ the wrappers. An option takes a value unless it is listed as a switch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from preflight.vocabulary.reading import Launch, Launcher, Word
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 Kind = Literal["program", "module", "script", "none"]

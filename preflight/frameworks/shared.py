@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import shrinks_itself
 from preflight.program.bindings import bind, constant, first_origin
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Problem, Rank
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, OPTIMIZERS, PRECISIONS
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value
 

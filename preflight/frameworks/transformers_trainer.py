@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.deepspeed import deepspeed_config
@@ -35,7 +36,6 @@ from preflight.program.bindings import (
 )
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Parameter, Rank
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown
 from preflight.vocabulary.versions import NEWEST, release

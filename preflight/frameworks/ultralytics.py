@@ -15,6 +15,7 @@ What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.launchers import text
@@ -23,7 +24,6 @@ from preflight.program.bindings import bind, constant, first_origin, fold, is_un
 from preflight.python.objects import CallRecord, kinds_of
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Fact, Rank, Word
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.spelling import OPTIMIZERS, spelled
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Scalar, unknown

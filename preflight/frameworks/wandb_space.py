@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.vocabulary.reading import ProblemSeverity
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import (
     Axis,
     Cause,

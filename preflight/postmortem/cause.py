@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from preflight.postmortem.evidence import Frame, GpuOom, Place, Trial
 from preflight.vocabulary.findings import Confidence
-from preflight.vocabulary.records import dataclass
 
 Limit = Literal[
     "cgroup", "node", "gpu", "gpu-shared", "gpu-fragmented", "gpu-fraction", "shm", "refused", "processes", "time",

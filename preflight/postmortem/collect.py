@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from preflight.postmortem.accelerators import Accelerators
@@ -16,7 +17,6 @@ from preflight.postmortem.sacct import Sacct
 from preflight.postmortem.slurm import Slurm
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.trials import Trials, progress
-from preflight.vocabulary.records import dataclass
 
 MOST_OF_A_KIND = 2_000
 """Pieces of evidence of one kind that are kept; a loop that catches and retries can fail for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from preflight.engine.what_if import states
 from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
@@ -13,7 +14,6 @@ from preflight.postmortem.units import LARGEST
 from preflight.reports.places import place
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate, Interval
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.words import at_most, gib, sum_of
 
 SEGMENT = 2 << 20

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from preflight.postmortem import end_causes, gpu_causes, host_causes
 from preflight.postmortem.cause import RANK, Cause, Conclusion
 from preflight.postmortem.collect import Found
 from preflight.postmortem.evidence import Evidence
 from preflight.postmortem.moments import at
 from preflight.vocabulary.findings import Confidence
-from preflight.vocabulary.records import replace
 
 WEAK = frozenset({"killed", "ended"})
 """Ends that something else explains better."""

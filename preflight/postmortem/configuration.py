@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from preflight.engine.check import Options, Setup, check, job_at, setup
@@ -16,7 +17,6 @@ from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Report, StudyResult
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value
 

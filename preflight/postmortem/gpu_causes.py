@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from preflight.postmortem.cause import Cause, Limit, Misleading, When
 from preflight.postmortem.collect import Found
@@ -10,7 +11,6 @@ from preflight.postmortem.evidence import GpuOom, Place, Trial
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
 from preflight.postmortem.trace import moment
 from preflight.vocabulary.findings import Confidence
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.words import gib, plural
 
 MOST_PLACES = 4

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from preflight.postmortem.evidence import Evidence, KernelKill, Place, Task, TooManyProcesses
 from preflight.postmortem.reading import Line
 from preflight.postmortem.units import LARGEST, kib
-from preflight.vocabulary.records import replace
 
 MOST_TASKS = 4096
 """Rows of a task table that are kept."""

@@ -10,12 +10,12 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
 from preflight.postmortem.evidence import Place
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.records import dataclass, replace
 
 BLOCK = 1 << 18
 """Bytes read at once; a line is cut at the next as many. The longest message known here is a tenth of it."""

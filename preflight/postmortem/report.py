@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from preflight.postmortem.cause import Conclusion
 from preflight.postmortem.collect import Found
 from preflight.postmortem.compare import Compared
 from preflight.vocabulary.outcome import Outcome
-from preflight.vocabulary.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from preflight.postmortem.evidence import Frame, Place
 from preflight.postmortem.reading import Line
-from preflight.vocabulary.records import dataclass
 
 MOST_FRAMES = 200
 MOST_STREAMS = 4096

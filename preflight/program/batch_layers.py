@@ -11,10 +11,10 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from preflight.python.module import Module, load_module, resolve_import
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Origin
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import (
     Cause,
     Const,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from preflight.program.bindings import bind, constant, is_unknown
 from preflight.program.call_site import ROLES, enclosing_function, evaluates, loops_around, scope_of, words
@@ -16,7 +17,6 @@ from preflight.program.loops import is_forward
 from preflight.python.objects import CallRecord, Container, FunctionValue
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Const, Expr
 
 _STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tensor", "as_tensor", "array", "asarray",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from preflight.program.bindings import bind, constant, fold, is_unknown, same
 from preflight.program.call_site import targets, words
@@ -18,7 +19,6 @@ from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Const, Expr, Op, Origin
 
 _KEYS = {

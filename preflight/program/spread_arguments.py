@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from preflight.program.call_site import scope_of
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter, ParameterKind
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Expr, Ref, Scalar
 
 _ROOTS = frozenset({"cfg", "config", "conf", "hparams", "hydra_cfg", "configs"})

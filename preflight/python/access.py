@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.hooks_config import VALUES
@@ -25,7 +26,6 @@ from preflight.python.objects import (
     is_expr,
     to_expr,
 )
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.python.access import attribute, set_attribute
@@ -24,7 +25,6 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.reading import Parameter
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Cause, Const, Origin, unknown
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
@@ -26,7 +27,6 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Op, Origin
 
 if TYPE_CHECKING:

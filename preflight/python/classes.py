@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
@@ -19,7 +20,6 @@ from preflight.python.objects import (
     made_by,
 )
 from preflight.python.statements import execute
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Cause, unknown
 
 if TYPE_CHECKING:

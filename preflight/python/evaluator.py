@@ -7,6 +7,7 @@ within a budget of steps. Past the budget, what is known stays and the rest is u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from preflight.python.access import class_attribute
@@ -36,7 +37,6 @@ from preflight.python.objects import (
 from preflight.python.statements import execute
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.remembered import Remembered
 from preflight.vocabulary.values import (
     Cause,

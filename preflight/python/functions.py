@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.access import is_class_method
@@ -20,7 +21,6 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.statements import execute
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Cause, Const, unknown
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from preflight.python.objects import (
@@ -21,7 +22,6 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.reading import Parameter, Word, word
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import ast
 import json
 import posixpath
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.python.data import load_data
@@ -23,7 +24,6 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Cause, Const, Unknown, unknown
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span

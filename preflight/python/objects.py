@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias, Union
 
 from preflight.python.module import Module
 from preflight.vocabulary.reading import ParameterKind
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
 
 Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]

@@ -7,11 +7,11 @@ import shutil
 import unicodedata
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TextIO
 
 from preflight.reports.streams import clean, coloured, terminal
 from preflight.vocabulary.findings import Severity
-from preflight.vocabulary.records import dataclass
 
 _CODES = {
     "bold": "1",

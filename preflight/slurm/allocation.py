@@ -9,12 +9,12 @@ for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.slurm.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
 from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
 from preflight.vocabulary.reading import HET_GROUP, Launch, Request
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Unknown, Value, evaluate
 from preflight.vocabulary.words import plural
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from preflight.space.monotone import Ranges, direction, ranges
 from preflight.vocabulary.errors import SettingsError
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.study import Box
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, Value, evaluate, names, substitute
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from operator import le
@@ -10,7 +11,6 @@ from operator import le
 from preflight.space.jobs import JobMaker
 from preflight.space.monotone import direction, increasing, ranges
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.study import Box
 from preflight.vocabulary.values import Axis, Choices, Range, Unbounded, Value
 

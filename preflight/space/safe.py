@@ -12,13 +12,13 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 
 from preflight.space.constraints import Constraint, holds, in_box, truth_direction
 from preflight.space.grid import FITS, Grid, Index, Line
 from preflight.space.monotone import ranges
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Choices, Expr, Range, Value, names
 from preflight.vocabulary.verdicts import SafeBox
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from math import prod
 
@@ -19,7 +20,6 @@ from preflight.space.jobs import JobMaker
 from preflight.space.safe import largest, safe_box
 from preflight.vocabulary.estimates import Estimates, Verdict
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.study import Box, Study
 from preflight.vocabulary.values import Unbounded, Value
 from preflight.vocabulary.verdicts import BoxVerdict, Counts, ModelVerdict, Point, SafeBox, SpaceVerdict

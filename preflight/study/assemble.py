@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from preflight.study.follow import Chain
 from preflight.study.passes import Draft, box_of
 from preflight.study.scope import unmark
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Branch, Fact, Problem, Reading, Request
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Expr, Value
 

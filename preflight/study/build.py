@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
@@ -11,7 +12,6 @@ from preflight.vocabulary.errors import PreflightError, SettingsError, UsageErro
 from preflight.vocabulary.job import fields
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.spelling import Invalid, kind_of, normal
 from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.values import Value

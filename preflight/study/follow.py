@@ -7,6 +7,7 @@ stand beside its step, not below it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects import Dialect, load, recognise
@@ -15,7 +16,6 @@ from preflight.vocabulary.argv import bind
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span

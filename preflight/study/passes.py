@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from preflight.program.names import binding_for
@@ -11,7 +12,6 @@ from preflight.study.follow import Chain, Step, branch_scope
 from preflight.study.scope import MARK, Scope, fixed, references, unmark
 from preflight.vocabulary.defaults import table_defaults
 from preflight.vocabulary.reading import Binding, Branch, Problem, Rank, Reading, Request
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.spelling import checked
 from preflight.vocabulary.study import Bound, Box, Source
 from preflight.vocabulary.values import (

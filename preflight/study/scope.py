@@ -7,8 +7,8 @@ An axis keeps its own name to the end. Between files it travels under a marked n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
 
 MARK = "\0"

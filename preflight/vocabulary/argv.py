@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.vocabulary.reading import FALSE, SWITCHES, TRUE, Parameter, Word, convert, word
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, unknown
 
 _ARGV = ("argparse", "click", "dataclass")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
-
-from preflight.vocabulary.records import dataclass, field
 
 Verdict = Literal["fits", "at-risk", "exceeds", "unknown"]
 

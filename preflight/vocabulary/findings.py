@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.reading import Problem
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin, Value
 

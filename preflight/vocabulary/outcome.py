@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from preflight.vocabulary.findings import Finding, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.verdicts import SpaceVerdict
 

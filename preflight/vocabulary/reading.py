@@ -13,10 +13,10 @@ Dialects do not import each other: a link is followed by `preflight.study`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Span, Value, unknown
 
 Launcher: TypeAlias = Literal["python", "torchrun", "accelerate", "deepspeed", "srun", "wandb-agent", "optuna"]

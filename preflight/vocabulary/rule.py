@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +14,6 @@ from preflight.vocabulary.findings import Confidence, Finding, Part, Proposal, S
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing

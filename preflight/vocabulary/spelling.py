@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal, TypedDict, get_args, get_origin
@@ -11,7 +12,6 @@ from typing import Any, Literal, TypedDict, get_args, get_origin
 from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.job import Job, Part
 from preflight.vocabulary.reading import FALSE, TRUE, Problem
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.sizes import parse_size
 from preflight.vocabulary.study import Bound
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, brief, evaluate, names

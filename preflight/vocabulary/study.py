@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
 from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Axis, Expr, Origin, Unknown, Value, evaluate, names
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-
-from preflight.vocabulary.records import dataclass, field
+from dataclasses import dataclass, field
 
 COMMAND_LINE = "sbatch command line"
 ENVIRONMENT = "sbatch environment"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Span
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from preflight.vocabulary.records import dataclass, field
 
 Shown = Callable[[str], AbstractContextManager[object]]
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias, Union
-
-from preflight.vocabulary.records import dataclass, field
 
 
 class Cause(Enum):

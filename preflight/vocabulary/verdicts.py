@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.study import Box
 from preflight.vocabulary.values import Value
 

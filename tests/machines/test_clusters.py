@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,6 @@ from hypothesis import strategies as st
 
 from preflight.machines.clusters import MachineError, dump_machine, find_machine, load_machine, parse_machine
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.sizes import format_size, parse_size
 
 TEXT = """\

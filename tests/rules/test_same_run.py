@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from cases import Device, case
 
 from preflight.vocabulary.findings import Safety
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Study

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cases import case, origin
 from cases import findings as all_findings
 
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.reading import Launch, Request
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.rule import Case
 from preflight.vocabulary.values import Const
 from preflight_rules.workers_exceed_cpus import WorkersExceedCpus

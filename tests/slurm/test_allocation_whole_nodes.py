@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from folders import Write
 
@@ -13,7 +15,6 @@ from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.slurm.import_.importer import by_type
 from preflight.vocabulary.machine import Cgroup
 from preflight.vocabulary.reading import Request
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.settings import Settings
 
 NODES = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from preflight.slurm.import_.ask import _by_sinfo
 from preflight.slurm.import_.conf import cluster_of
 from preflight.slurm.import_.importer import by_type, import_slurm, nodes_alone
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.records import replace
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

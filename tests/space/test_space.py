@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, product
 from time import process_time
 
@@ -16,7 +17,6 @@ from preflight.space.grid import Side
 from preflight.space.space import judge
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.study import Box
 from preflight.vocabulary.values import Choices, Const, Op, Range, Ref, Unbounded
 

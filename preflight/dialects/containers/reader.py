@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from preflight.dialects.shell.launch import links_of
 from preflight.dialects.shell.run import Run, Shell
@@ -15,7 +16,6 @@ from preflight.dialects.shell.values import literal_word
 from preflight.documents.yaml import YamlDocument
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Word
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, Span, Unknown, Value
 

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from preflight.dialects.hydra.overrides import Given, plain
 from preflight.dialects.hydra.repository import Repository, TooLarge
@@ -32,7 +33,6 @@ from preflight.dialects.hydra.tree import (  # fmt: skip
 )
 from preflight.documents.schema_errors import nearest
 from preflight.vocabulary.reading import Problem, ProblemSeverity
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 COMMAND_LINE = 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from preflight.dialects.hydra.programs import MAX_LEVELS, programs
 from preflight.dialects.hydra.repository import package_header, parsed, read_entries
 from preflight.dialects.hydra.tree import Entry
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.settings import matches
 from preflight.vocabulary.text import DocumentError

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.frameworks.facts import CallFacts, read_calls
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ unknown. Grammar: omegaconf/grammar (2.3); the built-in resolvers: omegaconf/res
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from preflight.dialects.hydra.arithmetic import EXPRESSIONS, FUNCTIONS, arithmetic
 from preflight.dialects.hydra.parse import Call, Literal, Lookup, Part, Sequence, parse, primitive
 from preflight.dialects.hydra.tree import Item, Leaf, Listing, Path, Table, select, split_key
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, Value, unknown
 
 MAX_TEXT = 64 * 1024

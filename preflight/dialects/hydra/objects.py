@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Setting
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Value, unknown
 
 if TYPE_CHECKING:

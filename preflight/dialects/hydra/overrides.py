@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from preflight.vocabulary.reading import Problem, Word
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Cause, Choices, Const, Domain, Expr, Origin, Range, Span, Unknown, Value
 
 if TYPE_CHECKING:

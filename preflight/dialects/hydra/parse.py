@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
 
@@ -11,7 +12,6 @@ from omegaconf.errors import GrammarParseError, InterpolationResolutionError
 from omegaconf.grammar_parser import parse as grammar
 from omegaconf.grammar_visitor import GrammarVisitor
 
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Scalar
 
 MAX_LENGTH = 8 * 1024

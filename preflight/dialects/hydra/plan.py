@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_params
 from preflight.dialects.hydra.overrides import Given, domain
 from preflight.dialects.hydra.repository import Repository
 from preflight.vocabulary.reading import Call, Problem
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Value
 
 

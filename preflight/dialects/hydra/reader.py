@@ -7,6 +7,7 @@ over a group is one composition per option. Nothing of the application is import
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from preflight.dialects.hydra.find import Application, application, config_folde
 from preflight.dialects.hydra.programs import resolved
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Value, unknown
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from preflight.dialects.hydra.tree import MISSING, ConfigFile, Entry, Item, Leaf, Listing, Table
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 

@@ -7,11 +7,11 @@ Merging follows OmegaConf 2.3 (`BaseContainer._map_merge`): tables merge key by 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import Node, entries
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Cause, Expr, Origin, Route, Span, Unknown, Value
 
 MISSING = "???"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
@@ -22,7 +23,6 @@ from preflight.python.objects import (
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Branch, Call, Rank
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value
 
 if TYPE_CHECKING:

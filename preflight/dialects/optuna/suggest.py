@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -19,7 +20,6 @@ from preflight.python.objects import (
     Key,
     to_expr,
 )
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import (
     Axis,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from preflight.dialects.shell.values import word_text
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Launch, Word
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, evaluate, unknown
 
 ENGINES = ("docker", "podman", "nvidia-docker")

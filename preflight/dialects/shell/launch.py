@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects.shell import docker_run
@@ -13,7 +14,6 @@ from preflight.frameworks import commands
 from preflight.frameworks.launchers import Command, take_apart
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12

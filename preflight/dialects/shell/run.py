@@ -7,6 +7,7 @@ unrolled; functions are followed where they are called; `source FILE` is read as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from preflight.dialects.shell.values import (
@@ -31,7 +32,6 @@ from preflight.dialects.shell.values import (
 from preflight.documents.bash import Assignment, BashDocument, Block, Command, apply_defaults, reparse
 from preflight.documents.shell_words import ShellWord
 from preflight.vocabulary.reading import Word
-from preflight.vocabulary.records import dataclass, field, replace
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
 

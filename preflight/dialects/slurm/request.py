@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -22,7 +23,6 @@ from preflight.dialects.slurm.schema import (
 from preflight.dialects.slurm.submission import command_directives, environment_directives
 from preflight.vocabulary.project import BOM
 from preflight.vocabulary.reading import Problem, ProblemSeverity, Request
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, Submission
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value

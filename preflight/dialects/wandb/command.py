@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from preflight.documents.yaml import YamlDocument
 from preflight.frameworks.launchers import Command, take_apart
 from preflight.frameworks.wandb_space import Space
 from preflight.vocabulary.reading import Word, word
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Value, unknown
 
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")

@@ -9,12 +9,12 @@ A batch or a length may be any number: there the least of them, 1, says whether 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Unknown
 
 CANDIDATES: Mapping[str, tuple[object, ...]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
@@ -12,7 +13,6 @@ from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
 from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Cause, Unknown
 from preflight.vocabulary.words import at_most, gib

@@ -10,9 +10,9 @@ has (sourceware bugs 14581 and 30723), so almost every such block costs a sample
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from preflight.memory.host.constants import MIB, Measured
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.versions import major_minor
 
 REUSED_FROM = (2, 38)

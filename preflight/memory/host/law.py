@@ -19,10 +19,10 @@ Everything grows (or stays) with every argument, so a search space is bounded by
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.heap import MMAP_THRESHOLD_MAX, Heap, holes
-from preflight.vocabulary.records import dataclass, field, replace
 
 Terms = Mapping[str, float]
 

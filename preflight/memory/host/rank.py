@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 
 from preflight.memory.host import constants as c
@@ -11,7 +12,6 @@ from preflight.memory.host.checkpoint import ONE_COPY, Weights, copies
 from preflight.memory.host.heap import Heap, is_old
 from preflight.memory.host.law import Loader, Loaders
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import dataclass
 
 TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
 

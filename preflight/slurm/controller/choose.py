@@ -6,12 +6,13 @@ the fewest CPUs and GPUs are left out and the search begins again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from preflight.slurm.controller.cores import select_cores
 from preflight.slurm.controller.gres import Gres
 from preflight.slurm.controller.hosts import Host, Shape
 from preflight.slurm.controller.job import Job
 from preflight.slurm.controller.offer import Details, Offer, Rules, cpus_per_core
-from preflight.vocabulary.records import dataclass, field
 
 
 @dataclass

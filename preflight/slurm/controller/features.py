@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from preflight.slurm.controller.answers import FEATURE, PREFER, Refused
-from preflight.vocabulary.records import dataclass
 
 SETTING = "request.constraint"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.slurm.controller.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE, TRES, Refused
 from preflight.vocabulary.reading import Request
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Unknown, Value
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
 from preflight.machines.hostlist import expand, natural
 from preflight.slurm.controller.gres import number
 from preflight.vocabulary.machine import Cluster, Node, Partition
-from preflight.vocabulary.records import dataclass
 
 MIB = 2**20
 MAX_HOSTS = 20_000

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from preflight.machines.hostlist import expand
 from preflight.slurm.controller.answers import CLIENT, Refused, text, whole
 from preflight.slurm.controller.gres import Gres, check_plugin, parse, validate
 from preflight.vocabulary.reading import Request
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Unknown, Value
 
 MIB = 2**20

@@ -7,11 +7,11 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from preflight.slurm.controller.hosts import Host, Shape
 from preflight.slurm.controller.job import Job
 from preflight.slurm.controller.offer import Details, Rules, available_gres
-from preflight.vocabulary.records import dataclass, field
 
 
 @dataclass

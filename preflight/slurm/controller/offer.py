@@ -5,11 +5,12 @@ Cores that a gres.conf binds GPUs to are not modelled: every GPU may be used fro
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from preflight.slurm.controller.gres import Gres
 from preflight.slurm.controller.hosts import Shape
 from preflight.slurm.controller.job import Job
 from preflight.vocabulary.machine import Cluster, Partition
-from preflight.vocabulary.records import dataclass, field
 
 NO_LIMIT = 0xFFFFFFFE
 """NO_VAL: arithmetic on it must wrap as the controller's does."""

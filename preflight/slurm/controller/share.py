@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from preflight.slurm.controller.choose import Taken
 from preflight.slurm.controller.hosts import MIB, Host, Shape
 from preflight.slurm.controller.job import Job
 from preflight.slurm.controller.offer import Details, Rules, cpus_per_core
-from preflight.vocabulary.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass, replace
 
 from preflight.slurm.controller import features, limits, linear
 from preflight.slurm.controller.answers import NODE_CONFIG, NODE_COUNT, Refused
@@ -15,7 +16,6 @@ from preflight.slurm.controller.offer import Details, Offer, Rules, details_of, 
 from preflight.slurm.controller.share import Share, shares, whole_shares
 from preflight.vocabulary.machine import Cluster, Node, Partition
 from preflight.vocabulary.reading import Request
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Unknown
 
 MAX_NODES = 500_000

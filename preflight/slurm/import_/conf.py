@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from preflight.machines.hostlist import expand
 from preflight.slurm.import_.lines import Line, read_lines
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
 from preflight.vocabulary.versions import major_minor
 

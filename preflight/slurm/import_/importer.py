@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from preflight.machines.gpus import candidates
@@ -13,7 +14,6 @@ from preflight.slurm.import_.json import lines_of
 from preflight.slurm.import_.lines import read_text
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cluster, Node
-from preflight.vocabulary.records import replace
 
 TEXT = "give what scontrol show config, scontrol show node -o and scontrol show partition -o print, in one file"
 

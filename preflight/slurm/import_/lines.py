@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.system import regular
 from preflight.vocabulary.errors import MachineError
-from preflight.vocabulary.records import dataclass
 
 MAX_INCLUDES = 20
 """Include lines within each other."""

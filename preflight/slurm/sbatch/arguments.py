@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from preflight.documents.directives import option_at
 from preflight.vocabulary.errors import UsageError, suggestion
-from preflight.vocabulary.records import dataclass, field, replace
 
 PREFIX = "--preflight-"
 SHOWN = ("wrapper", "cli-filter")

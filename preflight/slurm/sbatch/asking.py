@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from preflight.engine.check import Options, Setup, jobs_of, setup
@@ -23,7 +24,6 @@ from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.submission import Submission
 
 OWN_FAULT = ("internal-error", "unreadable-file")

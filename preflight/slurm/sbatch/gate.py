@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from preflight.reports import streams
@@ -20,7 +21,6 @@ from preflight.slurm.sbatch.child import Plain, Unfinished, in_child
 from preflight.slurm.sbatch.question import Question, unchecked
 from preflight.slurm.sbatch.real import find_real, tried
 from preflight.vocabulary.errors import PreflightError, UsageError
-from preflight.vocabulary.records import dataclass
 
 MODE = "PREFLIGHT_SBATCH"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.slurm.sbatch.arguments import CommandLine
 from preflight.slurm.sbatch.child import Plain
 from preflight.slurm.sbatch.handover import OPENED
-from preflight.vocabulary.records import dataclass
 
 SYSTEM = "/etc/preflight/cluster.toml"
 """The cluster as its administrators describe it for everyone."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-from preflight.vocabulary.records import dataclass, replace
 
 _DATA = (Path(__file__).with_name("models.json"), Path(__file__).with_name("perception.json"))
 _MIRRORS = {

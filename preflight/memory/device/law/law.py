@@ -12,13 +12,13 @@ keeps its logits through backward.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from preflight.memory.device.law.alignment import aligned, joined
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, product, with_derived
 from preflight.memory.device.law.tape import EDGE, Tape, TapeItem, at_depth, block_of, expand
-from preflight.vocabulary.records import dataclass
 
 PARTS = ("gradients", "activations", "logits", "temporary", "weights")
 KEPT = frozenset("oh")

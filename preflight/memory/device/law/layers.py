@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
-
-from preflight.vocabulary.records import dataclass
 
 _LAYER = re.compile(r"^(.*?[A-Za-z_]\w*)\.(\d+)(?:\.|$)")
 

@@ -8,6 +8,7 @@ param_dtype, cast_forward_inputs; FSDP1's MixedPrecision likewise). So the resid
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
 from preflight.memory.device.law.laws import Laws, laws_for
@@ -17,7 +18,6 @@ from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown
 

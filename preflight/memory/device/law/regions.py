@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.memory.device.law.law import Law, Row, rows
 from preflight.memory.device.law.sizes import with_derived
-from preflight.vocabulary.records import dataclass
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 from preflight.memory.device.parallel.options import Options, WrongOption
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import dataclass, replace
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 SCHEMES = ("none", "ddp", "fsdp1", "fsdp2", "zero1", "zero2", "zero3")
@@ -37,7 +38,7 @@ class Layout:
     sequence_parallel: bool = False
     whole_vocabulary: bool = False
     last: bool = False
-    options: Options = Options({})
+    options: Options = field(default_factory=lambda: Options({}))
     hidden: int | None = None
     """The model's width, once it is known."""
     packed: float | None = None

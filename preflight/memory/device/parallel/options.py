@@ -7,8 +7,7 @@ Sources of the defaults: torch/nn/parallel/distributed.py (DistributedDataParall
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from preflight.vocabulary.records import dataclass
+from dataclasses import dataclass
 
 FLAGS: dict[str, bool | None] = {
     "gradient_as_bucket_view": False,

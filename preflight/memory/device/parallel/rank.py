@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from preflight.memory.device.fit.make import Made
 from preflight.memory.device.law.laws import Laws
@@ -19,7 +19,6 @@ from preflight.memory.device.step.optimizers import Step, step
 from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.records import replace
 from preflight.vocabulary.values import Cause, Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from preflight.memory.device.fit.make import Made, ParameterRow
 from preflight.memory.device.law.sizes import Size, evaluate
-from preflight.vocabulary.records import dataclass
 
 
 def shard(elements: int, ranks: int) -> int:

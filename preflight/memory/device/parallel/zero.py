@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from preflight.memory.device.fit.make import Made
 from preflight.memory.device.law.tape import Tape, Token
 from preflight.memory.device.parallel.edit import Added, Born, Gone, Line, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Unit, Units, shard
-from preflight.vocabulary.records import dataclass
 
 MASTER = 4
 """Bytes per element of master weights, of their gradients and of the optimizer's states: fp32."""

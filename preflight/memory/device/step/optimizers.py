@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-
-from preflight.vocabulary.records import dataclass
 
 MIN_8BIT_ELEMENTS = 4096
 BLOCK_8BIT = 256

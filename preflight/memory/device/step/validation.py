@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight.memory.device.law.law import Law, Peak
@@ -10,7 +11,6 @@ from preflight.memory.device.law.laws import laws_for
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel import derive
 from preflight.memory.device.step.replay import Segment
-from preflight.vocabulary.records import dataclass
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:

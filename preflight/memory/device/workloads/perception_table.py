@@ -6,9 +6,8 @@ Facts of transformers 5: names of classes, and the defaults of their configurati
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-from preflight.vocabulary.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ and what is held besides (a normalised copy of the head, a mask of linear positi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from preflight.memory.device.attention import window
 from preflight.memory.device.workload import Config, undescribed
-from preflight.vocabulary.records import dataclass, field
 from preflight.vocabulary.values import Unknown
 
 if TYPE_CHECKING:
