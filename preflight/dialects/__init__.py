@@ -1,6 +1,6 @@
 """Registry of dialects: which reader a file is for. A dialect is imported only when a file may be of its kind.
 
-Other distributions add dialects by entry points of the group `preflight.dialects`. They are asked after preflight's own.
+Other distributions add dialects by entry points of the group `preflight.dialects`, asked after preflight's own.
 """
 
 from __future__ import annotations

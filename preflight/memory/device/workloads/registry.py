@@ -6,8 +6,8 @@ the kinds that know their own models, and before those that take any.
 
 from __future__ import annotations
 
-import inspect
 from functools import lru_cache
+from inspect import getattr_static
 from typing import cast
 
 from preflight.memory.device.workload import Asked, Workload
@@ -41,25 +41,30 @@ KINDS: tuple[type[Workload], ...] = (
 """Every kind, asked in this order whether a model is its own; the last one takes any."""
 
 
-ANY_TARGET = KINDS.index(ImageModel)
-"""The first kind that takes whatever is left."""
+_STATED = ("knows", "resolve", "wire", "filed")
+"""What `Workload` leaves to each kind."""
+
+
+def kinds() -> tuple[type[Workload], ...]:
+    """Every kind, those of other distributions before the first that takes whatever is left. Raises ExtensionError."""
+    taken = KINDS.index(ImageModel)
+    return (*KINDS[:taken], *_added(), *KINDS[taken:])
 
 
 @lru_cache(maxsize=1)
-def kinds() -> tuple[type[Workload], ...]:
-    """Every kind, those of other distributions among them. Raises ExtensionError."""
+def _added() -> tuple[type[Workload], ...]:
     found = []
     for one in entry_points.installed(entry_points.WORKLOADS):
-        kind = loaded(one)
-        if not isinstance(kind, type) or not issubclass(kind, Workload):
+        part = loaded(one)
+        if not isinstance(part, type) or Workload not in part.__mro__:
             raise wrong(one, "it is no subclass of preflight.memory.device.workload.Workload")
+        kind = cast("type[Workload]", part)
         if not isinstance(getattr(kind, "kind", None), str):
             raise wrong(one, f"{kind.__name__} has no text `kind`")
-        if inspect.isabstract(kind):
-            raise wrong(one, f"{kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}")
-        found.append((kind.kind, cast("type[Workload]", kind), one))
-    others = distinct(found, {kind.kind for kind in KINDS}, "the kind of model").values()
-    return (*KINDS[:ANY_TARGET], *others, *KINDS[ANY_TARGET:])
+        if lacks := [name for name in _STATED if getattr_static(kind, name) is getattr_static(Workload, name)]:
+            raise wrong(one, f"{kind.__name__} does not define {', '.join(lacks)}")
+        found.append((kind.kind, kind, one))
+    return tuple(distinct(found, {kind.kind for kind in KINDS}, "the kind of model").values())
 
 
 def kind_of(asked: Asked) -> type[Workload]:
