@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from preflight.engine.ask import check, estimate, job_of
 from preflight.engine.what_if import states as steady_states
 from preflight.fixes.what_if import axes_of, changed, largest, possible, settable, written
 from preflight.machines.gpus import that_fit as gpus_that_fit
@@ -34,10 +35,12 @@ from preflight.space.constraints import parse_all as parse_constraints
 from preflight.space.constraints import violations as broken_constraints
 from preflight.space.jobs import JobMaker
 from preflight.vocabulary.edits_of_job import with_fields
+from preflight.vocabulary.errors import PreflightError, UsageError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity, severity_of
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.optimizer import Copies, Optimizer, Step
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Problem, Reading, Request, Setting
 from preflight.vocabulary.rule import (
@@ -86,106 +89,19 @@ if TYPE_CHECKING:
     from preflight.memory.device.law.catalogue import CatalogueModel
 
 __all__ = [
-    "GIB",
-    "MIB",
-    "NODE_CONFIG",
-    "SHIPPED_ONLY",
-    "Allocation",
-    "Axis",
-    "Binding",
-    "Bound",
-    "Box",
-    "BoxVerdict",
-    "Call",
-    "Case",
-    "Change",
-    "Choices",
-    "Confidence",
-    "Const",
-    "Constraint",
-    "Copies",
-    "DeviceEstimate",
-    "Edit",
-    "Estimates",
-    "Example",
-    "Expr",
-    "Fact",
-    "Finding",
-    "HostEstimate",
-    "Interval",
-    "Job",
-    "JobMaker",
-    "Limits",
-    "Link",
-    "ModelVerdict",
-    "Optimizer",
-    "Options",
-    "Origin",
-    "OwnLayers",
-    "Parameter",
-    "Problem",
-    "Project",
-    "Proposal",
-    "Range",
-    "Reading",
-    "Request",
-    "Rule",
-    "SafeBox",
-    "Safety",
-    "Setting",
-    "Severity",
-    "Source",
-    "Span",
-    "Step",
-    "Study",
-    "Tracing",
-    "Unknown",
-    "Value",
-    "Violation",
-    "assignment_text",
-    "at_most",
-    "axes_of",
-    "balances_experts",
-    "broken_constraints",
-    "changed",
-    "compares_samples",
-    "constraint_limits",
-    "counts_objects",
-    "describe",
-    "device_of",
-    "evaluate",
-    "gib",
-    "gpu_name",
-    "gpus_that_fit",
-    "has_experts",
-    "host_of",
-    "known_model",
-    "largest",
-    "limit_of",
-    "model_name",
-    "model_parts",
-    "names",
-    "normalises_over_batch",
-    "origins",
-    "own_layers",
-    "parse_constraints",
-    "plural",
-    "possible",
-    "related_of",
-    "resolve_request",
-    "sample_bytes",
-    "samples_in_shared_memory",
-    "settable",
-    "several",
-    "severity_of",
-    "solve_in_memory_bytes",
-    "solve_sample_bytes",
-    "steady_states",
-    "sum_of",
-    "values_text",
-    "weights_of",
-    "with_fields",
-    "written",
+    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Axis", "Binding", "Bound", "Box", "BoxVerdict",
+    "Call", "Case", "Change", "Choices", "Confidence", "Const", "Constraint", "Copies", "DeviceEstimate", "Edit",
+    "Estimates", "Example", "Expr", "Fact", "Finding", "HostEstimate", "Interval", "Job", "JobMaker", "Limits",
+    "Link", "ModelVerdict", "Optimizer", "Options", "Origin", "Outcome", "OwnLayers", "Parameter", "PreflightError",
+    "Problem", "Project", "Proposal", "Range", "Reading", "Report", "Request", "Rule", "SafeBox", "Safety", "Setting",
+    "Severity", "Source", "Span", "Step", "Study", "StudyResult", "Tracing", "Unknown", "UsageError", "Value",
+    "Violation", "assignment_text", "at_most", "axes_of", "balances_experts", "broken_constraints", "changed",
+    "check", "compares_samples", "constraint_limits", "counts_objects", "describe", "device_of", "estimate",
+    "evaluate", "gib", "gpu_name", "gpus_that_fit", "has_experts", "host_of", "job_of", "known_model", "largest",
+    "limit_of", "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers",
+    "parse_constraints", "plural", "possible", "related_of", "resolve_request", "sample_bytes",
+    "samples_in_shared_memory", "settable", "several", "severity_of", "solve_in_memory_bytes", "solve_sample_bytes",
+    "steady_states", "sum_of", "values_text", "weights_of", "with_fields", "written",
 ]  # fmt: skip
 
 

@@ -97,6 +97,9 @@ def table(name: str) -> str:
 
 
 _API = {
+    "preflight.engine.ask": "Asked by a program",
+    "preflight.vocabulary.outcome": "Asked by a program",
+    "preflight.vocabulary.errors": "Asked by a program",
     "preflight.vocabulary.rule": "A rule and its case",
     "preflight.vocabulary.findings": "Findings",
     "preflight.vocabulary.words": "Words for messages",
@@ -105,6 +108,9 @@ _API = {
     "preflight.memory": "Host memory",
     "preflight.slurm": "SLURM",
     "preflight.space": "Constraints that the user states",
+    "preflight.vocabulary.reading": "What a dialect hands on",
+    "preflight.vocabulary.project": "What a dialect hands on",
+    "preflight.vocabulary.optimizer": "Optimizers",
     "preflight.documents": "Text of files",
     "preflight": "Studies, jobs and values",
 }
