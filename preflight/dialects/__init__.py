@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
-from preflight.system import entry_points
-from preflight.vocabulary.extensions import distinct, loaded, wrong
+from preflight.vocabulary.extensions import DIALECTS as GROUP
+from preflight.vocabulary.extensions import distinct, installed, loaded, wrong
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
 from preflight.vocabulary.text import Source
@@ -87,7 +87,7 @@ class AddedDialect(Dialect, Protocol):
 @lru_cache(maxsize=1)
 def added() -> Mapping[str, AddedDialect]:
     """Dialects of other distributions by name. Raises ExtensionError."""
-    points = entry_points.installed(entry_points.DIALECTS)
+    points = installed(GROUP)
     found = [(one, loaded(one)) for one in points]
     for one, module in found:
         if problem := _problem(module):

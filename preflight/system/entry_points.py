@@ -16,6 +16,7 @@ from preflight.system.import_path import checked_trees, foreign
 
 RULES, DIALECTS, WORKLOADS = "preflight.rules", "preflight.dialects", "preflight.workloads"
 OPTIMIZERS, GPUS = "preflight.optimizers", "preflight.gpus"
+"""The groups. Each is read by the one part of preflight that has such parts of its own."""
 
 _OURS = re.compile(r"^\s*\[\s*preflight\.", re.MULTILINE)
 
@@ -42,7 +43,10 @@ def installed(group: str) -> tuple[Added, ...]:
 
 @lru_cache(maxsize=8)
 def _scan(folders: tuple[str, ...]) -> tuple[tuple[str, Added], ...]:
-    """(group, entry point) of every distribution that has a group of preflight's."""
+    """(group, entry point) of every distribution that has a group of preflight's.
+
+    A distribution's name is looked up only then: it stands in its metadata, which takes much longer to parse.
+    """
     found = []
     for one in distributions(path=list(folders)):
         if _OURS.search(one.read_text("entry_points.txt") or "") and _counts(one, folders):

@@ -8,7 +8,10 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TypeVar
 
+from preflight.system.entry_points import DIALECTS as DIALECTS
+from preflight.system.entry_points import WORKLOADS as WORKLOADS
 from preflight.system.entry_points import Added
+from preflight.system.entry_points import installed as installed
 from preflight.vocabulary.errors import PreflightError
 
 T = TypeVar("T")

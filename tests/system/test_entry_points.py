@@ -15,6 +15,9 @@ from distributions import forget, install
 from preflight.dialects import may_recognise
 from preflight.machines.gpu_file import GpuFile
 from preflight.memory.device.step.optimizers import FOREACH_BEFORE_2_1, known, step
+from preflight.memory.device.workloads.image_models import ImageModel
+from preflight.memory.device.workloads.registry import KINDS as KINDS_OF_OURS
+from preflight.memory.device.workloads.registry import kinds
 from preflight.system import entry_points
 from preflight.system.entry_points import Added, installed
 from preflight.vocabulary.spelling import OPTIMIZERS
@@ -205,6 +208,13 @@ def test_a_dialect_has_its_suffix_walked(add: Add) -> None:
     assert not may_recognise("notes.q")
     add(DIALECTS, DIALECT.format(name="q", suffixes=(".q",)))
     assert may_recognise("notes.q")
+
+
+def test_a_kind_of_model_is_asked_before_those_that_take_any(add: Add) -> None:
+    assert kinds() == KINDS_OF_OURS
+    add(KINDS, KIND.format(kind="q", filed="filed"))
+    [mine] = {*kinds()} - {*KINDS_OF_OURS}
+    assert kinds().index(mine) == KINDS_OF_OURS.index(ImageModel)
 
 
 def test_our_own_gpus_pass_the_check_of_others() -> None:

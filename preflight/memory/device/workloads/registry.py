@@ -22,8 +22,7 @@ from preflight.memory.device.workloads.speech import Speech
 from preflight.memory.device.workloads.transformers_models import TransformersModel
 from preflight.memory.device.workloads.vision_language import VisionLanguage
 from preflight.memory.device.workloads.yolo import Yolo
-from preflight.system import entry_points
-from preflight.vocabulary.extensions import distinct, loaded, wrong
+from preflight.vocabulary.extensions import WORKLOADS, distinct, installed, loaded, wrong
 
 KINDS: tuple[type[Workload], ...] = (
     Detector,
@@ -54,7 +53,7 @@ def kinds() -> tuple[type[Workload], ...]:
 @lru_cache(maxsize=1)
 def _added() -> tuple[type[Workload], ...]:
     found = []
-    for one in entry_points.installed(entry_points.WORKLOADS):
+    for one in installed(WORKLOADS):
         part = loaded(one)
         if not isinstance(part, type) or Workload not in part.__mro__:
             raise wrong(one, "it is no subclass of preflight.memory.device.workload.Workload")
