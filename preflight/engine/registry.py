@@ -15,9 +15,9 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
-from preflight.system import entry_points
-from preflight.system.entry_points import Added, installed
+from preflight.system.entry_points import Added
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
+from preflight.vocabulary.extensions import RULES, installed
 from preflight.vocabulary.rule import Options, Rule
 from preflight.vocabulary.settings import Settings
 
@@ -61,7 +61,7 @@ def summaries() -> dict[str, str]:
 
 def _modules() -> Iterator[Added]:
     """The entry points. Where preflight is not installed its own rules stand beside it, under `rules/`."""
-    found = installed(entry_points.RULES)
+    found = installed(RULES)
     home = Path(__file__).resolve().parents[2] / "rules"
     if OWN_PACKAGE not in {one.value for one in found} and home.is_dir():
         if str(home) not in sys.path:

@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from preflight.system import entry_points
-from preflight.vocabulary.extensions import distinct
+from preflight.vocabulary.extensions import GPUS, distinct, installed
 from preflight.vocabulary.machine import Gpu
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _bytes(gib: list[float]) -> tuple[int, int, int]:
 @lru_cache(maxsize=1)
 def _added() -> tuple[tuple[_Row, _Family], ...]:
     """Rows of other distributions, each with its family. Raises ExtensionError."""
-    points = entry_points.installed(entry_points.GPUS)
+    points = installed(GPUS)
     if not points:
         return ()
     from preflight.machines.gpu_file import read

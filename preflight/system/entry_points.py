@@ -23,11 +23,12 @@ _OURS = re.compile(r"^\s*\[\s*preflight\.", re.MULTILINE)
 
 @dataclass(frozen=True, order=True)
 class Added:
-    """One entry point: the name and the value as the distribution states them."""
+    """One entry point, as its distribution states it. `broken`: the distribution's list of them cannot be read."""
 
     value: str
     distribution: str
     name: str = ""
+    broken: bool = False
 
     def __str__(self) -> str:
         return f"{self.value} of the distribution {self.distribution}"
@@ -50,9 +51,16 @@ def _scan(folders: tuple[str, ...]) -> tuple[tuple[str, Added], ...]:
     found = []
     for one in distributions(path=list(folders)):
         if _OURS.search(one.read_text("entry_points.txt") or "") and _counts(one, folders):
-            name = str(one.name)
-            found += [(point.group, Added(point.value, name, point.name)) for point in one.entry_points]
+            found += _stated(one, str(one.name))
     return tuple(found)
+
+
+def _stated(one: Distribution, name: str) -> list[tuple[str, Added]]:
+    try:
+        return [(point.group, Added(point.value, name, point.name)) for point in one.entry_points]
+    except (TypeError, ValueError, AttributeError):  # what the library raises for a line without "="
+        groups = (RULES, DIALECTS, WORKLOADS, OPTIMIZERS, GPUS)
+        return [(group, Added("entry_points.txt", name, broken=True)) for group in groups]
 
 
 def _counts(one: Distribution, folders: tuple[str, ...]) -> bool:

@@ -8,10 +8,13 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TypeVar
 
+from preflight.system import entry_points
 from preflight.system.entry_points import DIALECTS as DIALECTS
+from preflight.system.entry_points import GPUS as GPUS
+from preflight.system.entry_points import OPTIMIZERS as OPTIMIZERS
+from preflight.system.entry_points import RULES as RULES
 from preflight.system.entry_points import WORKLOADS as WORKLOADS
 from preflight.system.entry_points import Added
-from preflight.system.entry_points import installed as installed
 from preflight.vocabulary.errors import PreflightError
 
 T = TypeVar("T")
@@ -19,6 +22,15 @@ T = TypeVar("T")
 
 class ExtensionError(PreflightError):
     """What a distribution adds is missing or broken, or its name is taken. The message names the distribution."""
+
+
+def installed(group: str) -> tuple[Added, ...]:
+    """The entry points of a group. Raises ExtensionError where a distribution's list of them cannot be read."""
+    found = entry_points.installed(group)
+    for one in found:
+        if one.broken:
+            raise wrong(one, "a line is no `name = value`")
+    return found
 
 
 def loaded(one: Added) -> object:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from preflight.system import entry_points
 from preflight.system.entry_points import Added
-from preflight.vocabulary.extensions import distinct, loaded, wrong
+from preflight.vocabulary.extensions import OPTIMIZERS, distinct, installed, loaded, wrong
 from preflight.vocabulary.records import dataclass
 
 
@@ -76,7 +75,7 @@ class Optimizer:
 @lru_cache(maxsize=1)
 def added() -> Mapping[str, tuple[Optimizer, Added]]:
     """Optimizers of other distributions by name. Raises ExtensionError."""
-    rows = [(row, one) for one in entry_points.installed(entry_points.OPTIMIZERS) for row in _rows(one)]
+    rows = [(row, one) for one in installed(OPTIMIZERS) for row in _rows(one)]
     distinct(((spelling, row, one) for row, one in rows for spelling in row.spellings), (), "the spelling")
     return distinct(((row.name, (row, one), one) for row, one in rows), (), "the optimizer")
 

@@ -13,6 +13,7 @@ from command_line import preflight
 from distributions import forget, install
 
 from preflight.dialects import may_recognise
+from preflight.engine import registry
 from preflight.machines.gpu_file import GpuFile
 from preflight.memory.device.step.optimizers import FOREACH_BEFORE_2_1, known, step
 from preflight.memory.device.workloads.image_models import ImageModel
@@ -170,6 +171,20 @@ def test_two_distributions_with_one_name(
     assert message in run.err
     assert "first-house" in run.err
     assert "second-house" in run.err
+
+
+@pytest.mark.parametrize("command", [("machine", "list"), ESTIMATE, ("rule",)])
+def test_metadata_that_cannot_be_read(
+    add: Add, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    add(GPUS, gpu_file())
+    (tmp_path / "site" / "house_parts-1.0.0.dist-info" / "entry_points.txt").write_text("[preflight.gpus]\nnonsense\n")
+    registry.rules.cache_clear()
+    run = preflight(capsys, *command)
+    registry.rules.cache_clear()
+    assert run.status == 2
+    assert "entry_points.txt of the distribution house-parts" in run.err
+    assert len(run.err.splitlines()) == 1
 
 
 def test_the_first_of_two_versions_counts(add: Add, tmp_path: Path) -> None:
