@@ -1,4 +1,4 @@
-"""What rules are written with: every name that a rule needs, preflight's own rules included.
+"""The public face: what rules, dialects and optimizers are written with, and what a program asks preflight.
 
 These names keep their meaning within a major version; docs/api.md says what each is. A rule module imports from here
 alone, so that a rule of another package has all that preflight's own have.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from preflight.engine.ask import check, estimate, job_of
 from preflight.engine.what_if import states as steady_states
 from preflight.fixes.what_if import axes_of, changed, largest, possible, settable, written
 from preflight.machines.gpus import that_fit as gpus_that_fit
@@ -34,11 +35,14 @@ from preflight.space.constraints import parse_all as parse_constraints
 from preflight.space.constraints import violations as broken_constraints
 from preflight.space.jobs import JobMaker
 from preflight.vocabulary.edits_of_job import with_fields
+from preflight.vocabulary.errors import PreflightError, UsageError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity, severity_of
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.project import UnreadableFile
-from preflight.vocabulary.reading import Reading, Request
+from preflight.vocabulary.optimizer import Copies, Optimizer, Step
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Problem, Reading, Request, Setting
 from preflight.vocabulary.rule import (
     Case,
     Example,
@@ -86,15 +90,16 @@ if TYPE_CHECKING:
     from preflight.memory.device.law.catalogue import CatalogueModel
 
 __all__ = [
-    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Axis", "Bound", "BoundSource", "Box", "BoxVerdict",
-    "Case", "Change", "Choices",
-    "Confidence", "Const", "Constraint", "DeviceEstimate", "Edit", "Estimates", "Example", "Expr", "Finding",
-    "HostEstimate", "Interval", "Job", "JobMaker", "Limits", "ModelVerdict", "Options", "Origin", "OwnLayers",
-    "Proposal", "Range", "Reading", "Request", "Rule", "SafeBox", "Safety", "Severity", "Source", "Span", "Study",
-    "Tracing", "Unknown", "UnreadableFile", "Value", "Violation", "assignment_text", "at_most", "axes_of",
-    "balances_experts",
-    "broken_constraints", "changed", "compares_samples", "constraint_limits", "counts_objects", "describe",
-    "device_of", "evaluate", "gib", "gpu_name", "gpus_that_fit", "has_experts", "host_of", "known_model", "largest",
+    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Axis", "Binding", "Bound", "BoundSource", "Box",
+    "BoxVerdict", "Call", "Case", "Change", "Choices", "Confidence", "Const", "Constraint", "Copies",
+    "DeviceEstimate", "Edit", "Estimates", "Example", "Expr", "Fact", "Finding", "HostEstimate", "Interval", "Job",
+    "JobMaker", "Limits", "Link", "ModelVerdict", "Optimizer", "Options", "Origin", "Outcome", "OwnLayers",
+    "Parameter", "PreflightError", "Problem", "Project", "Proposal", "Range", "Reading", "Report", "Request",
+    "Rule", "SafeBox", "Safety", "Setting", "Severity", "Source", "Span", "Step", "Study", "StudyResult", "Tracing",
+    "Unknown", "UnreadableFile", "UsageError", "Value", "Violation", "assignment_text", "at_most", "axes_of",
+    "balances_experts", "broken_constraints", "changed", "check", "compares_samples", "constraint_limits",
+    "counts_objects", "describe", "device_of", "estimate", "evaluate", "gib", "gpu_name", "gpus_that_fit",
+    "has_experts", "host_of", "job_of", "known_model", "largest",
     "limit_of", "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers",
     "parse_constraints", "plural", "possible", "related_of", "resolve_request", "sample_bytes",
     "samples_in_shared_memory", "settable", "several", "severity_of", "solve_in_memory_bytes", "solve_sample_bytes",

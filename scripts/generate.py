@@ -97,6 +97,9 @@ def table(name: str) -> str:
 
 
 _API = {
+    "preflight.engine.ask": "Asked by a program",
+    "preflight.vocabulary.outcome": "Asked by a program",
+    "preflight.vocabulary.errors": "Asked by a program",
     "preflight.vocabulary.rule": "A rule and its case",
     "preflight.vocabulary.findings": "Findings",
     "preflight.vocabulary.words": "Words for messages",
@@ -105,8 +108,11 @@ _API = {
     "preflight.memory.host": "Host memory",
     "preflight.memory.device": "What a model does with a micro-batch",
     "preflight.slurm": "SLURM",
-    "preflight.space.constraints": "Constraints that the user states",
-    "preflight.vocabulary.text": "Text of files",
+    "preflight.space": "Constraints that the user states",
+    "preflight.vocabulary.reading": "What a dialect hands on",
+    "preflight.vocabulary.project": "What a dialect hands on",
+    "preflight.vocabulary.optimizer": "Optimizers",
+    "preflight.documents": "Text of files",
     "preflight": "Studies, jobs and values",
 }
 """Where a public name comes from (the first that fits), and what to call that."""

@@ -1,19 +1,25 @@
-"""Registry of dialects: which reader a file is for. A dialect is imported only when a file may be of its kind."""
+"""Registry of dialects: which reader a file is for. A dialect is imported only when a file may be of its kind.
+
+Other distributions add dialects by entry points of the group `preflight.dialects`, asked after preflight's own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
+from preflight.vocabulary.extensions import DIALECTS as GROUP
+from preflight.vocabulary.extensions import distinct, installed, loaded, wrong
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
 from preflight.vocabulary.text import Source
 
 
 class Dialect(Protocol):
-    """What a module of this package offers; see `preflight.vocabulary.reading`."""
+    """What the module of a dialect offers; see `preflight.vocabulary.reading`."""
 
     NAME: str
 
@@ -54,7 +60,8 @@ SUFFIXES = frozenset(suffix for _, suffixes in DIALECTS for suffix in suffixes)
 
 def may_recognise(path: str) -> bool:
     """Whether a file of that name can be of any dialect at all (no file is opened)."""
-    return PurePosixPath(path).suffix.lower() in SUFFIXES
+    suffix = PurePosixPath(path).suffix.lower()
+    return suffix in SUFFIXES or any(suffix in one.SUFFIXES for one in added().values())
 
 
 def recognise(source: Source, project: Project) -> Dialect | None:
@@ -67,7 +74,37 @@ def recognise(source: Source, project: Project) -> Dialect | None:
             dialect = load(name)
             if dialect.recognises(source, project):
                 return dialect
-    return None
+    others = (one for one in added().values() if suffix in one.SUFFIXES)
+    return next((one for one in others if one.recognises(source, project)), None)
+
+
+class AddedDialect(Dialect, Protocol):
+    """What the module of another distribution offers: the suffixes of its files (".toy") as well."""
+
+    SUFFIXES: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def added() -> Mapping[str, AddedDialect]:
+    """Dialects of other distributions by name. Raises ExtensionError."""
+    points = installed(GROUP)
+    found = [(one, loaded(one)) for one in points]
+    for one, module in found:
+        if problem := _problem(module):
+            raise wrong(one, problem)
+    dialects = ((one, cast(AddedDialect, module)) for one, module in found)
+    return distinct(((module.NAME, module, one) for one, module in dialects), HOMES, "the dialect")
+
+
+def _problem(module: object) -> str | None:
+    """What a module lacks to be a dialect."""
+    suffixes, name = getattr(module, "SUFFIXES", None), getattr(module, "NAME", None)
+    if not isinstance(name, str) or not name:
+        return "it has no text NAME"
+    if not isinstance(suffixes, tuple) or not all(isinstance(one, str) and one[:1] == "." for one in suffixes):
+        return 'it has no tuple SUFFIXES of texts like ".yaml"'
+    lacks = [one for one in ("recognises", "read") if not callable(getattr(module, one, None))]
+    return f"it has no function {lacks[0]}" if lacks else None
 
 
 def load(name: str) -> Dialect:

@@ -10,18 +10,17 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 
 from pydantic import ValidationError
 
-from preflight.system.import_path import checked_trees, foreign
+from preflight.system.entry_points import Added
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
+from preflight.vocabulary.extensions import RULES, installed
 from preflight.vocabulary.rule import Options, Rule
 from preflight.vocabulary.settings import Settings
 
-GROUP = "preflight.rules"
 OWN_PACKAGE = "preflight_rules"
 """The rules of this repository: an entry point like any other, unless preflight runs out of a checkout."""
 
@@ -43,14 +42,15 @@ class RuleError(PreflightError):
 def rules(trusted: tuple[str, ...] = ()) -> Mapping[str, type[Rule]]:
     """Every installed rule by name, and those of `trusted` files, in the order of the names. Raises RuleError."""
     found: dict[str, type[Rule]] = {}
-    homes: dict[str, str] = {}
-    for value in (*_modules(), *(path for path in trusted if path.endswith(".py"))):
-        for rule in _rules_of(value):
+    homes: dict[str, Added | str] = {}
+    named: list[Added | str] = [*_modules(), *(path for path in trusted if path.endswith(".py"))]
+    for home in named:
+        for rule in _rules_of(home):
             if rule.name in found and found[rule.name] is not rule:
-                raise RuleError(f"two rules are called {rule.name}: one in {homes[rule.name]}, one in {value}")
+                raise RuleError(f"two rules are called {rule.name}: one in {homes[rule.name]}, one in {home}")
             if rule.name in OWN and rule.name != "invalid-config":
-                raise RuleError(f"{value}: the name {rule.name} is preflight's own")
-            found[rule.name], homes[rule.name] = rule, value
+                raise RuleError(f"{home}: the name {rule.name} is preflight's own")
+            found[rule.name], homes[rule.name] = rule, home
     return dict(sorted(found.items()))
 
 
@@ -59,26 +59,15 @@ def summaries() -> dict[str, str]:
     return {**OWN, **{name: rule.summary for name, rule in rules(()).items()}}
 
 
-def installed(group: str) -> list[str]:
-    """The values of a group's entry points, sorted, each once.
-
-    Distributions in a checked tree do not count: metadata there can be written by whoever wrote the tree.
-    """
-    trees = checked_trees(sys.argv[1:])
-    folders = [entry for entry in dict.fromkeys(sys.path) if not foreign(entry, trees)]
-    first = {str(one.name).lower(): one for one in reversed(list(distributions(path=folders)))}
-    return sorted({point.value for one in first.values() for point in one.entry_points if point.group == group})
-
-
-def _modules() -> Iterator[str]:
-    """Values of the entry points. Where preflight is not installed its own rules stand beside it, under `rules/`."""
-    values = installed(GROUP)
+def _modules() -> Iterator[Added]:
+    """The entry points. Where preflight is not installed its own rules stand beside it, under `rules/`."""
+    found = installed(RULES)
     home = Path(__file__).resolve().parents[2] / "rules"
-    if OWN_PACKAGE not in values and home.is_dir():
+    if OWN_PACKAGE not in {one.value for one in found} and home.is_dir():
         if str(home) not in sys.path:
             sys.path.insert(0, str(home))
-        yield OWN_PACKAGE
-    yield from values
+        yield Added(OWN_PACKAGE, "preflight-lint")
+    yield from found
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -93,19 +82,22 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _rules_of(value: str) -> Iterable[type[Rule]]:
+def _rules_of(home: Added | str) -> Iterable[type[Rule]]:
+    """The rules of an entry point, or of a file that the user trusts. Raises RuleError."""
     try:
-        module = _from_file(Path(value)) if value.endswith(".py") else import_module(value)
+        module = _from_file(Path(home)) if isinstance(home, str) else import_module(home.value)
         if hasattr(module, "__path__") and not hasattr(module, "RULES"):
-            return [_rule_in(import_module(f"{value}.{name}"), name) for name in _modules_of(module)]
+            return [_rule_in(import_module(f"{module.__name__}.{name}"), name) for name in _modules_of(module)]
+    except RuleError as error:
+        raise RuleError(f"the rules of {home}: {error}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also a module that exits as it is imported
         text = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise RuleError(f"the rules of {value} cannot be imported: {text}") from error
+        raise RuleError(f"the rules of {home} cannot be imported: {text}") from error
     listed = getattr(module, "RULES", None)
     if not isinstance(listed, tuple) or not all(isinstance(one, type) and issubclass(one, Rule) for one in listed):
-        raise RuleError(f"{value} has no tuple RULES of Rule classes")
+        raise RuleError(f"{home} has no tuple RULES of Rule classes")
     return listed
 
 

@@ -1,4 +1,7 @@
-"""GPUs by name: what CUDA reports as their memory and what one process loses of it, from `gpus.json`."""
+"""GPUs by name: what CUDA reports as their memory and what one process loses of it, from `gpus.json`.
+
+Other distributions add files of the same form (`preflight.gpus`, a value `package:file.json`).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
+from preflight.vocabulary.extensions import GPUS, distinct, installed
 from preflight.vocabulary.machine import Gpu
+
+if TYPE_CHECKING:
+    from preflight.machines.gpu_file import FamilyRow, GpuRow
 
 GIB = 2**30
 
@@ -61,12 +68,43 @@ def _bytes(gib: list[float]) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1)
+def _added() -> tuple[tuple[_Row, _Family], ...]:
+    """Rows of other distributions, each with its family. Raises ExtensionError."""
+    points = installed(GPUS)
+    if not points:
+        return ()
+    from preflight.machines.gpu_file import read
+
+    own = _data()
+    rows = []
+    for one in points:
+        file = read(one, own["families"])
+        families = {**own["families"], **{name: _family(row) for name, row in file.families.items()}}
+        rows += [(row.name, (_row(row), families[row.family]), one) for row in file.gpus]
+    return tuple(distinct(rows, {row["name"] for row in own["gpus"]}, "the GPU").values())
+
+
+def _family(row: FamilyRow) -> _Family:
+    return {"context": [*row.context], "nccl": [*row.nccl], "note": row.note}
+
+
+def _row(row: GpuRow) -> _Row:
+    return {
+        "name": row.name, "capacity_gib": row.capacity_gib, "family": row.family, "aliases": row.aliases,
+        "compute_capability": [*row.compute_capability], "source": row.source, "partial": row.partial,
+    }  # fmt: skip
+
+
+def _rows() -> list[tuple[_Row, _Family]]:
+    own = _data()
+    return [*((row, own["families"][row["family"]]) for row in own["gpus"]), *_added()]
+
+
+@lru_cache(maxsize=1)
 def gpus() -> tuple[Gpu, ...]:
     """Every known GPU, by capacity."""
-    data = _data()
     found = []
-    for row in data["gpus"]:
-        family = data["families"][row["family"]]
+    for row, family in _rows():
         major, minor = row["compute_capability"]
         found.append(
             Gpu(
@@ -140,7 +178,7 @@ def that_fit(needed: int | Callable[[Gpu], int]) -> Iterator[Gpu]:
 
     A function lets each candidate count its own context. Slices and half cards are left out.
     """
-    partial = {row["name"] for row in _data()["gpus"] if row.get("partial")}
+    partial = {row["name"] for row, _ in _rows() if row.get("partial")}
     for gpu in gpus():
         if gpu.name not in partial and (needed(gpu) if callable(needed) else needed) <= gpu.capacity:
             yield gpu

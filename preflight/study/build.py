@@ -9,6 +9,7 @@ from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
+from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link
@@ -43,6 +44,8 @@ def build(
         try:
             studies.append(assemble(chain, project, overrides or {}))
             kept.append(chain)
+        except ExtensionError:
+            raise
         except Exception as error:  # a bug of ours in one study must not hide the others
             skipped[chain[0].reading.path] = crashed(chain[0].reading.path, error)
     used = {path for study in studies for path in study.paths}

@@ -14,6 +14,7 @@ from preflight.dialects import Dialect, load, recognise
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import bind
 from preflight.vocabulary.errors import too_much
+from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.vocabulary.study import Skipped
@@ -72,6 +73,8 @@ class Follower:
             self.skipped[path] = Skipped(path, "unreadable", str(error))
         except DocumentError as error:
             self.skipped[path] = _malformed(path, error)
+        except ExtensionError:
+            raise
         except Exception as error:
             self.skipped[path] = crashed(path, error)
         else:
@@ -97,6 +100,8 @@ class Follower:
                 self.skipped[path] = Skipped(path, "unreadable", str(error))
             except DocumentError as error:
                 self.skipped[path] = _malformed(path, error)
+            except ExtensionError:
+                raise
             except Exception as error:
                 self.skipped[path] = crashed(path, error)
         if call is None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal, TypedDict, get_args, get_origin
 
+from preflight.vocabulary import optimizer
 from preflight.vocabulary.defaults import frozen
+from preflight.vocabulary.extensions import wrong
 from preflight.vocabulary.job import Job, Part
 from preflight.vocabulary.reading import FALSE, TRUE, Problem
 from preflight.vocabulary.sizes import parse_size
@@ -246,7 +248,39 @@ class _Tables(TypedDict):
 _DATA: _Tables = json.loads(files("preflight.vocabulary").joinpath("spellings.json").read_text("utf-8"))
 
 
-OPTIMIZERS: Mapping[str, str] = {name: entry[0] or "other" for name, entry in _DATA["optimizers"].items()}
+class _Optimizers(Mapping[str, str]):
+    """The table of the library's spellings; other distributions are asked where it says "other" or nothing."""
+
+    def __init__(self) -> None:
+        self._own = {name: entry[0] or "other" for name, entry in _DATA["optimizers"].items()}
+
+    def __getitem__(self, name: str) -> str:
+        found = self._own.get(name, "other")
+        if found != "other":
+            return found
+        return _added_spellings().get(name) or self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._own, **_added_spellings()})
+
+    def __len__(self) -> int:
+        return len({**self._own, **_added_spellings()})
+
+
+@lru_cache(maxsize=1)
+def _added_spellings() -> Mapping[str, str]:
+    """How optimizers of other distributions are spelled. Raises ExtensionError."""
+    found: dict[str, str] = {}
+    for name, (row, one) in optimizer.added().items():
+        for spelling in row.spellings:
+            own = _DATA["optimizers"].get(spelling, [None])[0]
+            if own not in (None, "other", name):
+                raise wrong(one, f"the spelling {spelling} is preflight's own, of {own}")
+            found[spelling] = name
+    return found
+
+
+OPTIMIZERS: Mapping[str, str] = _Optimizers()
 """Lower-case spelling -> the Job's name of the optimizer."""
 IMPLEMENTATIONS: Mapping[str, str] = {
     name: impl for name, entry in _DATA["optimizers"].items() if (impl := entry[1]) is not None

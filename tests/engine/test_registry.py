@@ -14,6 +14,7 @@ from preflight.engine import check as engine
 from preflight.engine import registry
 from preflight.engine.files import Batch
 from preflight.engine.registry import RuleError
+from preflight.system.entry_points import Added
 from preflight.vocabulary.rule import Options, Rule
 from preflight.vocabulary.settings import Settings
 
@@ -36,7 +37,9 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
         for name, text in {"__init__.py": "", **files}.items():
             (tmp_path / package / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / package / name).write_text(text)
-        monkeypatch.setattr(registry, "installed", lambda group: [registry.OWN_PACKAGE, package])
+        monkeypatch.setattr(
+            registry, "installed", lambda group: [Added(registry.OWN_PACKAGE, "p"), Added(package, "house")]
+        )
         registry.rules.cache_clear()
         return {name: one for name, one in registry.rules().items() if one.__module__.startswith(package)}
 

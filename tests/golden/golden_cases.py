@@ -34,8 +34,8 @@ def projects() -> Iterator[Row]:
 
 
 def examples() -> Iterator[tuple[str, Path]]:
-    """Folders of examples that are projects of their own."""
-    for group in sorted(EXAMPLES.iterdir()):
+    """Folders of examples that are projects of their own; the plugin is a package and no job."""
+    for group in sorted(path for path in EXAMPLES.iterdir() if path.name != "plugin"):
         inner = sorted(path for path in group.glob("*") if path.is_dir())
         for folder in inner if group.name == "incidents" else [group]:
             yield f"examples/{folder.relative_to(EXAMPLES).as_posix()}", folder

@@ -81,7 +81,9 @@ class Bait:
         self.settings("")
         self.write("evil_rules.py", self.mark("evil_rules") + "RULES = ()\n")
         self.write("evil-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
-        self.write("evil-1.0.dist-info/entry_points.txt", "[preflight.rules]\nevil = evil_rules\n")
+        groups = ("rules", "dialects", "workloads", "optimizers", "gpus")
+        points = "".join(f"[preflight.{group}]\nevil = evil_rules\n" for group in groups)
+        self.write("evil-1.0.dist-info/entry_points.txt", points)
         (self.home / ".git").mkdir()
 
     def module(self, name: str) -> str:

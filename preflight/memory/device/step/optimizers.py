@@ -9,49 +9,34 @@ schedulefree/{adamw,radam,sgd}_schedulefree.py of facebookresearch/schedule_free
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+
+from preflight.vocabulary.extensions import wrong
+from preflight.vocabulary.optimizer import Copies, Optimizer, Params, added
+from preflight.vocabulary.optimizer import Step as Step
 
 MIN_8BIT_ELEMENTS = 4096
 BLOCK_8BIT = 256
 
 
-@dataclass(frozen=True)
-class Step:
-    """`states`: bytes of each storage made in the first step, in order, and kept. `waves`: storages held together in
-    every step; one wave is over before the next begins."""
-
-    states: tuple[int, ...]
-    waves: tuple[tuple[int, ...], ...]
-
-    @property
-    def temporary(self) -> int:
-        """Bytes of the largest wave."""
-        return max((sum(wave) for wave in self.waves), default=0)
-
-
-Params = Sequence[tuple[int, int]]
-"""(elements, bytes per element) of every trainable parameter."""
-
-# States as copies of the parameter (in its own dtype); copies held for a moment of all parameters at once (foreach), or
-# of one parameter (for-loop), and how many of those are still bound while the next parameter's are made. Fused kernels
-# hold nothing.
-_PLAIN: dict[str, tuple[int, int, int, int]] = {
+_PLAIN: dict[str, Copies] = {
     # foreach: the list exp_avg_sq_sqrt; for-loop: the root, the quotient beside it, bound as denom
-    "adamw": (2, 1, 2, 1),
-    "adam": (2, 1, 2, 1),
-    "nadam": (2, 1, 2, 1),
-    "radam": (2, 1, 2, 0),
-    "sgd": (0, 0, 0, 0),  # param.add_(grad) in place
-    "sgd-momentum": (1, 0, 0, 0),
-    "lion": (1, 1, 1, 1),  # the interpolated update, then its sign in place
-    "rmsprop": (1, 1, 1, 1),
-    "adagrad": (1, 2, 1, 1),  # foreach: the scaled gradients and the roots
-    "schedule-free-adamw": (2, 1, 1, 1),  # z beside the squares; the root alone is made, gradients are divided in place
-    "schedule-free-radam": (2, 1, 1, 1),
-    "schedule-free-sgd": (1, 0, 0, 0),  # z
-    "prodigy": (4, 1, 1, 1),  # s, p0 and Adam's two; a difference or a root at a time, the latter bound as denom
+    "adamw": Copies(2, 1, 2, 1),
+    "adam": Copies(2, 1, 2, 1),
+    "nadam": Copies(2, 1, 2, 1),
+    "radam": Copies(2, 1, 2, 0),
+    "sgd": Copies(0, 0, 0, 0),  # param.add_(grad) in place
+    "sgd-momentum": Copies(1, 0, 0, 0),
+    "lion": Copies(1, 1, 1, 1),  # the interpolated update, then its sign in place
+    "rmsprop": Copies(1, 1, 1, 1),
+    "adagrad": Copies(1, 2, 1, 1),  # foreach: the scaled gradients and the roots
+    # z beside the squares; the root alone is made, gradients are divided in place
+    "schedule-free-adamw": Copies(2, 1, 1, 1),
+    "schedule-free-radam": Copies(2, 1, 1, 1),
+    "schedule-free-sgd": Copies(1, 0, 0, 0),  # z
+    "prodigy": Copies(4, 1, 1, 1),  # s, p0 and Adam's two; a difference or a root at a time, the latter bound as denom
 }
 # Implementations that go over parameters one by one whatever is asked for.
 _LOOPS = ("prodigy",)
@@ -106,20 +91,15 @@ def step(name: str, implementation: str, params: Params) -> Step | None:
 @lru_cache(maxsize=256)
 def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -> Step | None:
     """The same, remembered: batch and lengths, which a search varies most, change nothing here."""
+    if name in _others():
+        return _others()[name].step("foreach" if implementation == FOREACH_BEFORE_2_1 else implementation, params)
     if name in _PLAIN:
-        copies, foreach, loop, bound = _PLAIN[name]
-        states = tuple(n * size for n, size in params for _ in range(copies))
+        copies = _PLAIN[name]
         if name in _LOOPS:
             implementation = "for-loop"
-        if implementation == "fused":
-            return Step(states, ())
         if implementation == FOREACH_BEFORE_2_1:
-            foreach, implementation = foreach + (name in _SUMMED), "foreach"
-        if implementation == "foreach":
-            return Step(states, (tuple(n * size for n, size in params for _ in range(foreach)),) if foreach else ())
-        sizes = [n * size for n, size in params]
-        waves = zip(sizes, [0, *sizes], strict=False)
-        return Step(states, tuple((size,) * loop + (before,) * bound for size, before in waves) if loop else ())
+            copies, implementation = replace(copies, foreach=copies.foreach + (name in _SUMMED)), "foreach"
+        return copies(implementation, params)
     if name in _PAGED:
         return Step(tuple(s for n, _ in params for s in _paged(n, _PAGED[name], "8bit" in name)), ())
     if name in _WHOLE:
@@ -133,6 +113,15 @@ def _step(name: str, implementation: str, params: tuple[tuple[int, int], ...]) -
     if name in _QUANTISED:
         return Step(tuple(s for n, _ in params for s in _quantised(n, _QUANTISED[name])), ())
     return None
+
+
+@lru_cache(maxsize=1)
+def _others() -> Mapping[str, Optimizer]:
+    """Laws of other distributions. Raises ExtensionError."""
+    for name, (_, one) in added().items():
+        if name in _own():
+            raise wrong(one, f"preflight itself has the law of {name}")
+    return {name: row for name, (row, _) in added().items()}
 
 
 def _quantised(elements: int, moments: int) -> tuple[int, ...]:
@@ -165,6 +154,10 @@ def _adafactor(params: Params) -> Step:
 
 def known() -> tuple[str, ...]:
     """Names of the optimizers that have a law."""
+    return (*_own(), *_others())
+
+
+def _own() -> tuple[str, ...]:
     return (*_PLAIN, "adafactor", "lomo", *_WHOLE, *_QUANTISED, "adamw-4bit", *_PAGED)
 
 

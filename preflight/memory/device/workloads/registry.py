@@ -1,6 +1,14 @@
-"""The table of kinds of model. Another kind is a module beside this one, and a row."""
+"""The table of kinds of model. Another kind is a module beside this one, and a row.
+
+Other distributions add kinds by entry points of the group `preflight.workloads` (`module:Class`). They are asked after
+the kinds that know their own models, and before those that take any.
+"""
 
 from __future__ import annotations
+
+from functools import lru_cache
+from inspect import getattr_static
+from typing import cast
 
 from preflight.memory.device.workload import Asked, Workload
 from preflight.memory.device.workloads.denoisers import Denoiser
@@ -14,6 +22,7 @@ from preflight.memory.device.workloads.speech import Speech
 from preflight.memory.device.workloads.transformers_models import TransformersModel
 from preflight.memory.device.workloads.vision_language import VisionLanguage
 from preflight.memory.device.workloads.yolo import Yolo
+from preflight.vocabulary.extensions import WORKLOADS, distinct, installed, loaded, wrong
 
 KINDS: tuple[type[Workload], ...] = (
     Detector,
@@ -31,11 +40,37 @@ KINDS: tuple[type[Workload], ...] = (
 """Every kind, asked in this order whether a model is its own; the last one takes any."""
 
 
+_STATED = ("knows", "resolve", "wire", "filed")
+"""What `Workload` leaves to each kind."""
+
+
+def kinds() -> tuple[type[Workload], ...]:
+    """Every kind, those of other distributions before the first that takes whatever is left. Raises ExtensionError."""
+    taken = KINDS.index(ImageModel)
+    return (*KINDS[:taken], *_added(), *KINDS[taken:])
+
+
+@lru_cache(maxsize=1)
+def _added() -> tuple[type[Workload], ...]:
+    found = []
+    for one in installed(WORKLOADS):
+        part = loaded(one)
+        if not isinstance(part, type) or Workload not in part.__mro__:
+            raise wrong(one, "it is no subclass of preflight.memory.device.workload.Workload")
+        kind = cast("type[Workload]", part)
+        if not isinstance(getattr(kind, "kind", None), str):
+            raise wrong(one, f"{kind.__name__} has no text `kind`")
+        if lacks := [name for name in _STATED if getattr_static(kind, name) is getattr_static(Workload, name)]:
+            raise wrong(one, f"{kind.__name__} does not define {', '.join(lacks)}")
+        found.append((kind.kind, kind, one))
+    return tuple(distinct(found, {kind.kind for kind in KINDS}, "the kind of model").values())
+
+
 def kind_of(asked: Asked) -> type[Workload]:
     """The kind of a model."""
-    return next(kind for kind in KINDS if kind.knows(asked))
+    return next(kind for kind in kinds() if kind.knows(asked))
 
 
 def target_of(name: str) -> str | None:
     """The target that a name alone means in a library of detectors; None for any other name."""
-    return next((target for kind in KINDS if (target := kind.target_of(name)) is not None), None)
+    return next((target for kind in kinds() if (target := kind.target_of(name)) is not None), None)

@@ -1,0 +1,1 @@
+"""The rules of this package, one a file."""

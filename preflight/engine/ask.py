@@ -1,0 +1,77 @@
+"""What a program asks preflight: a check of files, a Job, an estimate of it. No file is written, nothing is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from preflight.vocabulary.edits_of_job import with_fields
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.outcome import Outcome
+from preflight.vocabulary.values import Value, brief
+
+
+def check(
+    paths: Iterable[str | Path], *, gpu: str | None = None, machine: str | None = None,
+    set: Mapping[str, Value] | None = None, select: Iterable[str] = (), ignore: Iterable[str] = (),
+    trust: Iterable[str] = (), cwd: Path | None = None,
+) -> Outcome:  # fmt: skip
+    """What `preflight check PATHS` finds: a report for each project, with its findings and studies.
+
+    `set` gives Job fields by dotted names, as `--set` does; relative paths start at `cwd`. Sizes are bytes. Raises
+    PreflightError for what the command ends with status 2 for: a path, a GPU, a rule or a field that there is none of,
+    and broken settings. What is wrong in the files is a finding.
+    """
+    from preflight.engine import check as engine
+    from preflight.engine.files import batches
+
+    place = (cwd or Path.cwd()).resolve()
+    options = engine.Options(gpu, machine, dict(set or {}), tuple(select), tuple(ignore), tuple(trust))
+    found = batches([str(path) for path in paths], place, from_hook=False)
+    return engine.outcome_of([engine.check(*engine.setup(batch, options, place)) for batch in found], place)
+
+
+def job_of(fields: Mapping[str, object]) -> Job:
+    """A Job of fields by dotted or nested names, in libraries' spellings: {"model": "gpt2", "train.batch_size": 8}.
+
+    Raises UsageError for a field that there is none of, and for a value that does not suit its field.
+    """
+    from pydantic import ValidationError
+
+    from preflight.engine.job_by_hand import dotted
+
+    try:
+        return build(dotted(fields))
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        name = ".".join(map(str, details["loc"]))
+        raise UsageError(f"{name} = {brief(details['input'])}: {details['msg']}") from error
+
+
+def estimate(job: Job, machine: str | None = None) -> Estimates:
+    """The memory of one Job, in bytes: what one GPU and what one node holds of it.
+
+    `machine` names a GPU; None: the one of `job.machine`, if it states any. A side that cannot be known is None, and
+    `reasons` says why. Models without a law that preflight knows are traced where torch is installed. Raises
+    PreflightError for a GPU that nobody knows.
+    """
+    from preflight.engine.estimator import Estimator
+
+    gpu = _gpu(job, machine)
+    if gpu is not None and (machine is not None or job.machine.gpu is None):
+        job = with_fields(job, {"machine.gpu": gpu.name})
+    return Estimator(gpu).full(job)
+
+
+def _gpu(job: Job, machine: str | None) -> Gpu | None:
+    from preflight.engine.target import gpu_named
+    from preflight.machines.gpus import find_gpu
+
+    if machine is not None:
+        return gpu_named(machine, "machine")
+    if job.machine.gpu is None or job.machine.gpu_memory is not None:
+        return find_gpu(job.machine.gpu) if job.machine.gpu is not None else None
+    return gpu_named(job.machine.gpu, "machine.gpu")

@@ -1,0 +1,73 @@
+"""Parts that other distributions add to preflight, and the one error for those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import reduce
+from importlib import import_module
+from importlib.resources import files
+from typing import TypeVar
+
+from preflight.system import entry_points
+from preflight.system.entry_points import DIALECTS as DIALECTS
+from preflight.system.entry_points import GPUS as GPUS
+from preflight.system.entry_points import OPTIMIZERS as OPTIMIZERS
+from preflight.system.entry_points import RULES as RULES
+from preflight.system.entry_points import WORKLOADS as WORKLOADS
+from preflight.system.entry_points import Added
+from preflight.vocabulary.errors import PreflightError
+
+T = TypeVar("T")
+
+
+class ExtensionError(PreflightError):
+    """What a distribution adds is missing or broken, or its name is taken. The message names the distribution."""
+
+
+def installed(group: str) -> tuple[Added, ...]:
+    """The entry points of a group. Raises ExtensionError where a distribution's list of them cannot be read."""
+    found = entry_points.installed(group)
+    for one in found:
+        if one.broken:
+            raise wrong(one, "a line is no `name = value`")
+    return found
+
+
+def loaded(one: Added) -> object:
+    """What an entry point names: a module, or `module:name`. Raises ExtensionError."""
+    home, _, path = one.value.partition(":")
+    return _safely(one, lambda: reduce(getattr, filter(None, path.split(".")), import_module(home)))
+
+
+def resource(one: Added) -> str:
+    """The text of a file in a package: `package:file.json`. Raises ExtensionError."""
+    home, _, name = one.value.partition(":")
+    return _safely(one, lambda: files(home).joinpath(name).read_text(encoding="utf-8"))
+
+
+def _safely(one: Added, load: Callable[[], T]) -> T:
+    try:
+        return load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also a module that exits as it is imported
+        text = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ExtensionError(f"{one} cannot be loaded: {text}") from error
+
+
+def wrong(one: Added, why: str) -> ExtensionError:
+    """The error for a part that can be loaded and not used."""
+    return ExtensionError(f"{one}: {' '.join(why.split())}")
+
+
+def distinct(parts: Iterable[tuple[str, T, Added]], ours: Collection[str], what: str) -> dict[str, T]:
+    """Parts by name. Raises ExtensionError where two have one name, or one has the name of preflight's own."""
+    found: dict[str, T] = {}
+    homes: dict[str, Added] = {}
+    for name, part, one in parts:
+        if name in ours:
+            raise wrong(one, f"preflight itself has {what} {name}")
+        if name in homes:
+            raise wrong(one, f"{what} {name} is also that of {homes[name]}")
+        found[name], homes[name] = part, one
+    return found
