@@ -105,7 +105,6 @@ _API = {
     "preflight.memory": "Host memory",
     "preflight.slurm": "SLURM",
     "preflight.space": "Constraints that the user states",
-    "preflight.documents": "Text of files",
     "preflight": "Studies, jobs and values",
 }
 """Where a public name comes from (the first that fits), and what to call that."""

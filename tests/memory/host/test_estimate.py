@@ -16,6 +16,7 @@ from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.words import at_most
 
 SMALL, LARGE = 3 * 224 * 224 * 4, 3 * 640 * 640 * 4
 VAL = {"data.validation_workers": 2, "data.validation_overlaps": True}
@@ -106,7 +107,7 @@ def test_an_unknown_sample_is_solved_for_and_the_answer_is_the_edge() -> None:
     assert isinstance(found, Unknown)
     largest = solve_sample_bytes(here)
     assert largest is not None
-    assert f"one decoded sample is at most {largest / 2**20:.1f} MiB" in found.words
+    assert f"one decoded sample is at most {at_most(largest)};" in found.words
     assert "data.sample_bytes" in found.words
     at = job(largest, 22, 2, **{"parallel.ranks_per_node": 4, "machine.memory_limit": limit})
     above = job(largest + 1, 22, 2, **{"parallel.ranks_per_node": 4, "machine.memory_limit": limit})
