@@ -11,7 +11,7 @@ from preflight.reports.timeline import Point, drawn
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, HostEstimate, Interval, Row
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.words import gib
+from preflight.vocabulary.words import gib, smallest_gpu
 
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
 _TIERS = (
@@ -102,8 +102,7 @@ def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -
         yield f"largest allocation: {gib(largest.bytes)} in {clean(largest.where)} = {largest.product}"
     bound = "a lower bound: " if found.lower_bound else ""
     if found.capacity is None:
-        fits = f"the smallest GPU that fits is {smallest}" if smallest else "no single GPU known here fits"
-        yield f"{bound}no GPU is stated: {fits}; --gpu NAME gives a verdict"
+        yield f"{bound}no GPU is stated: {smallest_gpu(found, smallest)}; --gpu NAME gives a verdict"
     else:
         room = f"{gib(found.process.expected)} of {gib(found.capacity)} on {gpu or 'the GPU'}"
         yield f"{bound}{room}: {_verdict(found.verdict, look)}"

@@ -9,7 +9,7 @@ from preflight.reports.style import COLOURS, Look
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import Outcome, StudyResult
-from preflight.vocabulary.words import gib, plural
+from preflight.vocabulary.words import gib, plural, smallest_gpu
 
 _ORDER = ("fits", "unknown", "at-risk", "exceeds")
 _COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
@@ -126,8 +126,7 @@ def _device(results: list[StudyResult], look: Look) -> str:
     result, worst = max(known, key=lambda pair: _badness(pair[1]))
     bound = "at least " if worst.lower_bound else ""
     if worst.capacity is None:
-        smallest = result.smallest
-        fits = f"the smallest GPU that fits is {smallest.name}" if smallest else "no single GPU known here fits"
+        fits = smallest_gpu(worst, result.smallest.name if result.smallest is not None else "")
         return f"worst needs {bound}{gib(worst.process.expected)} of GPU memory (no GPU is stated: {fits})"
     return f"worst {bound}{_of(worst.process.expected, worst.capacity)}: {_verdict(worst.verdict, look)}"
 

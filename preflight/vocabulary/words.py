@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preflight.vocabulary.values import Range, Value
 
 if TYPE_CHECKING:
+    from preflight.vocabulary.estimates import DeviceEstimate
     from preflight.vocabulary.job import Job
 
 MIB = 2**20
@@ -91,3 +92,13 @@ def assignment_text(assignment: Mapping[str, Value]) -> str:
 
 def _text(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 9999 else str(value)
+
+
+def smallest_gpu(device: DeviceEstimate, name: str) -> str:
+    """What is known of the smallest GPU that holds a need. `name`: that GPU; "": none that is known here does.
+
+    A lower bound says which GPUs are too small, and nothing of those that are not.
+    """
+    if device.lower_bound:
+        return "which one fits is not known"
+    return f"the smallest GPU that fits is {name}" if name else "no single GPU known here fits"

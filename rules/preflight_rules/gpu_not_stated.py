@@ -109,7 +109,7 @@ def _need(case: Case) -> DeviceEstimate | None:
 def _holding(device: DeviceEstimate) -> str:
     """The smallest GPUs that certainly hold it, their own context counted."""
     if device.lower_bound:
-        return "no GPU with less memory holds it"
+        return "a GPU with less memory does not hold it"
     reserved = device.reserved.high
     found = [gpu.name for gpu in islice(gpus_that_fit(lambda gpu: reserved + gpu.context[2]), SHOWN)]
     if not found:

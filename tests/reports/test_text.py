@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,14 @@ def test_smallest_gpu_is_named(tmp_path: Path) -> None:
     small = Gpu("RTX 4080", 16 * GIB, (0, 0, 0), (0, 0, 0), (8, 9))
     line = studies_line(outcome(tmp_path, (), (study(Estimates(device(8 * GIB, None), None), smallest=small),)), PLAIN)
     assert "the smallest GPU that fits is RTX 4080" in line
+
+
+def test_a_lower_bound_names_no_gpu_that_fits(tmp_path: Path) -> None:
+    """It says which GPUs are too small. That no GPU fits, or which one does, does not follow."""
+    bound = replace(device(8 * GIB, None), lower_bound=True)
+    line = studies_line(outcome(tmp_path, (), (study(Estimates(bound, None)),)), PLAIN)
+    assert "at least 8 GiB of GPU memory (no GPU is stated: which one fits is not known)" in line
+    assert "no single GPU" not in line
 
 
 def test_clean_and_unrecognised_do_not_look_alike(tmp_path: Path) -> None:

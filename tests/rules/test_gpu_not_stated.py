@@ -109,4 +109,4 @@ def test_a_bound_from_below_is_called_one(project: Write, capsys: pytest.Capture
     project({"train.py": PROGRAM.replace("gpt2", "mistralai/Mistral-7B-v0.1"), "preflight.toml": ""})
     _, [found] = check(capsys, "train.py", "--set", "model.parameters=7000000000")
     assert "the need is at least " in found["message"]
-    assert "no GPU with less memory holds it" in found["message"]
+    assert "a GPU with less memory does not hold it" in found["message"]
