@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cases import Device, case
 
+from preflight.api import check
 from preflight.vocabulary.findings import Safety
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Case
@@ -118,3 +119,33 @@ def test_several_workers_over_a_stream_make_batches_of_their_own_parts(kind: str
 
 def test_a_framework_that_loads_by_itself() -> None:
     assert same_run.workers_hazard(of_program("x = 1", framework="ultralytics")) == ""
+
+
+LOOPS_OVER_A_CONSTANT = """\
+from datasets import load_dataset
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+BS = 256
+data = load_dataset("imdb", split="train"){more}
+model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased")
+args = TrainingArguments("out", per_device_train_batch_size=BS, gradient_accumulation_steps=1, fp16=True)
+print(f"batch {{BS}}")
+data = data.map(lambda x: tokenizer(x["text"], truncation=True, padding="max_length", max_length=512))
+Trainer(model, args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "safe"),
+    [
+        (".select(range(BS * 100))", Safety.unsafe),
+        ("\nlearning_rate = 1e-3 * BS / 256", Safety.unsafe),
+        ("\nsteps = BS", Safety.unsafe),
+        ("", Safety.safe),
+    ],
+)
+def test_a_constant_that_is_read_for_more_than_the_micro_batch(more: str, safe: Safety, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LOOPS_OVER_A_CONSTANT.format(more=more))
+    [report] = check([tmp_path / "train.py"], gpu="RTX 3060").reports
+    fixes = [one.fix for one in report.findings if one.rule == "gpu-memory-exceeded" and one.fix is not None]
+    assert [fix.safety for fix in fixes if "batch" in fix.title or "micro" in fix.title] == [safe]

@@ -6,6 +6,7 @@ data set that nothing is known of may be a stream: both count as the case in whi
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -66,7 +67,42 @@ def accumulation_hazard(case: Case) -> str:
         return "each worker makes batches of its own part of the stream: which samples share a step would change"
     if axes_of(case, "train.batch_size"):
         return "the batch size is swept: another value changes what the search explores"
+    return _read_elsewhere(case)
+
+
+def _read_elsewhere(case: Case) -> str:
+    """Where the program reads the constant of its batch size for something else: `BS = 256` and `range(BS * 100)`."""
+    origin = case.origin("train.batch_size")
+    if origin is None or not origin.path.endswith(".py"):
+        return ""
+    text = case.project.source(origin.path).text
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return "the file that sets the batch size cannot be parsed: what else reads it is not known"
+    line = text.count("\n", 0, origin.span.start) + 1
+    constants = {
+        node.targets[0].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and node.value.lineno == line and isinstance(node.targets[0], ast.Name)
+    }
+    for parent in ast.walk(tree):
+        if _takes_a_batch(parent):
+            continue
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in constants:
+                return f"line {node.lineno} of {origin.path} reads {node.id} too, for more than a micro-batch"
     return ""
+
+
+def _takes_a_batch(node: ast.AST) -> bool:
+    """Whether what stands here is a size of a batch and nothing else, or only shown."""
+    if isinstance(node, ast.keyword):
+        return node.arg is not None and "batch" in node.arg
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return called in ("DataLoader", "print")
+    return isinstance(node, ast.FormattedValue)
 
 
 def statistics_hazard(case: Case) -> str:
