@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from shipped import prepare
 
 from preflight.memory.device.law import other_laws
-from preflight.memory.device.prepare import Ready
+from preflight.memory.device.prepare import Ready, prepare
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.tracing import SHIPPED_ONLY, TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 CONFIG: dict[str, object] = {
@@ -33,8 +33,8 @@ def job(model: Mapping[str, object], strategy: str = "fsdp", more: Mapping[str, 
     })  # fmt: skip
 
 
-def ready(wanted: Job) -> Ready:
-    found = prepare(wanted)
+def ready(wanted: Job, tracing: Tracing = SHIPPED_ONLY) -> Ready:
+    found = prepare(wanted, tracing=tracing)
     assert not isinstance(found, Unknown), found
     return found
 
@@ -81,8 +81,8 @@ def test_whose_law_is_another(monkeypatch: pytest.MonkeyPatch, model: Mapping[st
 def test_sixteen_bit_weights_step_alike_with_and_without_autocast(name: str, checkpointing: bool) -> None:
     pytest.importorskip("torch")
     more: dict[str, object] = {"train.gradient_checkpointing": checkpointing}
-    mixed = ready(job({"model.name": name}, "none", {**more, "train.weights_dtype": "bf16"}))
-    plain = ready(job({"model.name": name}, "none", {**more, "train.precision": "bf16"}))
+    mixed = ready(job({"model.name": name}, "none", {**more, "train.weights_dtype": "bf16"}), TRACE)
+    plain = ready(job({"model.name": name}, "none", {**more, "train.precision": "bf16"}), TRACE)
     assert mixed.resolved.family is not None
     assert mixed.resolved.family.name in other_laws.SAME_UNDER_AUTOCAST
     for batch, length in ((4, 512), (8, 1024)):
