@@ -146,6 +146,7 @@ def test_a_directory_that_others_write(bait: Bait) -> None:
     assert (done.returncode, markers) == (2, set())
 
 
+@pytest.mark.slow
 def test_a_users_directory_in_the_tree_is_none(bait: Bait) -> None:
     """XDG_CONFIG_HOME=.config would be a directory of whoever wrote the tree."""
     bait.write(".config/preflight/settings.toml", f'interpreter = "{bait.outside}/evil.sh"\n').chmod(0o600)
@@ -214,6 +215,7 @@ def test_laws_that_may_be_read(bait: Bait, law: Path) -> None:
         assert "lies outside" not in _words(done.stdout)
 
 
+@pytest.mark.slow
 def test_no_model_outside_the_tree_is_stated_by_its_settings(bait: Bait) -> None:
     (bait.outside / "model").mkdir()
     (bait.outside / "model/config.json").write_text('{"model_type": "gpt2"}')
