@@ -135,6 +135,7 @@ Trainer(model, args, train_dataset=data).train()
 """
 
 
+@pytest.mark.parametrize("written", ["BS = 256", "BS: int = 256", "BS = SIZE = 256"])
 @pytest.mark.parametrize(
     ("more", "safe"),
     [
@@ -144,8 +145,10 @@ Trainer(model, args, train_dataset=data).train()
         ("", Safety.safe),
     ],
 )
-def test_a_constant_that_is_read_for_more_than_the_micro_batch(more: str, safe: Safety, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(LOOPS_OVER_A_CONSTANT.format(more=more))
+def test_a_constant_that_is_read_for_more_than_the_micro_batch(
+    more: str, safe: Safety, written: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(LOOPS_OVER_A_CONSTANT.format(more=more).replace("BS = 256", written, 1))
     [report] = check([tmp_path / "train.py"], gpu="RTX 3060").reports
     fixes = [one.fix for one in report.findings if one.rule == "gpu-memory-exceeded" and one.fix is not None]
     assert [fix.safety for fix in fixes if "batch" in fix.title or "micro" in fix.title] == [safe]

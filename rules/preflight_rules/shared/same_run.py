@@ -82,13 +82,13 @@ def _read_elsewhere(case: Case) -> str:
         return "the file that sets the batch size cannot be parsed: what else reads it is not known"
     line = text.count("\n", 0, origin.span.start) + 1
     constants = {
-        node.targets[0].id
+        target.id
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and node.value.lineno == line and isinstance(node.targets[0], ast.Name)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and node.value.lineno == line
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
     }
-    for parent in ast.walk(tree):
-        if _takes_a_batch(parent):
-            continue
+    for parent in (one for one in ast.walk(tree) if not _takes_a_batch(one)):
         for node in ast.iter_child_nodes(parent):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in constants:
                 return f"line {node.lineno} of {origin.path} reads {node.id} too, for more than a micro-batch"
