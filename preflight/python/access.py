@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from preflight.python.hooks_config import VALUES
-from preflight.python.hooks_std import PATH, path_parent
+from preflight.python.config_objects import config_attribute, config_child
+from preflight.python.evaluator import Evaluator
+from preflight.python.files import PATH, path_parent
 from preflight.python.imports import module_attribute, namespace_attribute
 from preflight.python.objects import (
     Abstract,
@@ -24,12 +23,10 @@ from preflight.python.objects import (
     Key,
     ModuleValue,
     is_expr,
+    sequence,
     to_expr,
 )
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 
 def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: Frame) -> Abstract:
@@ -38,7 +35,7 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
         if value.name.startswith("project:"):
             return namespace_attribute(ev, value, name, frame)
         full = f"{value.name}.{name}"
-        given = VALUES.get(full)
+        given = ev.library_values.get(full)
         return given(ev) if given is not None else External(full, frame.module.origin(node))
     if isinstance(value, ModuleValue):
         return module_attribute(ev, value, name)
@@ -56,7 +53,7 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
             return value
         return Attribute(value, name, frame.module.origin(node))
     if isinstance(value, Config):
-        return _config_attribute(ev, value, name, node, frame)
+        return config_attribute(value, name, node, frame)
     if isinstance(value, Either):
         then = attribute(ev, value.then, name, node, frame)
         return ev.join(value.condition, then, attribute(ev, value.otherwise, name, node, frame))
@@ -106,28 +103,6 @@ def class_attribute(cls: ClassValue, name: str) -> Abstract | None:
 
 def is_class_method(function: FunctionValue) -> bool:
     return any(isinstance(d, External) and d.name == "classmethod" for d in function.decorators)
-
-
-CONFIG_METHODS = frozenset(
-    ("get", "keys", "values", "items", "pop", "update", "as_dict", "setdefault", "copy", "to_dict", "merge_with")
-)  # methods of wandb.config and DictConfig: never keys in practice
-
-
-def _config_attribute(ev: Evaluator, value: Config, name: str, node: ast.expr, frame: Frame) -> Abstract:
-    if name in value.known:
-        return value.known[name]
-    if name in CONFIG_METHODS or name.startswith("__"):
-        return Attribute(value, name, frame.module.origin(node))
-    return config_child(value, name)
-
-
-def config_child(value: Config, key: Key) -> Abstract:
-    """A key of a configuration object: what the program put there, else a reference to it."""
-    if key in value.known:
-        return value.known[key]
-    child = Config(f"{value.prefix}.{key}" if value.prefix else str(key), value.kind, {}, value.origin)
-    value.known[key] = child  # the same object each time: the program may set keys of it
-    return child
 
 
 def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame: Frame) -> Abstract:
@@ -198,43 +173,67 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
             default = class_attribute(holder.cls, name)
             if default is not None and is_expr(default):
                 holder.attributes[name] = default  # what it is where this assignment does not happen
-        ev.write(holder.attributes, name, value)
+        ev.journal.write(holder.attributes, name, value)
     elif isinstance(holder, Container) and holder.kind == "namespace":
-        ev.write(holder.items, name, value)
+        ev.journal.write(holder.items, name, value)
     elif isinstance(holder, Config):
-        ev.write(holder.known, name, value)
+        ev.journal.write(holder.known, name, value)
     elif isinstance(holder, ClassValue):
-        ev.write(holder.attributes, name, value)
+        ev.journal.write(holder.attributes, name, value)
     elif isinstance(holder, ModuleValue):
-        ev.write(holder.frame.variables, name, value)
+        ev.journal.write(holder.frame.variables, name, value)
     elif isinstance(holder, Either):
-        _either(ev, holder, lambda side: set_attribute(ev, side, name, value))
-
-
-def _either(ev: Evaluator, holder: Either, action: Callable[[Abstract], None]) -> None:
-    """Change one of two objects, whichever it is."""
-
-    def act(side: Abstract) -> str:
-        action(side)
-        return "next"
-
-    _, then = ev.speculate(None, lambda: act(holder.then))
-    _, otherwise = ev.speculate(None, lambda: act(holder.otherwise))
-    ev.merge(holder.condition, then, otherwise)
+        ev.for_either(holder, lambda side: set_attribute(ev, side, name, value))
 
 
 def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> None:
     """`holder[key] = value`."""
     if isinstance(holder, Either):
-        _either(ev, holder, lambda side: set_item(ev, side, key, value))
+        ev.for_either(holder, lambda side: set_item(ev, side, key, value))
     elif isinstance(holder, External) and holder.name == "os.environ":
         if isinstance(key, str) and is_expr(value):
             ev.environment.setdefault(key, to_expr(value))
     elif isinstance(holder, Container):
         if isinstance(key, (str, int, float, bool, type(None))):
-            ev.containers[id(holder.items)] = holder
-            ev.write(holder.items, key, value)
+            ev.journal.write_item(holder, key, value)
         else:
             holder.flags["open"] = True
     elif isinstance(key, str):
         set_attribute(ev, holder, key, value)
+
+
+# --- targets of assignments -------------------------------------------------------------------------------------------
+
+
+def assign(ev: Evaluator, target: ast.expr, value: Abstract, frame: Frame) -> None:
+    """`target = value`."""
+    if isinstance(target, ast.Name):
+        ev.journal.write(frame.redirected.get(target.id, frame.variables), target.id, value)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(ev, ev.evaluate(target.value, frame), target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        holder = ev.evaluate(target.value, frame)
+        if not isinstance(target.slice, ast.Slice):
+            set_item(ev, holder, ev.value_of(ev.expression(target.slice, frame)), value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(ev, target, value, frame)
+    elif isinstance(target, ast.Starred):
+        assign(ev, target.value, value, frame)
+
+
+def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, value: Abstract, frame: Frame) -> None:
+    items = ev.iterate(value)
+    starred = next((i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)), None)
+    if items is not None and starred is not None and len(items) >= len(target.elts) - 1:
+        after = len(target.elts) - starred - 1
+        middle = items[starred : len(items) - after]
+        items = [*items[:starred], sequence(middle), *items[len(items) - after :]]
+    for index, element in enumerate(target.elts):
+        if items is not None and index < len(items):
+            assign(ev, element, items[index], frame)
+        elif isinstance(value, (Instance, Attribute, External)):
+            assign(ev, element, Attribute(value, f"[{index}]", frame.module.origin(element)), frame)
+        elif is_expr(value):
+            assign(ev, element, ev.op("get", (to_expr(value), Const(index))), frame)
+        else:
+            assign(ev, element, unknown("one of several results", frame.module.origin(element), Cause.run_time), frame)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from preflight.python.access import attribute, set_attribute
+from preflight.python.config_objects import config_default
+from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -18,37 +19,40 @@ from preflight.python.objects import (
     Instance,
     Key,
     alternatives,
+    copy_items,
     is_expr,
     openness,
     sequence,
-    spread,
     to_expr,
 )
-from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.values import Cause, Const, Origin, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 
 @dataclass(frozen=True)
-class Site:
-    """Where a built-in is called, and with what."""
+class CallSite:
+    """A call expression with its arguments."""
 
     ev: Evaluator
     args: tuple[Abstract, ...]
-    kwargs: Mapping[str, Abstract]
+    kwargs: dict[str, Abstract]
     node: ast.Call
     frame: Frame
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """The places of the keyword arguments."""
+    complete: bool = True
+    """False: further arguments come from `*args` or `**kwargs` that are not known."""
 
     @property
     def origin(self) -> Origin:
         return self.frame.module.origin(self.node)
 
-    def call(self, function: Abstract, *args: Abstract) -> Abstract:
-        from preflight.python.calls import call_value
+    @property
+    def derived(self) -> Origin:
+        """The place of a result that no edit of the call can change."""
+        return self.frame.module.origin(self.node, editable=False)
 
-        return call_value(self.ev, function, args, {}, self.node, self.frame)
+    def call(self, function: Abstract, *args: Abstract) -> Abstract:
+        return self.ev.call_recorded(function, args, {}, self.node, self.frame)
 
 
 SILENT = frozenset(
@@ -61,18 +65,9 @@ OPERATORS = frozenset(("int", "float", "str", "bool", "abs", "round"))
 REDUCTIONS = frozenset(("min", "max", "sum", "any", "all", "len"))
 
 
-def call_builtin(
-    ev: Evaluator,
-    name: str,
-    args: tuple[Abstract, ...],
-    kwargs: Mapping[str, Abstract],
-    node: ast.Call,
-    frame: Frame,
-    complete: bool,
-) -> Abstract | None:
+def call_builtin(site: CallSite, name: str) -> Abstract | None:
     """What a built-in gives; None where the name is none, or is one that hooks answer ("open")."""
-    site = Site(ev, args, kwargs, node, frame)
-    if not complete:
+    if not site.complete:
         return unknown("its arguments are not all known", site.origin) if name in OPERATORS | REDUCTIONS else None
     if name in OPERATORS:
         return _operator(site, name)
@@ -86,7 +81,7 @@ def call_builtin(
     return None
 
 
-def _operator(site: Site, name: str) -> Abstract:
+def _operator(site: CallSite, name: str) -> Abstract:
     if not site.args:
         empty: dict[str, int | float | str] = {"int": 0, "float": 0.0, "str": "", "bool": False}
         return Const(empty.get(name, 0), site.origin)
@@ -102,7 +97,7 @@ def _operator(site: Site, name: str) -> Abstract:
     return site.ev.op(name, tuple(to_expr(arg) for arg in site.args), site.origin)
 
 
-def _reduction(site: Site, name: str) -> Abstract:
+def _reduction(site: CallSite, name: str) -> Abstract:
     value = site.args[0] if site.args else unknown("no argument")
     if name in ("min", "max") and len(site.args) > 1:
         return site.ev.op(name, tuple(to_expr(arg) for arg in site.args), site.origin)
@@ -110,7 +105,7 @@ def _reduction(site: Site, name: str) -> Abstract:
         if isinstance(value, Container):
             if value.open:
                 return unknown("not all of its items are known", site.origin)
-            return Const(len(value.items), site.frame.module.origin(site.node, editable=False))
+            return Const(len(value.items), site.derived)
         if isinstance(value, (Instance, Attribute)):
             return unknown("the length of an object is only known when the program runs", site.origin, Cause.run_time)
     if "key" in site.kwargs:
@@ -123,7 +118,7 @@ def _reduction(site: Site, name: str) -> Abstract:
 # --- iterables --------------------------------------------------------------------------------------------------------
 
 
-def _range(site: Site) -> Abstract:
+def _range(site: CallSite) -> Abstract:
     bounds = [site.ev.value_of(to_expr(arg)) for arg in site.args]
     numbers = [b for b in bounds if isinstance(b, int)]
     if len(numbers) != len(bounds) or not numbers or (len(numbers) > 2 and numbers[2] == 0):
@@ -131,12 +126,12 @@ def _range(site: Site) -> Abstract:
     whole = range(*numbers[:3])
     if len(whole) > 512:
         return Instance("range", origin=site.origin)
-    derived = site.frame.module.origin(site.node, editable=False)
+    derived = site.derived
     return sequence([Const(i, derived) for i in whole], "list", site.origin)
 
 
-def _copied(kind: str) -> Callable[[Site], Abstract]:
-    def copy(site: Site) -> Abstract:
+def _copied(kind: str) -> Callable[[CallSite], Abstract]:
+    def copy(site: CallSite) -> Abstract:
         if not site.args:
             return Container(kind, {}, site.origin)
         items = site.ev.iterate(site.args[0])
@@ -149,7 +144,7 @@ def _copied(kind: str) -> Callable[[Site], Abstract]:
     return copy
 
 
-def _opaque(site: Site, kind: str) -> Abstract:
+def _opaque(site: CallSite, kind: str) -> Abstract:
     value = site.args[0]
     if is_expr(value):
         return value if not isinstance(to_expr(value), Const) else unknown("its items are not known", site.origin)
@@ -168,7 +163,7 @@ def _distinct(items: list[Abstract]) -> list[Abstract]:
     return kept
 
 
-def _sorted(site: Site) -> Abstract:
+def _sorted(site: CallSite) -> Abstract:
     items = site.ev.iterate(site.args[0]) if site.args else None
     if items is None or site.kwargs.get("key") is not None:
         return unknown("a sorted list is not evaluated statically", site.origin)
@@ -183,7 +178,7 @@ def _sorted(site: Site) -> Abstract:
     return sequence(list(ordered), "list", site.origin)
 
 
-def _enumerate(site: Site) -> Abstract:
+def _enumerate(site: CallSite) -> Abstract:
     items = site.ev.iterate(site.args[0]) if site.args else None
     start = site.ev.value_of(to_expr(site.args[1])) if len(site.args) > 1 else 0
     if items is None or not isinstance(start, int):
@@ -192,7 +187,7 @@ def _enumerate(site: Site) -> Abstract:
     return sequence([sequence([Const(start + i), item], "tuple") for i, item in enumerate(items)])
 
 
-def _zip(site: Site) -> Abstract:
+def _zip(site: CallSite) -> Abstract:
     columns = [site.ev.iterate(arg) for arg in site.args]
     known = [column for column in columns if column is not None]
     if len(known) != len(columns):
@@ -205,14 +200,14 @@ def _endless(item: Abstract) -> Container:
     return Container("list", {0: item}, None, {"open": True})
 
 
-def _map(site: Site) -> Abstract:
+def _map(site: CallSite) -> Abstract:
     items = site.ev.iterate(site.args[1]) if len(site.args) == 2 else None
     if items is None or len(items) > 256:
         return Container("list", {}, site.origin, {"open": True})
     return sequence([site.call(site.args[0], item) for item in items])
 
 
-def _filter(site: Site) -> Abstract:
+def _filter(site: CallSite) -> Abstract:
     items = site.ev.iterate(site.args[1]) if len(site.args) == 2 else None
     if items is None or len(items) > 256:
         return Container("list", {}, site.origin, {"open": True})
@@ -226,12 +221,12 @@ def _filter(site: Site) -> Abstract:
     return sequence(kept)
 
 
-def _reversed(site: Site) -> Abstract:
+def _reversed(site: CallSite) -> Abstract:
     items = site.ev.iterate(site.args[0]) if site.args else None
     return Container("list", {}, site.origin, {"open": True}) if items is None else sequence(items[::-1])
 
 
-def _next(site: Site) -> Abstract:
+def _next(site: CallSite) -> Abstract:
     if not site.args:
         return unknown("next() of nothing", cause=Cause.invalid)
     if isinstance(site.args[0], Container) and site.args[0].items and site.args[0].is_sequence:
@@ -239,11 +234,11 @@ def _next(site: Site) -> Abstract:
     return Attribute(site.args[0], "[]", site.origin)
 
 
-def _dict(site: Site) -> Abstract:
+def _dict(site: CallSite) -> Abstract:
     items: dict[Key, Abstract] = {}
     known = True
     if site.args:
-        known = spread(site.args[0], items)
+        known = copy_items(site.args[0], items)
         if not known and isinstance(site.args[0], Container):
             for pair in site.ev.iterate(site.args[0]) or []:
                 parts = site.ev.iterate(pair) or []
@@ -257,7 +252,7 @@ def _dict(site: Site) -> Abstract:
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-def _getattr(site: Site) -> Abstract:
+def _getattr(site: CallSite) -> Abstract:
     name = site.ev.value_of(to_expr(site.args[1])) if len(site.args) > 1 else None
     if not isinstance(name, str):
         return unknown("an attribute whose name is not known", site.origin)
@@ -272,14 +267,7 @@ def _getattr(site: Site) -> Abstract:
     return site.ev.join(unknown("whether it has that attribute"), found, site.args[2])
 
 
-def config_default(ev: Evaluator, child: Config, default: Abstract) -> Abstract:
-    """`config.get(key, default)`: a parameter with that default."""
-    if is_expr(default) and child.prefix:
-        ev.add_parameter(Parameter(child.prefix, to_expr(default), (), child.kind, origin=to_expr(default).origin))
-    return child
-
-
-def _hasattr(site: Site) -> Abstract:
+def _hasattr(site: CallSite) -> Abstract:
     name = site.ev.value_of(to_expr(site.args[1])) if len(site.args) > 1 else None
     holder = site.args[0] if site.args else unknown("nothing")
     if isinstance(name, str) and isinstance(holder, Container) and not holder.open:
@@ -289,7 +277,7 @@ def _hasattr(site: Site) -> Abstract:
     return unknown("whether it has that attribute", site.origin)
 
 
-def _setattr(site: Site) -> Abstract:
+def _setattr(site: CallSite) -> Abstract:
     if len(site.args) == 3:
         name = site.ev.value_of(to_expr(site.args[1]))
         if isinstance(name, str):
@@ -297,7 +285,7 @@ def _setattr(site: Site) -> Abstract:
     return Const(None)
 
 
-def _vars(site: Site) -> Abstract:
+def _vars(site: CallSite) -> Abstract:
     for value in alternatives(site.args[0]) if site.args else ():
         if isinstance(value, Container) and value.kind == "namespace":
             return Container("dict", value.items, value.origin, value.flags)
@@ -308,27 +296,27 @@ def _vars(site: Site) -> Abstract:
     return Container("dict", {}, site.origin, {"open": True})
 
 
-def _type(site: Site) -> Abstract:
+def _type(site: CallSite) -> Abstract:
     if site.args and isinstance(site.args[0], Instance):
         found = site.args[0]
         return found.cls if found.cls is not None else External(found.made_by)
     return unknown("a type", site.origin)
 
 
-def _pow(site: Site) -> Abstract:
+def _pow(site: CallSite) -> Abstract:
     return site.ev.op("**", tuple(to_expr(arg) for arg in site.args[:2]), site.origin)
 
 
-def _divmod(site: Site) -> Abstract:
+def _divmod(site: CallSite) -> Abstract:
     operands = tuple(to_expr(arg) for arg in site.args[:2])
     return sequence([site.ev.op("//", operands, site.origin), site.ev.op("%", operands, site.origin)], "tuple")
 
 
-def _first(site: Site) -> Abstract:
+def _first(site: CallSite) -> Abstract:
     return site.args[0] if site.args else unknown("nothing")
 
 
-_FUNCTIONS: Mapping[str, Callable[[Site], Abstract]] = {
+_FUNCTIONS: Mapping[str, Callable[[CallSite], Abstract]] = {
     "range": _range, "list": _copied("list"), "tuple": _copied("tuple"), "set": _copied("set"),
     "frozenset": _copied("set"), "sorted": _sorted, "enumerate": _enumerate, "zip": _zip, "map": _map,
     "filter": _filter, "reversed": _reversed, "next": _next, "iter": _first, "dict": _dict, "getattr": _getattr,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
-from preflight.python.expressions import evaluate
+from preflight.python.evaluator import Evaluator
 from preflight.python.functions import invoke
 from preflight.python.objects import (
     Abstract,
@@ -19,11 +18,7 @@ from preflight.python.objects import (
     Instance,
     made_by,
 )
-from preflight.python.statements import execute
 from preflight.vocabulary.values import Cause, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 DATACLASS = ("dataclass", "dataclasses.dataclass", "attr.s", "attr.define", "attrs.define",
              "pydantic.dataclasses.dataclass", "flax.struct.dataclass", "chz.chz")  # fmt: skip
@@ -31,8 +26,8 @@ DATACLASS = ("dataclass", "dataclasses.dataclass", "attr.s", "attr.define", "att
 
 def make_class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> Abstract:
     """The value of a `class` statement; its body is interpreted."""
-    bases = tuple(evaluate(ev, base, frame) for base in node.bases)
-    decorators = tuple(evaluate(ev, decorator, frame) for decorator in node.decorator_list)
+    bases = tuple(ev.evaluate(base, frame) for base in node.bases)
+    decorators = tuple(ev.evaluate(decorator, frame) for decorator in node.decorator_list)
     made = ClassValue(node.name, node, frame.module, {}, bases, decorators)
     inner = Frame(made.attributes, frame.module, frame, frame.function, [], frame.globals_)
     inner.owner = made
@@ -40,7 +35,7 @@ def make_class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> Abstract:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             made.annotations[statement.target.id] = ast.unparse(statement.annotation)
             made.annotation_origins[statement.target.id] = frame.module.origin(statement)
-    execute(ev, node.body, inner)
+    ev.execute(node.body, inner)
     return made
 
 
@@ -78,9 +73,7 @@ def field_default(ev: Evaluator, owner: ClassValue, name: str) -> Abstract | Non
             return record.keywords["default"]
         factory = record.keywords.get("default_factory") or record.keywords.get("factory")
         if factory is not None:
-            from preflight.python.calls import call_value
-
-            return call_value(ev, factory, (), {}, _as_call(record.node), owner_frame(owner))
+            return ev.call_recorded(factory, (), {}, _as_call(record.node), owner_frame(owner))
         first = record.node.args[0] if isinstance(record.node, ast.Call) and record.node.args else None
         required = first is None or (isinstance(first, ast.Constant) and first.value is Ellipsis)
         return None if required else record.arguments[0]

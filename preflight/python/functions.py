@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from preflight.python.access import is_class_method
-from preflight.python.expressions import evaluate
+from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -20,11 +19,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.python.statements import execute
 from preflight.vocabulary.values import Cause, Const, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 MAX_RECURSION = 2
 """How often a function may be within itself."""
@@ -34,27 +29,27 @@ def parameter_defaults(ev: Evaluator, arguments: ast.arguments, frame: Frame) ->
     """Default values, evaluated where the function is defined."""
     positional = [*arguments.posonlyargs, *arguments.args]
     made = {
-        parameter.arg: evaluate(ev, default, frame)
+        parameter.arg: ev.evaluate(default, frame)
         for parameter, default in zip(
             positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
         )
     }
     for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if keyword_default is not None:
-            made[parameter.arg] = evaluate(ev, keyword_default, frame)
+            made[parameter.arg] = ev.evaluate(keyword_default, frame)
     return made
 
 
 def make_function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> Abstract:
     """The value of a `def`. Decorators that are not known leave the function as it is."""
-    decorators = tuple(evaluate(ev, decorator, frame) for decorator in node.decorator_list)
+    decorators = tuple(ev.evaluate(decorator, frame) for decorator in node.decorator_list)
     name = f"{frame.owner.name}.{node.name}" if frame.owner is not None else node.name
     closure = frame.parent if frame.owner is not None and frame.parent is not None else frame
     made = FunctionValue(
         name, node, frame.module, closure, parameter_defaults(ev, node.args, frame), decorators, frame.owner
     )
     for decorator in reversed(decorators):
-        if isinstance(decorator, FunctionValue) and id(decorator.node) not in ev.stack:
+        if isinstance(decorator, FunctionValue) and id(decorator.node) not in ev.position.functions:
             wrapped = invoke(ev, decorator, (made,), {})
             if isinstance(wrapped, FunctionValue) and wrapped.node is not node:
                 return wrapped
@@ -81,7 +76,7 @@ def invoke(
     args, kwargs = (*function.bound_args, *args), {**function.bound_kwargs, **kwargs}
     if function.self_value is not None and not _is_static(function):
         args = (_first_argument(function, function.self_value), *args)
-    if ev.stack.count(id(function.node)) >= MAX_RECURSION or len(ev.stack) > 40:
+    if ev.position.functions.count(id(function.node)) >= MAX_RECURSION or len(ev.position.functions) > 40:
         return unknown("it calls itself", cause=Cause.budget)
     frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
     frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)
@@ -104,20 +99,20 @@ def _decoration(
 
 def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
     ev.interpreted.add(id(function.node))
-    ev.stack.append(id(function.node))
-    ev.marks.append(len(ev.conditions))
-    contexts, skips = len(ev.contexts), ev.skips
-    ev.skips = []
-    ev.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
+    ev.position.functions.append(id(function.node))
+    ev.position.entered_with.append(len(ev.position.conditions))
+    contexts, skips = len(ev.position.contexts), ev.position.exits
+    ev.position.exits = []
+    ev.position.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
     try:
         if isinstance(function.node, ast.Lambda):
-            return evaluate(ev, function.node.body, frame)
-        flow = execute(ev, function.node.body, frame)
+            return ev.evaluate(function.node.body, frame)
+        flow = ev.execute(function.node.body, frame)
     finally:
-        ev.stack.pop()
-        del ev.conditions[ev.marks.pop() :]
-        del ev.contexts[contexts:]
-        ev.skips = skips
+        ev.position.functions.pop()
+        del ev.position.conditions[ev.position.entered_with.pop() :]
+        del ev.position.contexts[contexts:]
+        ev.position.exits = skips
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in function.node.body for n in _own(s)):
         return Container("list", {}, None, {"open": True})
     return _returned(ev, frame, flow)

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from preflight.python.access import config_child, set_item
-from preflight.python.builtins import Site, config_default
-from preflight.python.hooks_config import absorb
+from preflight.python.access import set_item
+from preflight.python.builtins import CallSite
+from preflight.python.config_objects import absorb, config_child, config_default
 from preflight.python.objects import (
     Abstract,
     Attribute,
     Config,
     Container,
-    Frame,
     Instance,
     Key,
+    copy_items,
     from_value,
     is_expr,
     sequence,
-    spread,
     to_expr,
 )
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
 SAME_OBJECT = frozenset(
@@ -37,16 +30,9 @@ SAME_OBJECT = frozenset(
 """Methods of torch.nn.Module (and of tensors) that give the object itself; their calls are still recorded."""
 
 
-def call_method(
-    ev: Evaluator,
-    callee: Attribute,
-    args: tuple[Abstract, ...],
-    kwargs: Mapping[str, Abstract],
-    node: ast.Call,
-    frame: Frame,
-) -> Abstract | None:
+def call_method(site: CallSite, callee: Attribute) -> Abstract | None:
     """What a method of a plain value gives; None where the receiver is an object of a library."""
-    site, receiver = Site(ev, args, kwargs, node, frame), callee.receiver
+    receiver = callee.receiver
     if isinstance(receiver, Container):
         given = _sequence_method(site, receiver, callee.name) if receiver.is_sequence else None
         return given if given is not None else _mapping_method(site, receiver, callee.name)
@@ -57,7 +43,7 @@ def call_method(
     return None
 
 
-def _text_method(site: Site, receiver: Expr, name: str) -> Abstract | None:
+def _text_method(site: CallSite, receiver: Expr, name: str) -> Abstract | None:
     if isinstance(receiver, Const) and isinstance(receiver.value, Unknown):
         return None
     if name in TEXT and not site.kwargs:
@@ -71,7 +57,7 @@ def _text_method(site: Site, receiver: Expr, name: str) -> Abstract | None:
         )
         separator = site.ev.value_of(receiver)
         if isinstance(separator, str) and all(isinstance(v, str) for v in values):
-            return Const(separator.join(str(v) for v in values), site.frame.module.origin(site.node, editable=False))
+            return Const(separator.join(str(v) for v in values), site.derived)
         return unknown("a joined text", site.origin)
     if name == "format":
         return _format(site, receiver)
@@ -84,7 +70,7 @@ def _text_method(site: Site, receiver: Expr, name: str) -> Abstract | None:
 _FIELD = re.compile(r"\{(\w*)\}")
 
 
-def _format(site: Site, receiver: Expr) -> Abstract:
+def _format(site: CallSite, receiver: Expr) -> Abstract:
     template = site.ev.value_of(receiver)
     values = [site.ev.value_of(to_expr(arg)) for arg in site.args]
     named = {key: site.ev.value_of(to_expr(value)) for key, value in site.kwargs.items()}
@@ -98,24 +84,22 @@ def _format(site: Site, receiver: Expr) -> Abstract:
             return str(values[int(key)]) if int(key) < len(values) else match.group(0)
         return str(named.get(key, match.group(0)) if key else next(rest, match.group(0)))
 
-    return Const(_FIELD.sub(fill, template), site.frame.module.origin(site.node, editable=False))
+    return Const(_FIELD.sub(fill, template), site.derived)
 
 
-def _sequence_method(site: Site, receiver: Container, name: str) -> Abstract | None:
+def _sequence_method(site: CallSite, receiver: Container, name: str) -> Abstract | None:
     ev = site.ev
     if name in ("append", "add") and site.args:
-        if ev.loops:
+        if ev.position.loops:
             receiver.flags["open"] = True
-        ev.containers[id(receiver.items)] = receiver
-        ev.write(receiver.items, len(receiver.items), site.args[0])
+        ev.journal.write_item(receiver, len(receiver.items), site.args[0])
         return Const(None)
     if name in ("extend", "update", "union") and site.args:
         items = ev.iterate(site.args[0])
-        if items is None or ev.loops:
+        if items is None or ev.position.loops:
             receiver.flags["open"] = True
-        ev.containers[id(receiver.items)] = receiver
         for item in items or []:
-            ev.write(receiver.items, len(receiver.items), item)
+            ev.journal.write_item(receiver, len(receiver.items), item)
         return receiver
     if name == "copy":
         return sequence(list(receiver.items.values()), receiver.kind, receiver.origin, receiver.open)
@@ -128,14 +112,14 @@ def _sequence_method(site: Site, receiver: Container, name: str) -> Abstract | N
     return None
 
 
-def _key(site: Site) -> Key | Unknown:
+def _key(site: CallSite) -> Key | Unknown:
     key = site.ev.value_of(to_expr(site.args[0])) if site.args else Unknown("no key", Cause.not_read)
     return (
         key if isinstance(key, (str, int, float, bool, type(None), Unknown)) else Unknown("not a key", Cause.not_read)
     )
 
 
-def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | None:
+def _mapping_method(site: CallSite, receiver: Container, name: str) -> Abstract | None:
     if name in ("get", "pop", "setdefault"):
         return _mapping_get(site, receiver, name)
     if name in ("items", "keys", "values"):
@@ -149,7 +133,7 @@ def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | No
         return sequence(rows, "list", receiver.origin, receiver.open)
     if name == "update":
         merged: dict[Key, Abstract] = {}
-        known = spread(site.args[0], merged) if site.args else True
+        known = copy_items(site.args[0], merged) if site.args else True
         merged.update(site.kwargs)
         for key, value in merged.items():
             set_item(site.ev, receiver, key, value)
@@ -161,7 +145,7 @@ def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | No
     return None
 
 
-def _mapping_get(site: Site, receiver: Container, name: str) -> Abstract:
+def _mapping_get(site: CallSite, receiver: Container, name: str) -> Abstract:
     key = _key(site)
     default: Abstract = site.args[1] if len(site.args) > 1 else Const(None)
     if isinstance(key, Unknown):
@@ -171,16 +155,16 @@ def _mapping_get(site: Site, receiver: Container, name: str) -> Abstract:
     if key in receiver.items:
         found = receiver.items[key]
         if name == "pop":
-            site.ev.remove(receiver.items, key)
+            site.ev.journal.remove(receiver.items, key)
         return found
     if receiver.open:
         return site.ev.join(unknown("whether it has that key"), unknown("an item that is not known"), default)
     if name == "setdefault":
-        site.ev.write(receiver.items, key, default)
+        site.ev.journal.write(receiver.items, key, default)
     return default
 
 
-def _config_method(site: Site, receiver: Config, name: str) -> Abstract | None:
+def _config_method(site: CallSite, receiver: Config, name: str) -> Abstract | None:
     if name in ("get", "pop", "setdefault") and site.args:
         key = _key(site)
         if not isinstance(key, (str, int)):

@@ -264,6 +264,14 @@ def sequence(
     return Container(kind, dict(enumerate(values)), origin, openness(open_))
 
 
+def namespace(value: Abstract, _depth: int = 0) -> Abstract:
+    """A dict whose keys are attributes too, all the way down."""
+    if isinstance(value, Container) and not value.is_sequence and _depth < 20:
+        items = {key: namespace(item, _depth + 1) for key, item in value.items.items()}
+        return Container("namespace", items, value.origin, dict(value.flags))
+    return value
+
+
 def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:
     """The objects that a value may be: one, or several where a condition decides."""
     if isinstance(value, Either) and _depth < 8:
@@ -286,7 +294,7 @@ def made_by(value: Abstract) -> str | None:
     return None
 
 
-def spread(value: Abstract, into: dict[Key, Abstract]) -> bool:
+def copy_items(value: Abstract, into: dict[Key, Abstract]) -> bool:
     """Copy the items of a mapping (`**value`); False where not all of them are known."""
     if isinstance(value, Container) and not value.is_sequence:
         into.update(value.items)
@@ -301,8 +309,8 @@ def spread(value: Abstract, into: dict[Key, Abstract]) -> bool:
         into.update({k: from_value(v, value.origin) for k, v in value.value.items()})
         return True
     if isinstance(value, Either):
-        spread(value.otherwise, into)
-        spread(value.then, into)
+        copy_items(value.otherwise, into)
+        copy_items(value.then, into)
     return False
 
 
@@ -379,6 +387,15 @@ class CallRecord:
     def qualified(self) -> str:
         """`name`, or what the receiver was made by and the method: "torch.optim.AdamW.step"."""
         return f"{self.receiver}.{self.method}" if self.receiver else self.name
+
+    def says_the_same(self, other: CallRecord) -> bool:
+        """Whether another call of the same expression has the same callee and arguments."""
+        return (self.name, self.args, self.kwargs, self.arguments) == (
+            other.name,
+            other.args,
+            other.kwargs,
+            other.arguments,
+        )
 
     def argument(self, name: str, position: int | None = None) -> Expr | None:
         """An argument by keyword or by position (0-based); None where it is not given."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from preflight.python.classes import dataclass_fields, field_default
-from preflight.python.hooks_argparse import state_of
-from preflight.python.hooks_click import entry_function
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.hooks.argparse import state_of
+from preflight.python.hooks.click import entry_function
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -24,9 +24,6 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.reading import Parameter, ParameterKind
 from preflight.vocabulary.values import Cause, Const, Ref, Unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
 
 HF = "transformers.HfArgumentParser"
 
@@ -150,7 +147,7 @@ def add_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
     cls, dest = record.object("dataclass", 0), record.argument("dest", 1)
     name = ev.value_of(dest) if dest is not None else None
     if state is not None and cls is not None and isinstance(name, str):
-        state.groups.append((name, cls))
+        state.groups[name] = lambda evaluator: parameter_object(evaluator, cls, "")
     return Const(None)
 
 

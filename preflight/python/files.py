@@ -1,15 +1,70 @@
-"""YAML and JSON files that a program loads by a literal path: containers whose values keep their places."""
+"""Paths that a program makes, and the YAML and JSON files that it loads: containers whose values keep their places."""
 
 from __future__ import annotations
 
-from preflight.python.objects import Abstract, Container, Key
+import posixpath
+
+from preflight.python.evaluator import Evaluator
+from preflight.python.objects import Abstract, CallRecord, Container, Instance, Key, is_expr, to_expr
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Origin, Route, Scalar, Span, unknown
 
+PATH = "pathlib.Path"
+
 MAX_NODES = 20_000
 MAX_DEPTH = 60
 MAX_CHARACTERS = 2**20
+
+
+def make_path(path: object, record: CallRecord | None = None) -> Instance:
+    """A pathlib.Path; `path` is its text where that is known."""
+    text = posixpath.normpath(path) if isinstance(path, str) and path else path
+    return Instance(PATH, record=record, state={"path": text})
+
+
+def path_text(ev: Evaluator, value: Abstract | None) -> str | None:
+    """The text of a path object or string; None where it is not known."""
+    if isinstance(value, Instance):
+        found = value.state.get("path")
+        return found if isinstance(found, str) else None
+    found = ev.value_of(to_expr(value)) if value is not None and is_expr(value) else None
+    return found if isinstance(found, str) else None
+
+
+def join_path(ev: Evaluator, left: Instance, right: Abstract) -> Abstract:
+    """`path / name`."""
+    one, other = path_text(ev, left), path_text(ev, right)
+    return make_path(posixpath.join(one, other) if one is not None and other is not None else None)
+
+
+def path_parent(path: Instance) -> Instance:
+    """`path.parent`."""
+    text = path.state.get("path")
+    return make_path((posixpath.dirname(text) or ".") if isinstance(text, str) else None)
+
+
+def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
+    """A path named in a program, as the project names it: from the root, or beside the program."""
+    bases = [".", *(posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1]))]
+    for base in dict.fromkeys(bases):
+        found = posixpath.normpath(posixpath.join(base, path))
+        if not found.startswith(("..", "/")) and ev.project.exists(found):
+            return found
+    return None
+
+
+def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallRecord | None = None) -> Abstract | None:
+    """A YAML or JSON file of the project as containers whose values keep their places; None where it is not known."""
+    text = path_text(ev, source)
+    path = find_file(ev, text, record) if text is not None else None
+    if path is None:
+        return None
+
+    found = load_data(ev.project, path, kind)
+    if found is not None and path not in ev.reads:
+        ev.reads.append(path)
+    return found
 
 
 def load_data(project: Project, path: str, kind: str = "dict") -> Abstract | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from preflight.python.hooks_argparse import type_name
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.hooks.argparse import type_name
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -20,9 +20,6 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.reading import Parameter, ParameterKind
 from preflight.vocabulary.values import Const, Expr, Ref, Value
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
 
 OPTIONS = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
 

@@ -7,9 +7,9 @@ import json
 import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from preflight.python.data import load_data
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.files import PATH, join_path, make_path, path_text, read_yaml
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -17,20 +17,14 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     Key,
+    copy_items,
     from_value,
     is_expr,
+    namespace,
     openness,
     sequence,
-    spread,
-    to_expr,
 )
 from preflight.vocabulary.values import Cause, Const, Unknown, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
-
-PATH = "pathlib.Path"
-
 
 # --- environment ------------------------------------------------------------------------------------------------------
 
@@ -51,31 +45,10 @@ def getenv(record: CallRecord, ev: Evaluator) -> Abstract | None:
 # --- paths and files --------------------------------------------------------------------------------------------------
 
 
-def make_path(path: object, record: CallRecord | None = None) -> Instance:
-    """A pathlib.Path; `path` is its text where that is known."""
-    text = posixpath.normpath(path) if isinstance(path, str) and path else path
-    return Instance(PATH, record=record, state={"path": text})
-
-
-def path_text(ev: Evaluator, value: Abstract | None) -> str | None:
-    """The text of a path object or string; None where it is not known."""
-    if isinstance(value, Instance):
-        found = value.state.get("path")
-        return found if isinstance(found, str) else None
-    found = ev.value_of(to_expr(value)) if value is not None and is_expr(value) else None
-    return found if isinstance(found, str) else None
-
-
 def new_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
     parts = [path_text(ev, argument) for argument in record.arguments] or ["."]
     known = [part for part in parts if part is not None]
     return make_path(posixpath.join(*known) if len(known) == len(parts) else None, record)
-
-
-def join_path(ev: Evaluator, left: Instance, right: Abstract) -> Abstract:
-    """`path / name`."""
-    one, other = path_text(ev, left), path_text(ev, right)
-    return make_path(posixpath.join(one, other) if one is not None and other is not None else None)
 
 
 def joined_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -84,12 +57,6 @@ def joined_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
     for part in record.arguments:
         found = join_path(ev, found, part) if isinstance(found, Instance) else None
     return found
-
-
-def path_parent(path: Instance) -> Instance:
-    """`path.parent`."""
-    text = path.state.get("path")
-    return make_path((posixpath.dirname(text) or ".") if isinstance(text, str) else None)
 
 
 def join_texts(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -115,29 +82,6 @@ def same_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def open_file(record: CallRecord, ev: Evaluator) -> Abstract | None:
     holder = record.receiver_object if record.method == "open" and record.receiver else record.object("file", 0)
     return Instance("open", record=record, state={"path": path_text(ev, holder)})
-
-
-def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
-    """A path named in a program, as the project names it: from the root, or beside the program."""
-    bases = [".", *(posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1]))]
-    for base in dict.fromkeys(bases):
-        found = posixpath.normpath(posixpath.join(base, path))
-        if not found.startswith(("..", "/")) and ev.project.exists(found):
-            return found
-    return None
-
-
-def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallRecord | None = None) -> Abstract | None:
-    """A YAML or JSON file of the project as containers whose values keep their places; None where it is not known."""
-    text = path_text(ev, source)
-    path = find_file(ev, text, record) if text is not None else None
-    if path is None:
-        return None
-
-    found = load_data(ev.project, path, kind)
-    if found is not None and path not in ev.reads:
-        ev.reads.append(path)
-    return found
 
 
 def yaml_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -172,10 +116,8 @@ def partial(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    from preflight.python.hooks_config import namespace
-
     items: dict[Key, Abstract] = {}
-    known = not [argument for argument in record.arguments if not spread(argument, items)]  # all are spread
+    known = not [argument for argument in record.arguments if not copy_items(argument, items)]  # all are spread
     items.update(record.keywords)
     flags = openness(not (known and record.complete))
     return namespace(Container("namespace", items, record.origin, flags, record.name))
@@ -184,7 +126,7 @@ def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def ordered_dict(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     parts = [a for a in record.arguments if not isinstance(a, FunctionValue) and not is_expr(a)]
-    known = not [part for part in parts if not spread(part, items)]
+    known = not [part for part in parts if not copy_items(part, items)]
     items.update(record.keywords)
     return Container("dict", items, record.origin, openness(not known or "default" in record.method))
 

@@ -1,15 +1,24 @@
-"""torch and its wrappers: calls that give back what they were given, so that a model stays the model."""
+"""torch, Accelerate, DeepSpeed and Lightning: what their functions return, so that a wrapped model stays the model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from preflight.python.objects import Abstract, Attribute, CallRecord, Container, FunctionValue, Instance, sequence
+from preflight.python.access import class_attribute
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.functions import bind_parameters
+from preflight.python.objects import (
+    Abstract,
+    Attribute,
+    CallRecord,
+    Container,
+    Frame,
+    FunctionValue,
+    Instance,
+    namespace,
+    sequence,
+)
 from preflight.vocabulary.values import Const
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
 
 
 def first(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -47,6 +56,29 @@ def yes(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Const(True, record.origin)
 
 
+# --- Lightning --------------------------------------------------------------------------------------------------------
+
+ARGUMENTS = "arguments"
+"""What an object's state keeps its constructor's arguments under: (positional, by keyword)."""
+
+
+def save_hyperparameters(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """Every parameter of the constructor with its argument, as attributes and as items."""
+    holder = record.receiver_object
+    if not isinstance(holder, Instance) or holder.cls is None or ARGUMENTS not in holder.state:
+        return None
+    init = class_attribute(holder.cls, "__init__")
+    given = holder.state[ARGUMENTS]
+    if not isinstance(init, FunctionValue) or not isinstance(given, tuple):
+        return None
+    frame = Frame({}, init.module)
+    bind_parameters(init, (holder, *given[0]), dict(given[1]), frame)
+    itself = next(iter(frame.variables), None)
+    items = {name: value for name, value in frame.variables.items() if name != itself}
+    ev.journal.write(holder.attributes, "hparams", namespace(Container("dict", items, record.origin)))
+    return Const(None)
+
+
 _WRAPPERS = (
     "torch.compile", "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel",
     "torch.nn.parallel.DataParallel",
@@ -56,6 +88,7 @@ _WRAPPERS = (
 )  # fmt: skip
 
 HOOKS: Mapping[str, Hook] = {
+    "*.save_hyperparameters": save_hyperparameters,
     **dict.fromkeys(_WRAPPERS, first),
     "torch.cuda.is_available": yes, "torch.cuda.is_bf16_supported": yes,
     "accelerate.Accelerator.prepare": prepare, "accelerate.Accelerator.prepare_model": first,

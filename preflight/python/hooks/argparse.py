@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from preflight.python.evaluator import Evaluator, Hook, LibraryValue
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -15,17 +15,14 @@ from preflight.python.objects import (
     Instance,
     Key,
     alternatives,
+    copy_items,
     made_by,
     sequence,
-    spread,
     to_expr,
 )
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.reading import Parameter, Word, word
 from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
 
 PARSER = "argparse.ArgumentParser"
 _ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonargparse.ArgumentParser",
@@ -39,8 +36,8 @@ class ParserState:
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
     children: list[ParserState] = field(default_factory=list)
-    groups: list[tuple[str, Abstract]] = field(default_factory=list)
-    """Whole dataclasses added under a name (simple_parsing)."""
+    groups: dict[str, LibraryValue] = field(default_factory=dict)
+    """Objects that are made of the command line as wholes, by name (dataclasses of simple_parsing)."""
 
     def everything(self, _depth: int = 0) -> dict[str, Parameter]:
         """Its own arguments and those of its subparsers."""
@@ -185,13 +182,10 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
         for name, parameter in found.items():
             ev.add_parameter(parameter)
             items[name] = Ref(name)
-    for dest, cls in state.groups:
-        from preflight.python.hooks_dataclass import parameter_object
-
-        items[dest] = parameter_object(ev, cls, "", "dataclass")
+    items.update({dest: make(ev) for dest, make in state.groups.items()})
     namespace = record.object("namespace", 1)
     if isinstance(namespace, Container):
-        spread(namespace, items)
+        copy_items(namespace, items)
     return Container("namespace", items, record.origin, type_name="argparse.Namespace")
 
 
