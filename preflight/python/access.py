@@ -1,4 +1,4 @@
-"""Attributes and items of abstract values: read and set."""
+"""Attributes and items of abstract values, read and set; assignment to targets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, unknown
 
 
 def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: Frame) -> Abstract:
@@ -83,7 +83,7 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
 
 
 def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.expr, frame: Frame) -> Abstract:
-    """A function of a class as seen through an object: a method, or a property's value."""
+    """A function of a class, looked up on an object: a method, or the value of a property."""
     kinds = {d.name for d in function.decorators if isinstance(d, External)}
     if "staticmethod" in kinds:
         return function
@@ -94,7 +94,7 @@ def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.exp
 
 
 def class_attribute(cls: ClassValue, name: str) -> Abstract | None:
-    """A name of a class or of its bases within the project."""
+    """An attribute of a class, or of its bases in the project."""
     for one in cls.lineage():
         if name in one.attributes:
             return one.attributes[name]
@@ -119,10 +119,10 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
         return value
     expr = to_expr(index)
     if isinstance(value, Container) and not isinstance(expr, Const) and is_constant(whole := to_expr(value)):
-        return ev.op("get", (whole, expr), origin)  # constants: the reference is solved later
+        return ev.op("get", (whole, expr), origin)  # constants: the reference is resolved later
     key = ev.value_of(expr)
     if isinstance(value, Config):
-        return config_child(value, key) if isinstance(key, (str, int)) else unknown("a key that is not known", origin)
+        return config_child(value, key) if isinstance(key, (str, int)) else unknown("the key is not known", origin)
     if isinstance(value, Container):
         return container_item(ev, value, key, expr, node, frame)
     if isinstance(value, Instance):
@@ -131,7 +131,11 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
         if isinstance(key, str) and key in value.attributes:
             return value.attributes[key]
         return Attribute(value, "[]", origin)
-    return ev.op("get", (to_expr(value), expr), origin) if is_expr(value) else unknown("an item of an object", origin)
+    return (
+        ev.op("get", (to_expr(value), expr), origin)
+        if is_expr(value)
+        else unknown("the item of the object is not known", origin)
+    )
 
 
 def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, node: ast.expr, frame: Frame) -> Abstract:
@@ -139,17 +143,17 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
     origin = frame.module.origin(node)
     if isinstance(key, Unknown):
         if value.is_sequence and value.items and not is_expr(value.items[0]):
-            return value.items[0]  # any of a list of objects, for the calls it is used in
+            return value.items[0]  # any object of the list stands for the one that is meant
         return ev.op("get", (to_expr(value), expr), origin)
     if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
         key += len(value.items)
     if not isinstance(key, (str, int, float, bool, tuple, type(None))) or key not in value.items:
-        return unknown(f"it has no item {key!r} that is known", origin, Cause.not_set)
+        return unknown(f"no item {key!r} of it is known", origin, Cause.not_set)
     return value.items[key]
 
 
 def is_constant(expr: Expr) -> bool:
-    """Whether nothing in it is unknown or a name."""
+    """Whether it has no names and no unknown parts."""
     if isinstance(expr, Op):
         return all(is_constant(operand) for operand in expr.operands)
     return isinstance(expr, Const) and not isinstance(expr.value, Unknown)
@@ -157,13 +161,14 @@ def is_constant(expr: Expr) -> bool:
 
 def _environment(ev: Evaluator, key: Expr) -> Abstract:
     if isinstance(key, Const) and isinstance(key.value, str):
-        found = ev.environment.get(key.value)
-        return (
-            found
-            if found is not None
-            else unknown(f"environment variable {key.value} is not known", key.origin, Cause.run_time)
-        )
-    return unknown("an environment variable", cause=Cause.run_time)
+        return environment_variable(ev, key.value, key.origin)
+    return unknown("the name of the environment variable is not known", cause=Cause.run_time)
+
+
+def environment_variable(ev: Evaluator, name: str, origin: Origin | None) -> Expr:
+    """The value that the launch gives a variable, else unknown."""
+    missing = unknown(f"environment variable {name} is not known", origin, Cause.run_time)
+    return ev.environment.get(name, missing)
 
 
 def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:
@@ -172,7 +177,7 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
         if name not in holder.attributes and holder.cls is not None and isinstance(name, str):
             default = class_attribute(holder.cls, name)
             if default is not None and is_expr(default):
-                holder.attributes[name] = default  # what it is where this assignment does not happen
+                holder.attributes[name] = default  # the value where this assignment does not happen
         ev.journal.write(holder.attributes, name, value)
     elif isinstance(holder, Container) and holder.kind == "namespace":
         ev.journal.write(holder.items, name, value)
@@ -236,4 +241,9 @@ def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, value: Abstract, frame:
         elif is_expr(value):
             assign(ev, element, ev.op("get", (to_expr(value), Const(index))), frame)
         else:
-            assign(ev, element, unknown("one of several results", frame.module.origin(element), Cause.run_time), frame)
+            assign(
+                ev,
+                element,
+                unknown("the result of unpacking is not known", frame.module.origin(element), Cause.run_time),
+                frame,
+            )

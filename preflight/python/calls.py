@@ -1,4 +1,4 @@
-"""Calls: recorded, answered by hooks, or followed into the project's functions and classes."""
+"""Calls. Each is recorded; a hook says what it returns, or a function or class of the project is followed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from preflight.vocabulary.values import Origin
 
 
 def evaluate_call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
-    """A call: its callee and arguments, then what it gives."""
+    """The value of a call expression."""
     if isinstance(node.func, ast.Name) and node.func.id == "super":
         return super_object(frame)
-    callee = ev.evaluate(node.func, frame)
+    callee = ev.evaluate(node.func, frame)  # before its arguments
     return _call(_site(ev, node, frame), callee)
 
 
@@ -75,7 +75,7 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
 
 
 def _call(site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
-    """What calling `callee` gives; the call is recorded."""
+    """What a callee returns; the call is recorded."""
     ev = site.ev
     if isinstance(callee, Either) and _depth < 6:
         results: list[Abstract] = []
@@ -120,7 +120,7 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         callee=callee,
     )
     same = ev.calls_of.setdefault(id(site.node), [])
-    if not any(known.says_the_same(record) for known in same):  # an unrolled loop says the same thing once
+    if not any(known.says_the_same(record) for known in same):  # an unrolled loop repeats its calls
         same.append(record)
         ev.calls.append(record)
     return record
@@ -186,7 +186,7 @@ def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
 
 
 def _hook_names(callee: Abstract, record: CallRecord) -> list[str]:
-    """Under which names a hook may answer: its own, and those of the library's classes that its class extends."""
+    """The names of hooks for a call: its own, and those of the library's classes that its class extends."""
     found = [record.qualified]
     if isinstance(callee, ClassValue):
         found += callee.external_bases

@@ -1,4 +1,4 @@
-"""Classes of the project: defined and instantiated; dataclasses get the `__init__` that their fields imply."""
+"""Classes of the project, and their objects; the `__init__` of a dataclass is made of its fields."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def dataclass_fields(cls: ClassValue) -> dict[str, ClassValue]:
 
 
 def field_default(ev: Evaluator, owner: ClassValue, name: str) -> Abstract | None:
-    """The default of a dataclass field, `field(default=..., default_factory=...)` opened; None: it has none."""
+    """The default of a dataclass field, also from `field(default=..., default_factory=...)`; None without a default."""
     value = owner.attributes.get(name)
     if (
         isinstance(value, Instance)
@@ -119,7 +119,10 @@ def instantiate(
         if isinstance(post, FunctionValue):
             invoke(ev, replace(post, self_value=made), (), {})
         return made
-    for key, value in kwargs.items():  # the base class is a library's: what it is given is what is known of it
+    for (
+        key,
+        value,
+    ) in kwargs.items():  # the base class is a library's: its arguments are all that is known of the object
         made.attributes.setdefault(key, value)
     return made
 
@@ -129,7 +132,7 @@ def super_object(frame: Frame) -> Abstract:
     while scope is not None and scope.owner_class is None:
         scope = scope.parent
     if scope is None or scope.owner_class is None or scope.self_value is None:
-        return unknown("super() outside a class", cause=Cause.invalid)
+        return unknown("super() is called outside a class", cause=Cause.invalid)
     bases = [base for base in scope.owner_class.bases if isinstance(base, ClassValue)]
     if bases:
         attributes = scope.self_value.attributes if isinstance(scope.self_value, Instance) else {}

@@ -1,4 +1,4 @@
-"""Comprehensions, run item by item where the items are known."""
+"""Comprehensions: evaluated item by item where the items are known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from preflight.python.access import assign
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, Container, Frame
-from preflight.vocabulary.values import Cause, unknown
+from preflight.python.objects import Abstract, Container, Frame, changes_in_loop
 
 
 def comprehension(
@@ -33,7 +32,10 @@ def comprehension(
 
 
 def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) -> Iterator[str]:
-    """Runs of a comprehension's element, and whether it is one: yes, perhaps (a filter decides), or no one knows."""
+    """Set the variables for one item after the other; yields whether the item is in the result.
+
+    yes, perhaps (a filter decides), or unknown (the items are not known)
+    """
     if not generators:
         yield "yes"
         return
@@ -43,7 +45,7 @@ def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) 
     known = items is not None and len(items) <= 256
     if not known:
         ev.position.loops += 1
-    for value in items if items is not None and known else [unknown("it changes in a loop", cause=Cause.run_time)]:
+    for value in items if items is not None and known else [changes_in_loop()]:
         assign(ev, first.target, value, frame)
         passes: list[bool | None] = []
         for condition in first.ifs:

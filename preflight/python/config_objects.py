@@ -1,4 +1,4 @@
-"""Configuration objects: a key is what the program put there, or a parameter of the program."""
+"""Configuration objects: a key has the value that the program sets, or is a parameter of the program."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from preflight.vocabulary.values import Ref
 
 CONFIG_METHODS = frozenset(
     ("get", "keys", "values", "items", "pop", "update", "as_dict", "setdefault", "copy", "to_dict", "merge_with")
-)  # methods of wandb.config and DictConfig: never keys in practice
+)
+"""Methods of `wandb.config` and DictConfig. No project has a key of these names."""
 
 
 def config_attribute(value: Config, name: str, node: ast.expr, frame: Frame) -> Abstract:
+    """`config.name`: a method, or the value of a key."""
     if name in value.known:
         return value.known[name]
     if name in CONFIG_METHODS or name.startswith("__"):
@@ -34,7 +36,7 @@ def config_attribute(value: Config, name: str, node: ast.expr, frame: Frame) -> 
 
 
 def config_child(value: Config, key: Key) -> Abstract:
-    """A key of a configuration object: what the program put there, else a reference to it."""
+    """The value of a key: what the program sets, else a configuration object for the keys below it."""
     if key in value.known:
         return value.known[key]
     child = Config(f"{value.prefix}.{key}" if value.prefix else str(key), value.kind, {}, value.origin)
@@ -49,14 +51,14 @@ def config_default(ev: Evaluator, child: Config, default: Abstract) -> Abstract:
     return child
 
 
-def absorb(ev: Evaluator, config: Config, value: Abstract, prefix: str = "") -> None:
-    """Values that the program gives a configuration object: defaults of its parameters."""
+def add_defaults(ev: Evaluator, config: Config, value: Abstract, prefix: str = "") -> None:
+    """Values that the program gives to a configuration object are the defaults of its parameters."""
     items: dict[Key, Abstract] = {}
     copy_items(value, items)
     for key, item in items.items():
         name = f"{prefix}{key}"
         if isinstance(item, Container) and not item.is_sequence and len(prefix) < 200:
-            absorb(ev, config, item, f"{name}.")
+            add_defaults(ev, config, item, f"{name}.")
         elif isinstance(item, Config):
             continue
         elif is_expr(item) or isinstance(item, (Container, Either)):

@@ -1,4 +1,4 @@
-"""Interpretation of expressions, and of assignment to targets."""
+"""Interpretation of expressions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def evaluate(ev: Evaluator, node: ast.expr, frame: Frame) -> Abstract:
     ev.step()
     handler = _HANDLERS.get(type(node))
     if handler is None or ev.depth > MAX_DEPTH:
-        return unknown("it is not evaluated statically", frame.module.origin(node))
+        return unknown("this expression is not evaluated statically", frame.module.origin(node))
     ev.depth += 1
     value = handler(ev, node, frame)
     ev.depth -= 1
@@ -61,9 +61,9 @@ def _constant(ev: Evaluator, node: ast.Constant, frame: Frame) -> Abstract:
     origin = frame.module.origin(node)
     if value is None or isinstance(value, (bool, int, float, str)):
         if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
-            return unknown("a number of more than 256 bits", origin, Cause.budget)
+            return unknown("the number has more than 256 bits", origin, Cause.budget)
         return Const(value, origin)
-    return unknown("a constant that no setting has", origin)
+    return unknown("no setting is a constant of this type", origin)
 
 
 def _name(ev: Evaluator, node: ast.Name, frame: Frame) -> Abstract:
@@ -106,11 +106,12 @@ def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abs
     bounds: list[int | None] = []
     for part in (node.lower, node.upper, node.step):
         found = None if part is None else ev.value_of(ev.expression(part, frame))
-        if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
-            return unknown("a slice whose bounds are not known", frame.module.origin(node.lower or node.upper or part))  # type: ignore[arg-type]
-        bounds.append(found)
+        if part is not None and found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+            place = node.lower or node.upper or part
+            return unknown("the bounds of the slice are not known", frame.module.origin(place))
+        bounds.append(found if isinstance(found, int) else None)
     if bounds[2] == 0:
-        return unknown("a slice of step 0", cause=Cause.invalid)
+        return unknown("the step of the slice is 0", cause=Cause.invalid)
     cut = slice(*bounds)
     if isinstance(value, Container) and value.is_sequence and not value.open:
         return sequence(list(value.items.values())[cut], value.kind, value.origin)
@@ -157,9 +158,9 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
         return join_path(ev, left, right)
     operator = _BINARY.get(type(node.op))
     if operator is None:
-        return unknown("an operation that is not evaluated statically", origin)
+        return unknown("this operation is not evaluated statically", origin)
     if operator == "%" and isinstance(left, Const) and isinstance(left.value, str):
-        return unknown("a formatted text", origin)
+        return unknown("formatted text is not evaluated statically", origin)
     return ev.op(operator, (to_expr(left), to_expr(right)), origin)
 
 
@@ -171,7 +172,9 @@ def _unary(ev: Evaluator, node: ast.UnaryOp, frame: Frame) -> Abstract:
         return ev.op("not", (to_expr(value),), origin) if known is None else Const(not known, origin)
     if isinstance(node.op, ast.USub):
         return ev.op("neg", (to_expr(value),), origin)
-    return value if isinstance(node.op, ast.UAdd) else unknown("an operation on bits", origin)
+    return (
+        value if isinstance(node.op, ast.UAdd) else unknown("operations on bits are not evaluated statically", origin)
+    )
 
 
 def _boolean(ev: Evaluator, node: ast.BoolOp, frame: Frame) -> Abstract:
@@ -207,12 +210,12 @@ def _comparison(ev: Evaluator, operator: str, left: Abstract, right: Abstract, f
         if isinstance(left, certain) or (isinstance(left, Instance) and is_object(left)):
             return Const(operator in ("is not", "!="), origin)  # an object is not None
         if isinstance(left, (External, Attribute, Instance)):
-            return unknown("whether a library gives None", origin, Cause.out_of_project)
+            return unknown("whether a library returns None is not known", origin, Cause.out_of_project)
     if operator in ("in", "not in") and isinstance(right, Container) and not right.is_sequence and not right.open:
         key = to_expr(left)
         return ev.op(operator, (key, Op("tuple", tuple(Const(_plain(k)) for k in right.items))), origin)
     if operator in ("in", "not in") and isinstance(right, External):
-        return unknown("what a library's object holds", origin, Cause.out_of_project)
+        return unknown("the items of a library's object are not known", origin, Cause.out_of_project)
     return ev.op(operator, (to_expr(left), to_expr(right)), origin)
 
 
@@ -274,7 +277,7 @@ def _joined(ev: Evaluator, node: ast.JoinedStr, frame: Frame) -> Abstract:
         if isinstance(part, ast.FormattedValue):
             expr = ev.expression(part.value, frame)
             formatted = part.format_spec is not None or part.conversion != -1
-            parts.append(unknown("a formatted text") if formatted else expr)
+            parts.append(unknown("formatted text is not evaluated statically") if formatted else expr)
         else:
             parts.append(ev.expression(part, frame))
     origin = frame.module.origin(node, editable=False)
@@ -304,7 +307,7 @@ def _inner(ev: Evaluator, node: ast.Await | ast.YieldFrom | ast.Starred, frame: 
 def _yield(ev: Evaluator, node: ast.Yield, frame: Frame) -> Abstract:
     if node.value is not None:
         ev.evaluate(node.value, frame)
-    return unknown("what is sent to a generator", frame.module.origin(node), Cause.run_time)
+    return unknown("what is sent to the generator is not known", frame.module.origin(node), Cause.run_time)
 
 
 _HANDLERS: dict[type[ast.expr], Callable[..., Abstract]] = {

@@ -22,7 +22,7 @@ from preflight.python.objects import (
 from preflight.vocabulary.values import Cause, Const, unknown
 
 MAX_RECURSION = 2
-"""How often a function may be within itself."""
+"""How many calls of one function may be nested."""
 
 
 def parameter_defaults(ev: Evaluator, arguments: ast.arguments, frame: Frame) -> dict[str, Abstract]:
@@ -77,7 +77,7 @@ def invoke(
     if function.self_value is not None and not _is_static(function):
         args = (_first_argument(function, function.self_value), *args)
     if ev.position.functions.count(id(function.node)) >= MAX_RECURSION or len(ev.position.functions) > 40:
-        return unknown("it calls itself", cause=Cause.budget)
+        return unknown("the function calls itself", cause=Cause.budget)
     frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
     frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)
     frame.owner_class = function.owner
@@ -91,10 +91,19 @@ def _decoration(
     """A record of a call that the program's text does not make."""
     node = ast.copy_location(ast.Name(function.name), function.node)
     return CallRecord(
-        f"{function.module.name}.{function.name}", None, function.name, tuple(to_expr(a) for a in args),
-        {k: to_expr(v) for k, v in kwargs.items()}, {}, function.module.path, node,
-        function.module.origin(function.node, editable=False), reached=ev.reached, arguments=args, keywords=kwargs,
-    )  # fmt: skip
+        name=f"{function.module.name}.{function.name}",
+        receiver=None,
+        method=function.name,
+        args=tuple(to_expr(a) for a in args),
+        kwargs={k: to_expr(v) for k, v in kwargs.items()},
+        keyword_origins={},
+        path=function.module.path,
+        node=node,
+        origin=function.module.origin(function.node, editable=False),
+        reached=ev.reached,
+        arguments=args,
+        keywords=kwargs,
+    )
 
 
 def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
@@ -135,11 +144,11 @@ def _returned(ev: Evaluator, frame: Frame, flow: str) -> Abstract:
     if flow == "next":
         returns.append((None, Const(None)))
     if not returns:
-        return unknown("it does not return", cause=Cause.run_time)
+        return unknown("the function does not return", cause=Cause.run_time)
     final = next((i for i, (condition, _) in enumerate(returns) if condition is None), len(returns) - 1)
     value = returns[final][1]
     for condition, other in reversed(returns[:final]):
-        value = ev.join(condition if condition is not None else unknown("?"), other, value)
+        value = ev.join(condition if condition is not None else unknown("the condition is not known"), other, value)
     return value
 
 

@@ -1,4 +1,4 @@
-"""Imports: modules of the project are interpreted when something of them is asked for, others are names."""
+"""Imports. A module of the project is interpreted when a name of it is looked up; of a library only names are known."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def module_attribute(ev: Evaluator, module: ModuleValue, name: str) -> Abstract:
 
 
 def resolve(ev: Evaluator, value: Abstract, _depth: int = 0) -> Abstract:
-    """What a lazily imported name stands for."""
+    """The value of a name that was imported and not looked up yet."""
     if isinstance(value, Lazy) and _depth < 10:
         return resolve(ev, module_attribute(ev, value.module, value.name), _depth + 1)
-    return value if not isinstance(value, Lazy) else unknown("it is imported in a circle")
+    return value if not isinstance(value, Lazy) else unknown("modules import it from each other in a circle")
 
 
 def namespace_attribute(ev: Evaluator, value: External, name: str, frame: Frame) -> Abstract:

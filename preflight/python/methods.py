@@ -1,4 +1,4 @@
-"""Methods of strings, lists, dicts and configuration objects over abstract values."""
+"""Methods of strings, lists, dictionaries and configuration objects, on abstract values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from preflight.python.access import set_item
 from preflight.python.builtins import CallSite
-from preflight.python.config_objects import absorb, config_child, config_default
+from preflight.python.config_objects import add_defaults, config_child, config_default
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -27,11 +27,11 @@ SAME_OBJECT = frozenset(
     ("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float", "double", "requires_grad_", "to_empty",
      "share_memory", "xpu", "type", "contiguous", "__enter__", "apply", "build", "unwrap")
 )  # fmt: skip
-"""Methods of torch.nn.Module (and of tensors) that give the object itself; their calls are still recorded."""
+"""Methods of torch.nn.Module (and of tensors) that return the object itself; their calls are recorded all the same."""
 
 
 def call_method(site: CallSite, callee: Attribute) -> Abstract | None:
-    """What a method of a plain value gives; None where the receiver is an object of a library."""
+    """What a method of a value of Python's own types returns; None for an object of a library."""
     receiver = callee.receiver
     if isinstance(receiver, Container):
         given = _sequence_method(site, receiver, callee.name) if receiver.is_sequence else None
@@ -58,13 +58,13 @@ def _text_method(site: CallSite, receiver: Expr, name: str) -> Abstract | None:
         separator = site.ev.value_of(receiver)
         if isinstance(separator, str) and all(isinstance(v, str) for v in values):
             return Const(separator.join(str(v) for v in values), site.derived)
-        return unknown("a joined text", site.origin)
+        return site.unknown("the joined text is not known")
     if name == "format":
         return _format(site, receiver)
     if name == "get" and isinstance(receiver, (Op, Const)) and site.args:
         default = to_expr(site.args[1]) if len(site.args) > 1 else Const(None)
         return site.ev.op("get", (receiver, to_expr(site.args[0]), default), site.origin)
-    return unknown(f".{name}() is not evaluated statically", site.origin) if isinstance(receiver, Const) else None
+    return site.unknown(f".{name}() is not evaluated statically") if isinstance(receiver, Const) else None
 
 
 _FIELD = re.compile(r"\{(\w*)\}")
@@ -75,7 +75,7 @@ def _format(site: CallSite, receiver: Expr) -> Abstract:
     values = [site.ev.value_of(to_expr(arg)) for arg in site.args]
     named = {key: site.ev.value_of(to_expr(value)) for key, value in site.kwargs.items()}
     if not isinstance(template, str) or any(isinstance(v, Unknown) for v in (*values, *named.values())):
-        return unknown("a formatted text", site.origin)
+        return site.unknown("formatted text is not evaluated statically")
     rest = iter(values)
 
     def fill(match: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ def _sequence_method(site: CallSite, receiver: Container, name: str) -> Abstract
         receiver.flags["open"] = True
         return last if name == "pop" and last is not None else Const(None)
     if name in ("index", "count"):
-        return unknown("a position in a list", site.origin)
+        return site.unknown("a position in a list is not evaluated statically")
     return None
 
 
@@ -151,14 +151,14 @@ def _mapping_get(site: CallSite, receiver: Container, name: str) -> Abstract:
     if isinstance(key, Unknown):
         if site.args and is_expr(default):
             return site.ev.op("get", (to_expr(receiver), to_expr(site.args[0]), to_expr(default)), site.origin)
-        return unknown("a key that is not known", site.origin)
+        return site.unknown("the key is not known")
     if key in receiver.items:
         found = receiver.items[key]
         if name == "pop":
             site.ev.journal.remove(receiver.items, key)
         return found
     if receiver.open:
-        return site.ev.join(unknown("whether it has that key"), unknown("an item that is not known"), default)
+        return site.ev.join(unknown("whether it has the key is not known"), unknown("the item is not known"), default)
     if name == "setdefault":
         site.ev.journal.write(receiver.items, key, default)
     return default
@@ -168,18 +168,18 @@ def _config_method(site: CallSite, receiver: Config, name: str) -> Abstract | No
     if name in ("get", "pop", "setdefault") and site.args:
         key = _key(site)
         if not isinstance(key, (str, int)):
-            return unknown("a key that is not known", site.origin)
+            return site.unknown("the key is not known")
         child = config_child(receiver, key)
         if isinstance(child, Config) and len(site.args) > 1:
             return config_default(site.ev, child, site.args[1])
         return child
     if name in ("update", "merge_with") and site.args:
-        absorb(site.ev, receiver, site.args[0])
+        add_defaults(site.ev, receiver, site.args[0])
         return Const(None)
     if name in ("copy", "as_dict", "to_dict"):
         return receiver
     if name in ("items", "keys", "values"):
-        return Container("list", {}, site.origin, {"open": True})
+        return site.open_container()
     return None
 
 

@@ -1,4 +1,4 @@
-"""Interpretation of statements. Each function returns how control goes on: next, return, raise, break or continue."""
+"""Interpretation of statements. Each function returns how its statement ends (`Flow`)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from preflight.python.objects import (
     Instance,
     Key,
     TryRecord,
+    changes_in_loop,
     is_expr,
     to_expr,
 )
 from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
 
-CHANGING = unknown("it changes in a loop", cause=Cause.run_time)
 UNROLL = 64
 """Iterations of a loop over known items that are interpreted one by one."""
 UNROLL_STEPS = 2_000
-"""What the further iterations of one loop may cost; above it, one with unknown items stands for them."""
+"""Steps that the further iterations of one loop may take; above, they are interpreted once, with an unknown item."""
 
 
 def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> Flow:
@@ -36,16 +36,16 @@ def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> Flow:
         before = len(ev.position.exits)
         flow = _execute(ev, statement, frame)
         if flow == "next" and len(ev.position.exits) > before and index + 1 < len(body):
-            return _guarded(ev, before, lambda rest=body[index + 1 :]: ev.execute(rest, frame))  # type: ignore[misc]
+            return _after_exits(ev, before, lambda rest=body[index + 1 :]: ev.execute(rest, frame))  # type: ignore[misc]
         if flow != "next":
             return flow
     return "next"
 
 
-def _guarded(ev: Evaluator, before: int, rest: Callable[[], Flow]) -> Flow:
-    """What follows a conditional return, break or continue: it happens only where none of them did."""
+def _after_exits(ev: Evaluator, before: int, rest: Callable[[], Flow]) -> Flow:
+    """Interpret what follows a conditional return, break or continue, on the condition that none of them happened."""
     kinds = {kind for kind, _ in ev.position.exits[before:]}
-    skipped = _any(ev, [condition for _, condition in ev.position.exits[before:]])
+    skipped = _any_of(ev, [condition for _, condition in ev.position.exits[before:]])
     stays = ev.op("not", (skipped,))
     flow, changes = ev.speculate(stays, rest)
     ev.merge(skipped, {}, changes)
@@ -53,15 +53,15 @@ def _guarded(ev: Evaluator, before: int, rest: Callable[[], Flow]) -> Flow:
         return flow
     if flow == "raise":
         return "return" if kinds == {"return"} else "continue"
-    _skip(ev, flow, stays)
+    _note_exit(ev, flow, stays)
     return "continue"
 
 
-def _any(ev: Evaluator, conditions: Sequence[Expr]) -> Expr:
+def _any_of(ev: Evaluator, conditions: Sequence[Expr]) -> Expr:
     return conditions[0] if len(conditions) == 1 else ev.op("or", tuple(conditions))
 
 
-def _skip(ev: Evaluator, kind: Flow, condition: Expr) -> None:
+def _note_exit(ev: Evaluator, kind: Flow, condition: Expr) -> None:
     """Note that a block is left under a condition (and those of the path to it)."""
     met = (*ev.position.conditions[ev.position.entered_with[-1] if ev.position.entered_with else 0 :], condition)
     ev.position.exits.append((kind, met[0] if len(met) == 1 else ev.op("and", met)))
@@ -105,7 +105,7 @@ def _augmented(ev: Evaluator, node: ast.AugAssign, frame: Frame) -> Flow:
     ast.copy_location(binary, node)
     value = ev.evaluate(binary, frame)
     if ev.position.loops and is_expr(value):
-        value = unknown("it changes in a loop", frame.module.origin(node), Cause.run_time)
+        value = changes_in_loop(frame.module.origin(node))
     assign(ev, node.target, value, frame)
     return "next"
 
@@ -119,7 +119,7 @@ def _if(ev: Evaluator, node: ast.If, frame: Frame) -> Flow:
 
 
 def branch(ev: Evaluator, condition: Expr, then: Callable[[], Flow], otherwise: Callable[[], Flow]) -> Flow:
-    """Both sides of a condition that is not known; afterwards, what both left behind is joined."""
+    """Interpret both sides of a condition that is not known, and merge what they change."""
     negated = Op("not", (condition,), condition.origin)
     flow, changes = ev.speculate(condition, then)
     other_flow, other_changes = ev.speculate(negated, otherwise)
@@ -134,7 +134,7 @@ def branch(ev: Evaluator, condition: Expr, then: Callable[[], Flow], otherwise: 
         return flow
     for one, under in ((flow, condition), (other_flow, negated)):
         if one != "next":
-            _skip(ev, one, under)
+            _note_exit(ev, one, under)
     return "next" if "next" in (flow, other_flow) else "continue"
 
 
@@ -151,7 +151,7 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
 
 
 def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: list[Abstract], depth: int) -> Flow:
-    """Iterations one by one; after a conditional break the further ones happen only where it did not."""
+    """Interpret the iterations one by one; after a conditional break, the others run on its opposite."""
     length = len(ev.position.conditions)
     for index, item in enumerate(items):
         steps, before = ev.steps_left, len(ev.position.exits)
@@ -161,27 +161,27 @@ def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: 
             return "next" if flow == "break" else flow
         del ev.position.conditions[length:]
         if depth > 8 or (steps - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
-            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, CHANGING, frame))
+            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, changes_in_loop(), frame))
         left = [condition for kind, condition in ev.position.exits[before:] if kind != "continue"]
         if left:
             rest = items[index + 1 :]
-            stays, skipped = ev.op("not", (_any(ev, left),)), _any(ev, left)
+            stays, skipped = ev.op("not", (_any_of(ev, left),)), _any_of(ev, left)
             flow, changes = ev.speculate(stays, lambda rest=rest: _unrolled(ev, node, frame, rest, depth + 1))  # type: ignore[misc]
             ev.merge(skipped, {}, changes)
             if flow == "return":
-                _skip(ev, "return", stays)
+                _note_exit(ev, "return", stays)
             return "next"
     return ev.execute(node.orelse, frame)
 
 
 def _any_item(ev: Evaluator, iterable: Abstract, items: list[Abstract] | None) -> Abstract:
-    """What the loop variable of a loop that is not unrolled stands for."""
+    """The loop variable of a loop that is not unrolled."""
     known = list(iterable.items.values()) if isinstance(iterable, Container) and iterable.is_sequence else []
     if known and not is_expr(known[0]):
         return known[0]
     if isinstance(iterable, Instance):
         return Instance(f"{iterable.made_by}.item", origin=iterable.origin)
-    return unknown("it changes in a loop", cause=Cause.run_time)
+    return changes_in_loop()
 
 
 def _while(ev: Evaluator, node: ast.While, frame: Frame) -> Flow:
@@ -193,8 +193,8 @@ def _while(ev: Evaluator, node: ast.While, frame: Frame) -> Flow:
 def _loop_once(
     ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame, start: Callable[[], None]
 ) -> Flow:
-    """One pass that stands for all: what the body changes is unknown at its start."""
-    _widen(ev, node, frame)
+    """Interpret the body once for all iterations: what it changes is unknown at its start."""
+    _forget_changes(ev, node, frame)
     returns, length, skips = len(frame.returns), len(ev.position.conditions), len(ev.position.exits)
     ev.position.loops += 1
 
@@ -205,8 +205,8 @@ def _loop_once(
     flow, changes = ev.speculate(None, body)
     ev.position.loops -= 1
     del ev.position.conditions[length:]
-    ev.merge(unknown("a loop that may not run", cause=Cause.run_time), changes, {})
-    runs = unknown("whether a loop is left early", cause=Cause.run_time)
+    ev.merge(unknown("whether the loop runs is not known", cause=Cause.run_time), changes, {})
+    runs = unknown("whether the loop ends early is not known", cause=Cause.run_time)
     for index in range(returns, len(frame.returns)):
         condition, value = frame.returns[index]
         frame.returns[index] = (runs if condition is None else ev.op("and", (condition, runs)), value)
@@ -215,11 +215,12 @@ def _loop_once(
     left = [condition for kind, condition in ev.position.exits[skips:] if kind == "return"]
     del ev.position.exits[skips:]
     if left or flow == "return":
-        _skip(ev, "return", runs)
+        _note_exit(ev, "return", runs)
     return ev.execute(node.orelse, frame)
 
 
-def _widen(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
+def _forget_changes(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
+    """Make what the body of a loop changes unknown."""
     for inner in ast.walk(node):
         targets: list[ast.expr] = []
         if isinstance(inner, ast.AugAssign):
@@ -230,13 +231,9 @@ def _widen(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame
             if isinstance(target, ast.Name):
                 current = frame.variables.get(target.id)
                 if current is not None and is_expr(current):
-                    ev.journal.write(
-                        frame.variables,
-                        target.id,
-                        unknown("it changes in a loop", to_expr(current).origin, Cause.run_time),
-                    )
+                    ev.journal.write(frame.variables, target.id, changes_in_loop(to_expr(current).origin))
             elif isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(target.value, ast.Name):
-                assign(ev, target, unknown("it changes in a loop", frame.module.origin(target), Cause.run_time), frame)
+                assign(ev, target, changes_in_loop(frame.module.origin(target)), frame)
 
 
 def _with(ev: Evaluator, node: ast.With | ast.AsyncWith, frame: Frame) -> Flow:
@@ -268,9 +265,9 @@ def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> Flow:
         ev.position.handlers.pop()
         calls = tuple(ev.calls[before:])
         ev.tries.append(TryRecord(node, frame.module.path, frame.function, handlers, calls, ev.reached))
-    failed, skips = unknown("an exception is raised", cause=Cause.run_time), len(ev.position.exits)
+    failed, skips = unknown("whether an exception is raised is not known", cause=Cause.run_time), len(ev.position.exits)
     for handler in node.handlers:
-        # What a handler sets is the exception, not the rule: its calls are recorded, its writes are not kept.
+        # No exception is what usually happens: the calls of a handler are recorded, its writes are undone.
         ev.speculate(failed, lambda handler=handler: _handler(ev, handler, frame))  # type: ignore[misc]
     del ev.position.exits[skips:]
     if flow != "raise":
@@ -285,7 +282,7 @@ def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> Flow:
 
 def _handler(ev: Evaluator, handler: ast.ExceptHandler, frame: Frame) -> Flow:
     if handler.name:
-        ev.journal.write(frame.variables, handler.name, unknown("an exception", cause=Cause.run_time))
+        ev.journal.write(frame.variables, handler.name, unknown("the exception is not known", cause=Cause.run_time))
     return ev.execute(handler.body, frame)
 
 
@@ -377,7 +374,7 @@ def _pattern(ev: Evaluator, pattern: ast.pattern, subject: Abstract, frame: Fram
         if pattern.name:
             ev.journal.write(frame.variables, pattern.name, subject)
         return Const(True)
-    return unknown("a pattern that is not evaluated statically")
+    return unknown("this pattern is not evaluated statically")
 
 
 def _import(ev: Evaluator, node: ast.Import | ast.ImportFrom, frame: Frame) -> Flow:

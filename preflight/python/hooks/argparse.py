@@ -1,4 +1,4 @@
-"""argparse: arguments become parameters, `parse_args()` a namespace of references to them."""
+"""argparse: each argument is a parameter; `parse_args()` returns a namespace of references to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value
 PARSER = "argparse.ArgumentParser"
 _ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonargparse.ArgumentParser",
             "transformers.HfArgumentParser", "simple_parsing.ArgumentParser", "tap.Tap")  # fmt: skip
-"""Parsers that take `add_argument` as argparse's does."""
+"""Parsers with the same `add_argument` as argparse's."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class ParserState:
     parameters: dict[str, Parameter] = field(default_factory=dict)
     children: list[ParserState] = field(default_factory=list)
     groups: dict[str, LibraryValue] = field(default_factory=dict)
-    """Objects that are made of the command line as wholes, by name (dataclasses of simple_parsing)."""
+    """How to make the objects that take several arguments, by name (dataclasses of simple_parsing)."""
 
     def everything(self, _depth: int = 0) -> dict[str, Parameter]:
         """Its own arguments and those of its subparsers."""
@@ -121,7 +121,7 @@ def _action(record: CallRecord, ev: Evaluator) -> tuple[str | None, Expr]:
 
 
 def type_name(value: Abstract | None) -> str | None:
-    """`type=` as Parameter names it."""
+    """The value of `type=`, as the field `type` of Parameter has it."""
     if isinstance(value, External):
         return value.name if value.name in ("int", "float", "str", "bool") else None
     if isinstance(value, FunctionValue):
@@ -142,7 +142,7 @@ def set_defaults(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def group(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """Groups add to their parser."""
+    """A group: its arguments are its parser's."""
     return record.receiver_object
 
 
@@ -168,7 +168,7 @@ def add_parser(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """The namespace; words given in the program's text (`parse_args([])`) leave nothing to the command line."""
+    """The namespace. With words in the program's text (`parse_args([])`) the command line sets nothing."""
     state = state_of(record.receiver_object)
     if state is None:
         return None
@@ -190,7 +190,7 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def plain_words(words: Container) -> list[Word]:
-    """The items of a list in the program's text, as argv words."""
+    """The items of a list in the program's text, as words of a command line."""
     made: list[Word] = []
     for item in words.items.values():
         expr = to_expr(item)

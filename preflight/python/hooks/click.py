@@ -1,4 +1,4 @@
-"""click, typer, fire and absl: parameters of an entry function, and flags read from a global."""
+"""click, typer, fire and absl: parameters of an entry function, and global flags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from preflight.python.objects import (
     Abstract,
     CallRecord,
     ClassValue,
-    Config,
     Container,
     FunctionValue,
     Instance,
@@ -131,14 +130,9 @@ def _belongs(decorator: Abstract, app: Abstract | None) -> bool:
 # --- absl -------------------------------------------------------------------------------------------------------------
 
 _ABSL = {
-    "integer": "int",
-    "float": "float",
-    "string": "str",
-    "bool": "bool",
-    "boolean": "bool",
-    "enum": "str",
+    "integer": "int", "float": "float", "string": "str", "bool": "bool", "boolean": "bool", "enum": "str",
     "list": "list",
-}
+}  # fmt: skip
 
 
 def define_flag(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -154,10 +148,6 @@ def define_flag(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def absl_run(record: CallRecord, ev: Evaluator) -> Abstract | None:
     main = record.object("main", 0)
     return ev.call(main, ()) if isinstance(main, FunctionValue) else None
-
-
-def absl_flags(ev: Evaluator) -> Abstract:
-    return Config("", "argparse")
 
 
 HOOKS: Mapping[str, Hook] = {

@@ -1,12 +1,13 @@
-"""Configuration objects: wandb.config, Hydra's cfg, OmegaConf."""
+"""Configuration objects of libraries: `wandb.config`, Hydra's `cfg`, OmegaConf."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.python.config_objects import absorb, config_child
+from preflight.python.config_objects import add_defaults, config_child
 from preflight.python.evaluator import Evaluator, Hook, LibraryValue
 from preflight.python.files import read_yaml
+from preflight.python.hooks.standard_library import first_argument
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -38,7 +39,7 @@ def wandb_init(record: CallRecord, ev: Evaluator) -> Abstract | None:
     config = wandb_config(ev)
     given = record.keywords.get("config")
     if given is not None and isinstance(config, Config) and given is not config:
-        absorb(ev, config, given)
+        add_defaults(ev, config, given)
     return Instance("wandb.init", attributes={"config": config}, record=record, origin=record.origin)
 
 
@@ -58,7 +59,7 @@ def wandb_agent(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def hydra_main(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`main()` under `@hydra.main(...)`: cfg's keys are the composed configuration's."""
+    """`main()` with the decorator `@hydra.main(...)`: its argument is the composed configuration."""
     if record.arguments:
         return None
     decorator = record.receiver_object
@@ -88,7 +89,7 @@ def omega_merge(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if not overridable:
         return Container("namespace", items, record.origin)
     config = Config("", "omegaconf", origin=record.origin)
-    absorb(ev, config, Container("dict", items))
+    add_defaults(ev, config, Container("dict", items))
     return config
 
 
@@ -108,11 +109,6 @@ def _merge_into(items: dict[Key, Abstract], part: Abstract) -> None:
             items[key] = Container("namespace", merged, old.origin)
         else:
             items[key] = value
-
-
-def first(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """Calls that give their first argument back: OmegaConf.to_container(cfg)."""
-    return record.arguments[0] if record.arguments else None
 
 
 def select(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -141,7 +137,7 @@ LIBRARY_VALUES: Mapping[str, LibraryValue] = {
     "wandb.run.config": wandb_config,
     "absl.flags.FLAGS": lambda ev: Config("", "argparse"),
 }
-"""Attributes of libraries that are configuration objects."""
+"""Attributes of libraries that hold a configuration object."""
 
 HOOKS: Mapping[str, Hook] = {
     "wandb.init": wandb_init, "wandb.agent": wandb_agent,
@@ -151,7 +147,7 @@ HOOKS: Mapping[str, Hook] = {
     "omegaconf.OmegaConf.merge": omega_merge, "omegaconf.OmegaConf.unsafe_merge": omega_merge,
     "omegaconf.OmegaConf.from_cli": lambda record, ev: Config("", "omegaconf"),
     "omegaconf.OmegaConf.from_dotlist": lambda record, ev: Config("", "omegaconf"),
-    "omegaconf.OmegaConf.to_container": first, "omegaconf.OmegaConf.to_object": first,
+    "omegaconf.OmegaConf.to_container": first_argument, "omegaconf.OmegaConf.to_object": first_argument,
     "omegaconf.OmegaConf.structured": omega_create, "omegaconf.OmegaConf.select": select,
     "omegaconf.DictConfig": omega_create,
 }  # fmt: skip

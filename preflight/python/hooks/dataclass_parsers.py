@@ -1,4 +1,4 @@
-"""Parsers that make a command line of dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis."""
+"""Parsers that make the command line from dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ HF = "transformers.HfArgumentParser"
 def parameter_object(
     ev: Evaluator, cls: Abstract, prefix: str, kind: ParameterKind = "dataclass", _depth: int = 0
 ) -> Abstract:
-    """An object of a dataclass whose fields the command line sets; one of a library is a configuration object."""
+    """An object of a dataclass whose fields are parameters of the command line.
+
+    An object of a library's class is a configuration object.
+    """
     if not isinstance(cls, ClassValue):
         return Config(prefix, kind)
     made = Instance(f"{cls.module.name}.{cls.name}", cls, {})
@@ -103,16 +106,15 @@ def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
-    """The library's arguments object that the parser makes, as a call whose arguments come from the command line."""
+    """Record that the parser makes an arguments object of the library, with arguments of the command line."""
     names = [cls.name] if isinstance(cls, External) else list(cls.external_bases) if isinstance(cls, ClassValue) else []
     for name in names:
         overridden = {}
         if isinstance(cls, ClassValue):
             overridden = {key: Ref(key) for key in ev.parameters if any(key in c.annotations for c in cls.lineage())}
-        ev.calls.append(
-            replace(record, name=name, receiver=None, method=name.rpartition(".")[2], args=(), kwargs=overridden,
-                    arguments=(), keywords=dict(overridden), complete=False, receiver_object=None)
-        )  # fmt: skip
+        made = replace(record, name=name, receiver=None, method=name.rpartition(".")[2], receiver_object=None)
+        made = replace(made, args=(), arguments=(), kwargs=overridden, keywords=dict(overridden), complete=False)
+        ev.calls.append(made)
 
 
 def cli(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -134,7 +136,6 @@ def wrap(record: CallRecord, ev: Evaluator) -> Abstract | None:
     function = record.callee
     if not isinstance(function, FunctionValue) or record.arguments or not function.node.args.args:
         return None
-
     annotation = function.node.args.args[0].annotation
     name = ast.unparse(annotation) if annotation is not None else ""
     cls = function.frame.globals_.get(name)

@@ -1,4 +1,4 @@
-"""The standard library and its kin: environment, paths, files of the project, copies, namespaces, mathematics."""
+"""The standard library: environment, paths, files of the project, copies, namespaces, mathematics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 
+from preflight.python.access import environment_variable
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import PATH, join_path, make_path, path_text, read_yaml
 from preflight.python.objects import (
@@ -24,7 +25,7 @@ from preflight.python.objects import (
     openness,
     sequence,
 )
-from preflight.vocabulary.values import Cause, Const, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 # --- environment ------------------------------------------------------------------------------------------------------
 
@@ -34,12 +35,7 @@ def getenv(record: CallRecord, ev: Evaluator) -> Abstract | None:
     name = ev.value_of(record.args[0]) if record.args else None
     if isinstance(name, str) and name in ev.environment:
         return ev.environment[name]
-    default = record.object("default", 1)
-    return (
-        default
-        if default is not None
-        else unknown(f"environment variable {name} is not known", record.origin, Cause.run_time)
-    )
+    return record.object("default", 1) or environment_variable(ev, str(name), record.origin)
 
 
 # --- paths and files --------------------------------------------------------------------------------------------------
@@ -63,17 +59,17 @@ def join_texts(record: CallRecord, ev: Evaluator) -> Abstract | None:
     parts = [path_text(ev, argument) for argument in record.arguments]
     known = [part for part in parts if part is not None]
     if not known or len(known) != len(parts):
-        return unknown("a path that is not known", record.origin)
+        return unknown("the path is not known", record.origin)
     return Const(posixpath.normpath(posixpath.join(*known)), replace(record.origin, editable=False))
 
 
 def dirname(record: CallRecord, ev: Evaluator) -> Abstract | None:
     text = path_text(ev, record.object("p", 0))
-    return unknown("a path that is not known") if text is None else Const(posixpath.dirname(text) or ".")
+    return unknown("the path is not known") if text is None else Const(posixpath.dirname(text) or ".")
 
 
 def same_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """resolve(), absolute(), os.path.abspath(p): paths stay relative to the project here."""
+    """`path.resolve()`, `path.absolute()`: the path itself. Paths stay relative to the project."""
     if record.receiver_object is not None and isinstance(record.receiver_object, Instance):
         return record.receiver_object
     return record.arguments[0] if record.arguments else None
@@ -94,7 +90,7 @@ def yaml_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def copied(value: Abstract, deep: bool, _depth: int = 0) -> Abstract:
-    """A copy of a container or object."""
+    """A copy of a container or object; `deep`: of what it contains, too."""
     if isinstance(value, Container):
         items = {k: copied(v, True, _depth + 1) if deep and _depth < 20 else v for k, v in value.items.items()}
         return Container(value.kind, items, value.origin, dict(value.flags), value.type_name)
@@ -146,7 +142,7 @@ def as_plain(value: Abstract, _depth: int = 0) -> Abstract:
 
 
 def replaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """dataclasses.replace(value, field=...)."""
+    """`dataclasses.replace(value, field=...)`."""
     value = record.arguments[0] if record.arguments else None
     if not isinstance(value, Instance):
         return None
@@ -158,31 +154,25 @@ def replaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
 # --- mathematics ------------------------------------------------------------------------------------------------------
 
 
-def operation(name: str) -> Hook:
+def operation(name: str, before: tuple[Expr, ...] = (), after: tuple[Expr, ...] = ()) -> Hook:
+    """A function that is an operation on its arguments, with constant operands before and after them."""
+
     def hook(record: CallRecord, ev: Evaluator) -> Abstract | None:
-        return ev.op(name, record.args, record.origin)
+        return ev.op(name, (*before, *record.args, *after), record.origin)
 
     return hook
 
 
-def power_of_two(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    return ev.op("**", (Const(2), *record.args[:1]), record.origin)
-
-
-def square_root(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    return ev.op("**", (*record.args[:1], Const(0.5)), record.origin)
-
-
-def first(record: CallRecord, ev: Evaluator) -> Abstract | None:
+def first_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return record.arguments[0] if record.arguments else None
 
 
-def second(record: CallRecord, ev: Evaluator) -> Abstract | None:
+def second_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return record.arguments[1] if len(record.arguments) > 1 else None
 
 
 def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """itertools.product of known iterables, as far as a program would list them by hand."""
+    """`itertools.product` of known iterables, up to 1,024 rows."""
     rows: list[list[Abstract]] = [[]]
     for argument in record.arguments:
         items = ev.iterate(argument)
@@ -193,14 +183,14 @@ def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def literal(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """ast.literal_eval, json.loads of a text that is known: literals, nothing else."""
+    """`ast.literal_eval` and `json.loads` of a text that is known."""
     text = ev.value_of(record.args[0]) if record.args else Unknown("no text", Cause.not_read)
     if not isinstance(text, str) or len(text) > 100_000:
-        return unknown("a text that is not known", record.origin)
+        return unknown("the text is not known", record.origin)
     try:
         found: object = ast.literal_eval(text) if record.method == "literal_eval" else json.loads(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return unknown("a text that does not parse", record.origin, Cause.invalid)
+        return unknown("the text does not parse", record.origin, Cause.invalid)
     return _plain(found, 0)
 
 
@@ -209,29 +199,34 @@ def _plain(value: object, depth: int) -> Abstract:
         return sequence([_plain(item, depth + 1) for item in value])
     if isinstance(value, dict) and depth < 20:
         return Container("dict", {str(k): _plain(v, depth + 1) for k, v in value.items()})
-    return from_value(value) if isinstance(value, (str, int, float, bool, type(None))) else unknown("a literal")
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return from_value(value)
+    return unknown("the literal is not evaluated statically")
 
 
 _NAMESPACES = ("argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "ml_collections.ConfigDict",
                "ml_collections.config_dict.ConfigDict", "addict.Dict", "munch.Munch", "box.Box", "munch.munchify",
                "transformers.utils.generic.ModelOutput")  # fmt: skip
 
+_FIRST_ARGUMENT = ("os.path.abspath", "os.path.realpath", "os.path.expanduser", "os.fspath", "tqdm.tqdm",
+                   "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "rich.progress.track")  # fmt: skip
+"""Functions that return their first argument, or one like it. Paths stay relative to the project."""
+
 HOOKS: Mapping[str, Hook] = {
     "os.environ.get": getenv, "os.getenv": getenv, "os.environ.setdefault": getenv, "os.environ.pop": getenv,
     PATH: new_path, "pathlib.PurePath": new_path, f"{PATH}.resolve": same_path, f"{PATH}.absolute": same_path,
     f"{PATH}.expanduser": same_path, f"{PATH}.open": open_file, "open": open_file, f"{PATH}.joinpath": joined_path,
     f"{PATH}.read_text": same_path, f"{PATH}.as_posix": same_path, "open.read": same_path,
-    "os.path.join": join_texts, "os.path.dirname": dirname, "os.path.abspath": first, "os.path.realpath": first,
-    "os.path.expanduser": first, "os.fspath": first,
+    "os.path.join": join_texts, "os.path.dirname": dirname,
     **dict.fromkeys(("yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load"), yaml_load),
     "copy.copy": copy, "copy.deepcopy": copy, "functools.partial": partial,
     **dict.fromkeys(_NAMESPACES, make_namespace),
     "collections.OrderedDict": ordered_dict, "collections.defaultdict": ordered_dict,
     "dataclasses.asdict": as_dict, "dataclasses.replace": replaced, "attr.asdict": as_dict, "attrs.asdict": as_dict,
-    "typing.cast": second, "math.ceil": operation("ceil"), "math.floor": operation("floor"),
-    "numpy.ceil": operation("ceil"),
-    "math.pow": operation("**"), "math.sqrt": square_root, "numpy.sqrt": square_root, "math.exp2": power_of_two,
+    "typing.cast": second_argument, "math.ceil": operation("ceil"), "numpy.ceil": operation("ceil"),
+    "math.floor": operation("floor"),
+    "math.pow": operation("**"), "math.exp2": operation("**", before=(Const(2),)),
+    **dict.fromkeys(("math.sqrt", "numpy.sqrt"), operation("**", after=(Const(0.5),))),
     "itertools.product": product, "ast.literal_eval": literal, "json.loads": literal,
-    "tqdm.tqdm": first, "tqdm.auto.tqdm": first, "tqdm.notebook.tqdm": first,
-    "rich.progress.track": first
+    **dict.fromkeys(_FIRST_ARGUMENT, first_argument),
 }  # fmt: skip

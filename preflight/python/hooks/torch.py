@@ -21,13 +21,13 @@ from preflight.python.objects import (
 from preflight.vocabulary.values import Const
 
 
-def first(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """A wrapper around its first argument."""
+def wrapped(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """The first argument, which the function wraps."""
     return next(iter((*record.arguments, *record.keywords.values())), None)
 
 
 def prepare(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`accelerator.prepare(model, optimizer, loader)`: its arguments, one or a tuple."""
+    """`accelerator.prepare(model, optimizer, loader)`: its one argument, or the tuple of them."""
     if len(record.arguments) == 1:
         return record.arguments[0]
     return sequence(list(record.arguments), "tuple", record.origin) if record.arguments else None
@@ -51,19 +51,19 @@ def spawn(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return ev.call(function, (rank, *(rest or [])))
 
 
-def yes(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """What a job on a GPU finds: there is one, of the last generations."""
+def gpu_available(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """Whether there is a GPU of a recent generation: the job runs on one."""
     return Const(True, record.origin)
 
 
 # --- Lightning --------------------------------------------------------------------------------------------------------
 
 ARGUMENTS = "arguments"
-"""What an object's state keeps its constructor's arguments under: (positional, by keyword)."""
+"""The key of an object's state for the arguments of its constructor: (positional, by keyword)."""
 
 
 def save_hyperparameters(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """Every parameter of the constructor with its argument, as attributes and as items."""
+    """`self.save_hyperparameters()` sets `self.hparams`: the arguments of `__init__`, as attributes and as items."""
     holder = record.receiver_object
     if not isinstance(holder, Instance) or holder.cls is None or ARGUMENTS not in holder.state:
         return None
@@ -89,10 +89,10 @@ _WRAPPERS = (
 
 HOOKS: Mapping[str, Hook] = {
     "*.save_hyperparameters": save_hyperparameters,
-    **dict.fromkeys(_WRAPPERS, first),
-    "torch.cuda.is_available": yes, "torch.cuda.is_bf16_supported": yes,
-    "accelerate.Accelerator.prepare": prepare, "accelerate.Accelerator.prepare_model": first,
-    "accelerate.Accelerator.prepare_data_loader": first, "accelerate.Accelerator.unwrap_model": first,
+    **dict.fromkeys(_WRAPPERS, wrapped),
+    "torch.cuda.is_available": gpu_available, "torch.cuda.is_bf16_supported": gpu_available,
+    "accelerate.Accelerator.prepare": prepare, "accelerate.Accelerator.prepare_model": wrapped,
+    "accelerate.Accelerator.prepare_data_loader": wrapped, "accelerate.Accelerator.unwrap_model": wrapped,
     "lightning.Fabric.setup": prepare, "lightning.fabric.Fabric.setup": prepare,
     "lightning_fabric.Fabric.setup": prepare,
     "lightning.Fabric.setup_dataloaders": prepare, "lightning.fabric.Fabric.setup_dataloaders": prepare,
