@@ -68,8 +68,8 @@ def invoke(
         name = made_by(decorator)
         hook = ev.hooks.get(f"@{name}") if name else None
         if hook is not None:
-            fake = record or _decoration(function, args, kwargs, ev)
-            given = hook(replace(fake, callee=function, receiver_object=decorator), ev)
+            call = record or _unwritten_call(function, args, kwargs, ev)
+            given = hook(replace(call, callee=function, receiver_object=decorator), ev)
             if isinstance(given, Container):  # the arguments that the decorator calls it with
                 args = tuple(given.items[key] for key in given.items if isinstance(key, int))
                 kwargs = {key: value for key, value in given.items.items() if isinstance(key, str)}
@@ -85,7 +85,7 @@ def invoke(
     return _run_body(ev, function, frame)
 
 
-def _decoration(
+def _unwritten_call(
     function: FunctionValue, args: tuple[Abstract, ...], kwargs: dict[str, Abstract], ev: Evaluator
 ) -> CallRecord:
     """A record of a call that the program's text does not make."""
@@ -107,21 +107,22 @@ def _decoration(
 
 
 def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
+    position = ev.position
     ev.interpreted.add(id(function.node))
-    ev.position.functions.append(id(function.node))
-    ev.position.entered_with.append(len(ev.position.conditions))
-    contexts, skips = len(ev.position.contexts), ev.position.exits
-    ev.position.exits = []
-    ev.position.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
+    position.functions.append(id(function.node))
+    position.entered_with.append(len(position.conditions))
+    contexts, exits = len(position.contexts), position.exits
+    position.exits = []
+    position.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
     try:
         if isinstance(function.node, ast.Lambda):
             return ev.evaluate(function.node.body, frame)
         flow = ev.execute(function.node.body, frame)
     finally:
-        ev.position.functions.pop()
-        del ev.position.conditions[ev.position.entered_with.pop() :]
-        del ev.position.contexts[contexts:]
-        ev.position.exits = skips
+        position.functions.pop()
+        del position.conditions[position.entered_with.pop() :]
+        del position.contexts[contexts:]
+        position.exits = exits
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in function.node.body for n in _own(s)):
         return Container("list", {}, None, {"open": True})
     return _returned(ev, frame, flow)

@@ -32,10 +32,11 @@ UNROLL_STEPS = 2_000
 
 def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> Flow:
     """Interpret a block."""
+    exits = ev.position.exits
     for index, statement in enumerate(body):
-        before = len(ev.position.exits)
+        before = len(exits)
         flow = _execute(ev, statement, frame)
-        if flow == "next" and len(ev.position.exits) > before and index + 1 < len(body):
+        if flow == "next" and len(exits) > before and index + 1 < len(body):
             return _after_exits(ev, before, lambda rest=body[index + 1 :]: ev.execute(rest, frame))  # type: ignore[misc]
         if flow != "next":
             return flow
@@ -44,8 +45,9 @@ def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> Flow:
 
 def _after_exits(ev: Evaluator, before: int, rest: Callable[[], Flow]) -> Flow:
     """Interpret what follows a conditional return, break or continue, on the condition that none of them happened."""
-    kinds = {kind for kind, _ in ev.position.exits[before:]}
-    skipped = _any_of(ev, [condition for _, condition in ev.position.exits[before:]])
+    exits = ev.position.exits[before:]
+    kinds = {kind for kind, _ in exits}
+    skipped = _any_of(ev, [condition for _, condition in exits])
     stays = ev.op("not", (skipped,))
     flow, changes = ev.speculate(stays, rest)
     ev.merge(skipped, {}, changes)
@@ -63,7 +65,7 @@ def _any_of(ev: Evaluator, conditions: Sequence[Expr]) -> Expr:
 
 def _note_exit(ev: Evaluator, kind: Flow, condition: Expr) -> None:
     """Note that a block is left under a condition (and those of the path to it)."""
-    met = (*ev.position.conditions[ev.position.entered_with[-1] if ev.position.entered_with else 0 :], condition)
+    met = (*ev.position.in_function, condition)
     ev.position.exits.append((kind, met[0] if len(met) == 1 else ev.op("and", met)))
 
 
@@ -142,27 +144,29 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
     iterable = ev.evaluate(node.iter, frame)
     items = ev.iterate(iterable)
     if items is None or len(items) > UNROLL:
-        item = _any_item(ev, iterable, items)
+        item = _any_item(iterable)
         return _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
-    before = len(ev.position.exits)
+    exits = ev.position.exits
+    before = len(exits)
     flow = _unrolled(ev, node, frame, items, 0)
-    ev.position.exits[before:] = [skip for skip in ev.position.exits[before:] if skip[0] == "return"]
+    exits[before:] = [(kind, condition) for kind, condition in exits[before:] if kind == "return"]
     return flow
 
 
 def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: list[Abstract], depth: int) -> Flow:
     """Interpret the iterations one by one; after a conditional break, the others run on its opposite."""
-    length = len(ev.position.conditions)
+    conditions, exits = ev.position.conditions, ev.position.exits
+    length = len(conditions)
     for index, item in enumerate(items):
-        steps, before = ev.steps_left, len(ev.position.exits)
+        steps, before = ev.steps_left, len(exits)
         assign(ev, node.target, item, frame)
         flow = ev.execute(node.body, frame)
         if flow in ("return", "raise", "break"):
             return "next" if flow == "break" else flow
-        del ev.position.conditions[length:]
+        del conditions[length:]
         if depth > 8 or (steps - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
             return _loop_once(ev, node, frame, lambda: assign(ev, node.target, changes_in_loop(), frame))
-        left = [condition for kind, condition in ev.position.exits[before:] if kind != "continue"]
+        left = [condition for kind, condition in exits[before:] if kind != "continue"]
         if left:
             rest = items[index + 1 :]
             stays, skipped = ev.op("not", (_any_of(ev, left),)), _any_of(ev, left)
@@ -174,7 +178,7 @@ def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: 
     return ev.execute(node.orelse, frame)
 
 
-def _any_item(ev: Evaluator, iterable: Abstract, items: list[Abstract] | None) -> Abstract:
+def _any_item(iterable: Abstract) -> Abstract:
     """The loop variable of a loop that is not unrolled."""
     known = list(iterable.items.values()) if isinstance(iterable, Container) and iterable.is_sequence else []
     if known and not is_expr(known[0]):
@@ -195,16 +199,17 @@ def _loop_once(
 ) -> Flow:
     """Interpret the body once for all iterations: what it changes is unknown at its start."""
     _forget_changes(ev, node, frame)
-    returns, length, skips = len(frame.returns), len(ev.position.conditions), len(ev.position.exits)
-    ev.position.loops += 1
+    position = ev.position
+    returns, length, before = len(frame.returns), len(position.conditions), len(position.exits)
+    position.loops += 1
 
     def body() -> Flow:
         start()
         return ev.execute(node.body, frame)
 
     flow, changes = ev.speculate(None, body)
-    ev.position.loops -= 1
-    del ev.position.conditions[length:]
+    position.loops -= 1
+    del position.conditions[length:]
     ev.merge(unknown("whether the loop runs is not known", cause=Cause.run_time), changes, {})
     runs = unknown("whether the loop ends early is not known", cause=Cause.run_time)
     for index in range(returns, len(frame.returns)):
@@ -212,8 +217,8 @@ def _loop_once(
         frame.returns[index] = (runs if condition is None else ev.op("and", (condition, runs)), value)
     if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and flow in ("return", "raise"):
         return flow
-    left = [condition for kind, condition in ev.position.exits[skips:] if kind == "return"]
-    del ev.position.exits[skips:]
+    left = any(kind == "return" for kind, _ in position.exits[before:])
+    del position.exits[before:]
     if left or flow == "return":
         _note_exit(ev, "return", runs)
     return ev.execute(node.orelse, frame)
@@ -237,19 +242,20 @@ def _forget_changes(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, fra
 
 
 def _with(ev: Evaluator, node: ast.With | ast.AsyncWith, frame: Frame) -> Flow:
-    depth = len(ev.position.contexts)
+    contexts = ev.position.contexts
+    depth = len(contexts)
     for item in node.items:
         before = len(ev.calls)
         value = ev.evaluate(item.context_expr, frame)
         made = ev.calls[before:]
         if isinstance(item.context_expr, ast.Call) and made:
-            ev.position.contexts.append(made[-1])
+            contexts.append(made[-1])
         elif isinstance(value, Instance) and value.record is not None:
-            ev.position.contexts.append(value.record)
+            contexts.append(value.record)
         if item.optional_vars is not None:
             assign(ev, item.optional_vars, value, frame)
     flow = ev.execute(node.body, frame)
-    del ev.position.contexts[depth:]
+    del contexts[depth:]
     return flow
 
 
@@ -265,11 +271,12 @@ def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> Flow:
         ev.position.handlers.pop()
         calls = tuple(ev.calls[before:])
         ev.tries.append(TryRecord(node, frame.module.path, frame.function, handlers, calls, ev.reached))
-    failed, skips = unknown("whether an exception is raised is not known", cause=Cause.run_time), len(ev.position.exits)
+    exits = ev.position.exits
+    failed, length = unknown("whether an exception is raised is not known", cause=Cause.run_time), len(exits)
     for handler in node.handlers:
         # No exception is what usually happens: the calls of a handler are recorded, its writes are undone.
         ev.speculate(failed, lambda handler=handler: _handler(ev, handler, frame))  # type: ignore[misc]
-    del ev.position.exits[skips:]
+    del exits[length:]
     if flow != "raise":
         del frame.returns[returns:]
     elif node.handlers:
@@ -295,13 +302,13 @@ def _exceptions(handler: ast.ExceptHandler) -> tuple[str, ...]:
 
 def _return(ev: Evaluator, node: ast.Return, frame: Frame) -> Flow:
     value: Abstract = Const(None) if node.value is None else ev.evaluate(node.value, frame)
-    frame.returns.append((path_condition(ev, ev.position.entered_with[-1] if ev.position.entered_with else 0), value))
+    frame.returns.append((_path_condition(ev), value))
     return "return"
 
 
-def path_condition(ev: Evaluator, start: int) -> Expr | None:
+def _path_condition(ev: Evaluator) -> Expr | None:
     """The conditions met since the function was entered, as one; None where there are none."""
-    met = tuple(ev.position.conditions[start:])
+    met = tuple(ev.position.in_function)
     if not met:
         return None
     return met[0] if len(met) == 1 else Op("and", met)
