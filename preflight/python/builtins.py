@@ -22,6 +22,7 @@ from preflight.python.objects import (
     changes_in_loop,
     copy_items,
     is_expr,
+    open_container,
     openness,
     sequence,
     to_expr,
@@ -58,7 +59,7 @@ class CallSite:
 
     def open_container(self, kind: str = "list") -> Container:
         """A result whose items are not known."""
-        return Container(kind, {}, self.origin, {"open": True})
+        return open_container(kind, self.origin)
 
     def constant(self, index: int) -> Value:
         """The value of an argument; None without such an argument."""
@@ -213,7 +214,7 @@ def _zip(site: CallSite) -> Abstract:
 
 def _endless(item: Abstract) -> Container:
     """A list of an unknown number of items, of which this is one."""
-    return Container("list", {0: item}, None, {"open": True})
+    return sequence([item], open_=True)
 
 
 def _few_items(site: CallSite) -> list[Abstract] | None:

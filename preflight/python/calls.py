@@ -90,7 +90,6 @@ def _call(site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
         return given
     record = _record(site, callee)
     record.value = _result(site, callee, record)
-    record.result = to_expr(record.value)
     return record.value
 
 

@@ -10,7 +10,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from preflight.python.journal import MISSING, Changes, Journal
 from preflight.python.module import Module
@@ -50,6 +50,8 @@ from preflight.vocabulary.values import (
     unknown,
 )
 
+STEPS = 50_000
+"""Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
 MAX_SIZE = 300
 """Nodes of one expression; larger ones (a value doubled in a loop) are unknown."""
 
@@ -95,24 +97,26 @@ class Position:
 class Evaluator(ABC):
     """The state of one program's evaluation, and the operations that every part of it needs.
 
-    `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator). `assume`
-    gives values of parameters. They decide conditions, and expressions keep the parameters. With `assume_defaults` the
-    parameters' own defaults decide too.
+    `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator) and come
+    before those of libraries. `assume` gives values of parameters. They decide conditions, and expressions keep the
+    parameters. With `assume_defaults` the parameters' own defaults decide too.
     """
+
+    library_hooks: ClassVar[Mapping[str, Hook]]
+    library_values: ClassVar[Mapping[str, LibraryValue]]
 
     def __init__(
         self,
         project: Project,
-        hooks: Mapping[str, Hook],
-        library_values: Mapping[str, LibraryValue],
-        environment: Mapping[str, Expr] | None,
-        assume: Environment | None,
-        assume_defaults: bool,
-        steps: int,
+        hooks: Mapping[str, Hook] | None = None,
+        *,
+        environment: Mapping[str, Expr] | None = None,
+        assume: Environment | None = None,
+        assume_defaults: bool = False,
+        steps: int = STEPS,
     ) -> None:
         self.project = project
-        self.hooks = hooks
-        self.library_values = library_values
+        self.hooks = {**self.library_hooks, **(hooks or {})}
         self.environment = dict(environment or {})
         self.assume: dict[str, Expr] = dict(assume or {})
         self.assume_defaults = assume_defaults
@@ -183,10 +187,7 @@ class Evaluator(ABC):
     def module_value(self, module: Module, name: str | None = None) -> ModuleValue:
         """The (one) value of a module; not interpreted yet."""
         if module.path not in self.modules:
-            variables: dict[Key, Abstract] = {
-                "__name__": Const(name or module.name),
-                "__file__": Const(module.path, None),
-            }
+            variables: dict[Key, Abstract] = {"__name__": Const(name or module.name), "__file__": Const(module.path)}
             frame = Frame(variables, module, globals_=variables)
             self.modules[module.path] = ModuleValue(module, frame)
         return self.modules[module.path]
@@ -208,7 +209,7 @@ class Evaluator(ABC):
     # --- values -------------------------------------------------------------------------------------------------------
 
     def lookup_environment(self) -> Environment:
-        """What conditions are decided by: `assume`, and the parameters' defaults where asked for."""
+        """The values that decide conditions: `assume` and, if asked for, the defaults of parameters."""
         if not self.assume_defaults:
             return self.assume
         return {**{name: p.default for name, p in self.parameters.items()}, **self.assume}
@@ -221,6 +222,11 @@ class Evaluator(ABC):
             self.decided_by.update(names(expr))
         return evaluate(expr, self.lookup_environment())
 
+    def argument_value(self, record: CallRecord, name: str, position: int | None = None) -> Value:
+        """The value of an argument of a call; None without it."""
+        given = record.argument(name, position)
+        return None if given is None else self.value_of(given)
+
     def truth(self, value: Abstract) -> bool | None:
         """Whether a condition holds; None where that is not known."""
         if isinstance(value, Container):
@@ -230,15 +236,13 @@ class Evaluator(ABC):
             return then if then == otherwise else None
         if is_expr(value):
             found = self.value_of(to_expr(value))
-            if isinstance(found, Unknown):
-                return None
-            return bool(found)
+            return None if isinstance(found, Unknown) else bool(found)
         if isinstance(value, Instance):
             return True if is_object(value) else None
         return True if isinstance(value, (FunctionValue, ClassValue)) else None
 
     def constant_truth(self, value: Abstract) -> bool | None:
-        """As `truth`, by what is constant alone."""
+        """As `truth`, by constants alone."""
         if is_expr(value):
             found = evaluate(to_expr(value))
             return None if isinstance(found, Unknown) else bool(found)
@@ -249,11 +253,8 @@ class Evaluator(ABC):
         size = 1 + sum(self._size(operand) for operand in operands)
         made = Op(operator, operands, origin)
         if size > MAX_SIZE:
-            value = (
-                evaluate(made)
-                if all(isinstance(o, Const) for o in operands)
-                else Unknown("it grows too large", Cause.budget)
-            )
+            constant = all(isinstance(operand, Const) for operand in operands)
+            value = evaluate(made) if constant else Unknown("the expression is too large", Cause.budget)
             return Const(value, replace(origin, editable=False) if origin else None)
         if origin is not None and all(is_within(operand, origin) for operand in operands):
             value = evaluate(made)
@@ -268,7 +269,7 @@ class Evaluator(ABC):
             return 1
         if id(expr) not in self._sizes:
             self._sizes[id(expr)] = 1 + sum(self._size(operand) for operand in expr.operands)
-            self._sized.append(expr)  # the id stays its own
+            self._sized.append(expr)
         return self._sizes[id(expr)]
 
     def join(self, condition: Expr, then: Abstract, otherwise: Abstract) -> Abstract:

@@ -30,6 +30,7 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
+    open_container,
     openness,
     sequence,
     to_expr,
@@ -145,7 +146,7 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
         if isinstance(node.op, ast.Add) and left.is_sequence and right.is_sequence:
             both = [*left.items.values(), *right.items.values()]
             if len(both) > MAX_ITEMS:
-                return Container(left.kind, {}, origin, openness(True))
+                return open_container(left.kind, origin)
             return sequence(both, left.kind, origin, left.open or right.open)
         if isinstance(node.op, ast.BitOr):
             return Container(left.kind, {**left.items, **right.items}, origin, openness(left.open or right.open))
@@ -153,7 +154,7 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
         times = ev.value_of(to_expr(right))
         if isinstance(times, int) and 0 <= times * len(left.items) <= MAX_ITEMS:
             return sequence(list(left.items.values()) * times, left.kind, origin)
-        return Container(left.kind, {}, origin, {"open": True})
+        return open_container(left.kind, origin)
     if isinstance(node.op, ast.Div) and isinstance(left, Instance) and left.made_by == "pathlib.Path":
         return join_path(ev, left, right)
     operator = _BINARY.get(type(node.op))

@@ -16,6 +16,7 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     made_by,
+    open_container,
     sequence,
     to_expr,
 )
@@ -124,7 +125,7 @@ def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
         del position.contexts[contexts:]
         position.exits = exits
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in function.node.body for n in _own(s)):
-        return Container("list", {}, None, {"open": True})
+        return open_container()
     return _returned(ev, frame, flow)
 
 

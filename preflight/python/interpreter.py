@@ -12,39 +12,22 @@ from dataclasses import replace
 from preflight.python import calls, expressions, statements
 from preflight.python.access import class_attribute
 from preflight.python.classes import instantiate
-from preflight.python.evaluator import Evaluator, Hook, OutOfSteps, Position
+from preflight.python.evaluator import Evaluator, OutOfSteps, Position
 from preflight.python.functions import invoke
-from preflight.python.hooks import LIBRARY_VALUES, library_hooks
+from preflight.python.hooks import LIBRARY_HOOKS, LIBRARY_VALUES
 from preflight.python.module import load_module
 from preflight.python.objects import Abstract, ClassValue, FunctionValue, Instance, ModuleValue
-from preflight.vocabulary.project import Project
-from preflight.vocabulary.values import Cause, Environment, Expr, unknown
+from preflight.vocabulary.values import Cause, unknown
 
-STEPS = 50_000
-"""Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
 STEPS_UNREACHED = 15_000
 """Nodes of functions that nothing calls."""
 
 
 class Interpreter(Evaluator):
-    """Interprets one program.
+    """Interprets one program."""
 
-    `hooks` come before the shipped ones (`library_hooks`). For the other arguments see `Evaluator`.
-    """
-
-    def __init__(
-        self,
-        project: Project,
-        hooks: Mapping[str, Hook] | None = None,
-        *,
-        environment: Mapping[str, Expr] | None = None,
-        assume: Environment | None = None,
-        assume_defaults: bool = False,
-        steps: int = STEPS,
-    ) -> None:
-        every = {**library_hooks(), **(hooks or {})}
-        super().__init__(project, every, LIBRARY_VALUES, environment, assume, assume_defaults, steps)
-
+    library_hooks = LIBRARY_HOOKS
+    library_values = LIBRARY_VALUES
     evaluate = expressions.evaluate
     execute = statements.execute
     call_recorded = calls.call_recorded

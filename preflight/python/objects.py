@@ -42,7 +42,6 @@ class Container:
     items: dict[Key, Abstract] = field(default_factory=dict)
     origin: Origin | None = None
     flags: dict[Key, bool] = field(default_factory=dict)
-    type_name: str = ""
     serial: int = field(default_factory=count().__next__)
     """Rises with each container: those made in a branch have higher numbers than those before it."""
 
@@ -286,6 +285,11 @@ def namespace(value: Abstract, _depth: int = 0) -> Abstract:
     return value
 
 
+def open_container(kind: str = "list", origin: Origin | None = None) -> Container:
+    """A container whose items are not known."""
+    return Container(kind, {}, origin, openness(True))
+
+
 def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:
     """The objects that a value may be: several where a condition decides."""
     if isinstance(value, Either) and _depth < 8:
@@ -399,8 +403,7 @@ class CallRecord:
     receiver_object: Abstract | None = None
     callee: Abstract | None = None
     value: Abstract | None = None
-    result: Expr | None = None
-    """What the call returns, as an object and as an expression; None until it returned."""
+    """What the call returns; None until it returned."""
 
     @property
     def qualified(self) -> str:
@@ -409,12 +412,8 @@ class CallRecord:
 
     def says_the_same(self, other: CallRecord) -> bool:
         """Whether another call of the same expression has the same callee and arguments."""
-        return (self.name, self.args, self.kwargs, self.arguments) == (
-            other.name,
-            other.args,
-            other.kwargs,
-            other.arguments,
-        )
+        same = self.name == other.name and self.args == other.args and self.kwargs == other.kwargs
+        return same and self.arguments == other.arguments
 
     def argument(self, name: str, position: int | None = None) -> Expr | None:
         """An argument by keyword or by position (0-based); None where it is not given."""

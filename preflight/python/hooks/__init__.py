@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from preflight.python.evaluator import Hook
 from preflight.python.hooks import argparse, click, configurations, dataclass_parsers, standard_library, torch
 from preflight.python.hooks.configurations import LIBRARY_VALUES as LIBRARY_VALUES
 
-
-def library_hooks() -> dict[str, Hook]:
-    """The hooks that ship: argparse, click, dataclass parsers, W&B, Hydra, torch, Lightning, the standard library."""
-    modules = (standard_library, argparse, click, dataclass_parsers, configurations, torch)
-    return {name: hook for module in modules for name, hook in module.HOOKS.items()}
+LIBRARY_HOOKS: Mapping[str, Hook] = {
+    **standard_library.HOOKS,
+    **argparse.HOOKS,
+    **click.HOOKS,
+    **dataclass_parsers.HOOKS,
+    **configurations.HOOKS,
+    **torch.HOOKS,
+}

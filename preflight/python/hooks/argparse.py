@@ -22,7 +22,7 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.reading import Parameter, Word, word
-from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value, unknown
 
 PARSER = "argparse.ArgumentParser"
 _ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonargparse.ArgumentParser",
@@ -81,9 +81,8 @@ def add_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter:
-    kwargs = record.kwargs
     options = tuple(flag for flag in flags if flag.startswith("-"))
-    dest = ev.value_of(kwargs["dest"]) if "dest" in kwargs else None
+    dest = ev.argument_value(record, "dest")
     if not isinstance(dest, str):
         long = next((flag for flag in flags if flag.startswith("--")), flags[0])
         dest = long.lstrip("-").replace("-", "_") if options else flags[0]
@@ -100,24 +99,22 @@ def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter
 
 def _action(record: CallRecord, ev: Evaluator) -> tuple[str | None, Expr]:
     """Type and default of an argument."""
-    kwargs = record.kwargs
-    action = record.keywords.get("action")
+    action, default = record.keywords.get("action"), record.kwargs.get("default", Const(None))
     name = made_by(action) if isinstance(action, External) else ev.value_of(to_expr(action)) if action else None
     if name == "store_true":
-        return "flag", kwargs.get("default", Const(False))
+        return "flag", record.kwargs.get("default", Const(False))
     if name == "store_false":
-        return "no-flag", kwargs.get("default", Const(True))
+        return "no-flag", record.kwargs.get("default", Const(True))
     if name in ("store_const", "append_const", "count", "append", "extend"):
         kind = "int" if name == "count" else "list" if name in ("append", "extend") else None
-        return kind, kwargs.get("default", Const(None))
+        return kind, default
     if isinstance(name, str) and name.endswith("BooleanOptionalAction"):
-        return "bool", kwargs.get("default", Const(None))
-    if "nargs" in kwargs and ev.value_of(kwargs["nargs"]) != "?":
-        return "list", kwargs.get("default", Const(None))
-    # argparse leaves a value without `type` a string
-    return type_name(record.keywords.get("type")) or ("str" if "type" not in record.keywords else None), kwargs.get(
-        "default", Const(None)
-    )
+        return "bool", default
+    if "nargs" in record.kwargs and ev.argument_value(record, "nargs") != "?":
+        return "list", default
+    if "type" not in record.keywords:
+        return "str", default  # argparse leaves it a string
+    return type_name(record.keywords["type"]), default
 
 
 def type_name(value: Abstract | None) -> str | None:
@@ -131,13 +128,10 @@ def type_name(value: Abstract | None) -> str | None:
 
 
 def set_defaults(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    state = state_of(record.receiver_object)
+    state = state_of(record.receiver_object) or ParserState()
     for name, value in record.kwargs.items():
-        if state is not None:
-            known = state.parameters.get(name)
-            state.parameters[name] = (
-                replace(known, default=value) if known else Parameter(name, value, (), "argparse", origin=record.origin)
-            )
+        added = Parameter(name, value, (), "argparse", origin=record.origin)
+        state.parameters[name] = replace(state.parameters.get(name, added), default=value)
     return Const(None)
 
 
@@ -148,12 +142,11 @@ def group(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def subparsers(record: CallRecord, ev: Evaluator) -> Abstract | None:
     made = Instance("argparse._SubParsersAction", record=record, state={"parent": state_of(record.receiver_object)})
-    dest = ev.value_of(record.kwargs["dest"]) if "dest" in record.kwargs else None
+    dest = ev.argument_value(record, "dest")
     state = state_of(record.receiver_object)
     if state is not None and isinstance(dest, str):
-        state.parameters[dest] = Parameter(
-            dest, Const(Unknown("which command is run is not known", Cause.not_set)), (), "argparse"
-        )
+        default = unknown("which command is run is not known", cause=Cause.not_set)
+        state.parameters[dest] = Parameter(dest, default, (), "argparse")
     return made
 
 
@@ -186,7 +179,7 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
     namespace = record.object("namespace", 1)
     if isinstance(namespace, Container):
         copy_items(namespace, items)
-    return Container("namespace", items, record.origin, type_name="argparse.Namespace")
+    return Container("namespace", items, record.origin)
 
 
 def plain_words(words: Container) -> list[Word]:

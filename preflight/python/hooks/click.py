@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from preflight.python.access import class_attribute
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.hooks.argparse import type_name
 from preflight.python.objects import (
@@ -49,7 +50,7 @@ def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
     default = record.kwargs.get("default", Const(None))
     kind = type_name(record.keywords.get("type"))
     values: tuple[Value, ...] = ()
-    if ev.value_of(record.kwargs.get("is_flag", Const(False))) is True:
+    if ev.argument_value(record, "is_flag") is True:
         kind, default = "flag", record.kwargs.get("default", Const(False))
     elif any("/" in one for one in names):
         kind = "bool"
@@ -65,16 +66,21 @@ def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
 
 
 def entry_function(ev: Evaluator, function: FunctionValue, kind: ParameterKind = "click") -> Abstract:
-    """Call a function whose parameters are the command line's."""
-    kwargs: dict[str, Abstract] = {}
+    """Call a function whose parameters are those of the command line."""
     arguments = function.node.args
-    for parameter in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-        if function.self_value is not None and parameter.arg == "self":
-            continue
-        made = _signature(ev, function, parameter, kind)
-        ev.add_parameter(made)
-        kwargs[parameter.arg] = Ref(made.name)
-    return ev.call(function, (), kwargs)
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    own = [one for one in every if function.self_value is None or one.arg != "self"]
+    return ev.call(function, (), _references(ev, function, own, kind))
+
+
+def _references(
+    ev: Evaluator, function: FunctionValue, arguments: Sequence[ast.arg], kind: ParameterKind
+) -> dict[str, Abstract]:
+    """Parameters of the command line for arguments of a function, each as its value."""
+    made = [_signature(ev, function, argument, kind) for argument in arguments]
+    for parameter in made:
+        ev.add_parameter(parameter)
+    return {parameter.name: Ref(parameter.name) for parameter in made}
 
 
 def _signature(ev: Evaluator, function: FunctionValue, parameter: ast.arg, kind: ParameterKind) -> Parameter:
@@ -102,14 +108,10 @@ def run_entry(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if isinstance(target, FunctionValue):
         return entry_function(ev, target)
     if isinstance(target, ClassValue):
-        init = next((c.attributes["__init__"] for c in target.lineage() if "__init__" in c.attributes), None)
-        kwargs: dict[str, Abstract] = {}
+        init = class_attribute(target, "__init__")
         if isinstance(init, FunctionValue):
-            for parameter in init.node.args.args[1:]:
-                made = _signature(ev, init, parameter, "click")
-                ev.add_parameter(made)
-                kwargs[parameter.arg] = Ref(made.name)
-        return ev.call(target, (), kwargs)
+            return ev.call(target, (), _references(ev, init, init.node.args.args[1:], "click"))
+        return ev.call(target, ())
     return None
 
 

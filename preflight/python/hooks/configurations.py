@@ -113,8 +113,7 @@ def _merge_into(items: dict[Key, Abstract], part: Abstract) -> None:
 
 def select(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """OmegaConf.select(cfg, "a.b")."""
-    value, key = record.object("cfg", 0), record.argument("key", 1)
-    name = ev.value_of(key) if key is not None else None
+    value, name = record.object("cfg", 0), ev.argument_value(record, "key", 1)
     if value is None or not isinstance(name, str):
         return None
     for part in name.split("."):

@@ -23,7 +23,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.reading import Parameter, ParameterKind
-from preflight.vocabulary.values import Cause, Const, Ref, Unknown
+from preflight.vocabulary.values import Cause, Const, Ref, unknown
 
 HF = "transformers.HfArgumentParser"
 
@@ -59,9 +59,7 @@ def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: Paramet
         if isinstance(default, Instance) and isinstance(made, Instance):
             _own_defaults(ev, made, default)
         return made
-    expr = to_expr(default) if default is not None else Const(Unknown(f"{full} has no default", Cause.not_set))
-    if isinstance(expr, Const) and expr.value is None and default is None:
-        expr = Const(Unknown(f"{full} has no default", Cause.not_set))
+    expr = to_expr(default) if default is not None else unknown(f"{full} has no default", cause=Cause.not_set)
     flags = tuple(dict.fromkeys((f"--{full}", f"--{full.replace('_', '-')}")))
     origin = owner.annotation_origins.get(name)
     ev.add_parameter(Parameter(full, expr, flags, kind, _type(annotation), (), origin))
@@ -145,8 +143,7 @@ def wrap(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def add_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """simple_parsing: `parser.add_arguments(Options, dest="options")`."""
     state = state_of(record.receiver_object)
-    cls, dest = record.object("dataclass", 0), record.argument("dest", 1)
-    name = ev.value_of(dest) if dest is not None else None
+    cls, name = record.object("dataclass", 0), ev.argument_value(record, "dest", 1)
     if state is not None and cls is not None and isinstance(name, str):
         state.groups[name] = lambda evaluator: parameter_object(evaluator, cls, "")
     return Const(None)

@@ -22,6 +22,7 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     namespace,
+    open_container,
     openness,
     sequence,
 )
@@ -83,7 +84,7 @@ def open_file(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def yaml_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
     source = record.object("stream", 0) or record.object("fp", 0)
     found = read_yaml(ev, source, "dict", record) if source is not None else None
-    return found if found is not None else Container("dict", {}, record.origin, {"open": True})
+    return found if found is not None else open_container("dict", record.origin)
 
 
 # --- copies and namespaces --------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def copied(value: Abstract, deep: bool, _depth: int = 0) -> Abstract:
     """A copy of a container or object; `deep`: of what it contains, too."""
     if isinstance(value, Container):
         items = {k: copied(v, True, _depth + 1) if deep and _depth < 20 else v for k, v in value.items.items()}
-        return Container(value.kind, items, value.origin, dict(value.flags), value.type_name)
+        return Container(value.kind, items, value.origin, dict(value.flags))
     if isinstance(value, Instance):
         return replace(value, attributes=dict(value.attributes), state=dict(value.state))
     return value
@@ -116,7 +117,7 @@ def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
     known = not [argument for argument in record.arguments if not copy_items(argument, items)]  # all are spread
     items.update(record.keywords)
     flags = openness(not (known and record.complete))
-    return namespace(Container("namespace", items, record.origin, flags, record.name))
+    return namespace(Container("namespace", items, record.origin, flags))
 
 
 def ordered_dict(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -177,7 +178,7 @@ def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
     for argument in record.arguments:
         items = ev.iterate(argument)
         if items is None or len(rows) * len(items) > 1024:
-            return Container("list", {}, record.origin, {"open": True})
+            return open_container("list", record.origin)
         rows = [[*row, item] for row in rows for item in items]
     return sequence([sequence(row, "tuple") for row in rows], "list", record.origin)
 
