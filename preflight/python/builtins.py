@@ -2,76 +2,28 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from preflight.python.access import attribute, set_attribute
 from preflight.python.config_objects import config_default
-from preflight.python.evaluator import Evaluator
+from preflight.python.evaluator import CallSite
 from preflight.python.objects import (
     Abstract,
     Attribute,
     Config,
     Container,
     External,
-    Frame,
     Instance,
     Key,
     alternatives,
     changes_in_loop,
     copy_items,
     is_expr,
-    open_container,
     openness,
     sequence,
     to_expr,
 )
-from preflight.vocabulary.values import Cause, Const, Origin, Value, unknown
-
-
-@dataclass(frozen=True)
-class CallSite:
-    """A call expression with its arguments."""
-
-    ev: Evaluator
-    args: tuple[Abstract, ...]
-    kwargs: dict[str, Abstract]
-    node: ast.Call
-    frame: Frame
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-    """The places of the keyword arguments."""
-    complete: bool = True
-    """False: further arguments come from `*args` or `**kwargs` that are not known."""
-
-    @property
-    def origin(self) -> Origin:
-        return self.frame.module.origin(self.node)
-
-    @property
-    def derived(self) -> Origin:
-        """The place of a result that no edit of the call can change."""
-        return self.frame.module.origin(self.node, editable=False)
-
-    def unknown(self, words: str, cause: Cause = Cause.not_read) -> Const:
-        """A result that cannot be known, and why."""
-        return unknown(words, self.origin, cause)
-
-    def open_container(self, kind: str = "list") -> Container:
-        """A result whose items are not known."""
-        return open_container(kind, self.origin)
-
-    def constant(self, index: int) -> Value:
-        """The value of an argument; None without such an argument."""
-        return self.ev.value_of(to_expr(self.args[index])) if index < len(self.args) else None
-
-    def items(self, index: int) -> list[Abstract] | None:
-        """The items of an argument; None where they are not known, or without such an argument."""
-        return self.ev.iterate(self.args[index]) if index < len(self.args) else None
-
-    def call(self, function: Abstract, *args: Abstract) -> Abstract:
-        return self.ev.call_recorded(function, args, {}, self.node, self.frame)
-
+from preflight.vocabulary.values import Cause, Const, unknown
 
 SILENT = frozenset(
     ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "exec", "eval",

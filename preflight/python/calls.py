@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 
 from preflight.python.access import class_attribute
-from preflight.python.builtins import CallSite, call_builtin
+from preflight.python.builtins import call_builtin
 from preflight.python.classes import instantiate, super_object
-from preflight.python.evaluator import Evaluator
+from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
@@ -34,19 +34,7 @@ def evaluate_call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
     if isinstance(node.func, ast.Name) and node.func.id == "super":
         return super_object(frame)
     callee = ev.evaluate(node.func, frame)  # before its arguments
-    return _call(_site(ev, node, frame), callee)
-
-
-def call_recorded(
-    ev: Evaluator,
-    callee: Abstract,
-    args: tuple[Abstract, ...],
-    kwargs: dict[str, Abstract],
-    node: ast.Call,
-    frame: Frame,
-) -> Abstract:
-    """What any callee returns; the call is recorded at a call expression."""
-    return _call(CallSite(ev, args, kwargs, node, frame), callee)
+    return call_at(ev, _site(ev, node, frame), callee)
 
 
 def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
@@ -74,12 +62,11 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
     return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete)
 
 
-def _call(site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
-    """What a callee returns; the call is recorded."""
-    ev = site.ev
+def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
+    """What any callee returns; the call is recorded."""
     if isinstance(callee, Either) and _depth < 6:
         results: list[Abstract] = []
-        ev.for_either(callee, lambda one: results.append(_call(site, one, _depth + 1)))
+        ev.for_either(callee, lambda one: results.append(call_at(ev, site, one, _depth + 1)))
         return ev.join(callee.condition, results[0], results[1])
     given: Abstract | None = None
     if isinstance(callee, External) and "." not in callee.name:

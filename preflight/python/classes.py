@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from preflight.python.access import class_attribute
-from preflight.python.evaluator import Evaluator
+from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.objects import (
     Abstract,
@@ -73,7 +73,8 @@ def field_default(ev: Evaluator, owner: ClassValue, name: str) -> Abstract | Non
             return record.keywords["default"]
         factory = record.keywords.get("default_factory") or record.keywords.get("factory")
         if factory is not None:
-            return ev.call_recorded(factory, (), {}, _as_call(record.node), owner_frame(owner))
+            frame = Frame({}, owner.module, None, owner.name)
+            return ev.call_at(CallSite(ev, (), {}, _as_call(record.node), frame), factory)
         first = record.node.args[0] if isinstance(record.node, ast.Call) and record.node.args else None
         required = first is None or (isinstance(first, ast.Constant) and first.value is Ellipsis)
         return None if required else record.arguments[0]
@@ -82,10 +83,6 @@ def field_default(ev: Evaluator, owner: ClassValue, name: str) -> Abstract | Non
 
 def _as_call(node: ast.expr) -> ast.Call:
     return node if isinstance(node, ast.Call) else ast.copy_location(ast.Call(node, [], []), node)
-
-
-def owner_frame(owner: ClassValue) -> Frame:
-    return Frame({}, owner.module, None, owner.name)
 
 
 def instantiate(
@@ -119,10 +116,7 @@ def instantiate(
         if isinstance(post, FunctionValue):
             invoke(ev, replace(post, self_value=made), (), {})
         return made
-    for (
-        key,
-        value,
-    ) in kwargs.items():  # the base class is a library's: its arguments are all that is known of the object
+    for key, value in kwargs.items():  # the base class is a library's: no more is known of the object
         made.attributes.setdefault(key, value)
     return made
 

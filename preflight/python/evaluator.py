@@ -31,6 +31,7 @@ from preflight.python.objects import (
     is_expr,
     is_object,
     is_within,
+    open_container,
     to_expr,
 )
 from preflight.vocabulary.project import Project
@@ -167,10 +168,8 @@ class Evaluator(ABC):
         """What a function or class of the project returns; the call is not recorded."""
 
     @abstractmethod
-    def call_recorded(
-        self, callee: Abstract, args: tuple[Abstract, ...], kwargs: dict[str, Abstract], node: ast.Call, frame: Frame
-    ) -> Abstract:
-        """What any callee returns; the call is recorded at a call expression."""
+    def call_at(self, site: CallSite, callee: Abstract) -> Abstract:
+        """What any callee returns; the call is recorded."""
 
     def expression(self, node: ast.expr, frame: Frame) -> Expr:
         """The value of an expression as an operation on the program's parameters."""
@@ -350,3 +349,47 @@ class Evaluator(ABC):
             self.parameters[parameter.name] = parameter
         elif isinstance(known.default, Const) and isinstance(known.default.value, Unknown):
             self.parameters[parameter.name] = replace(known, default=parameter.default)
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A call expression with its arguments."""
+
+    ev: Evaluator
+    args: tuple[Abstract, ...]
+    kwargs: dict[str, Abstract]
+    node: ast.Call
+    frame: Frame
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """The places of the keyword arguments."""
+    complete: bool = True
+    """False: further arguments come from `*args` or `**kwargs` that are not known."""
+
+    @property
+    def origin(self) -> Origin:
+        return self.frame.module.origin(self.node)
+
+    @property
+    def derived(self) -> Origin:
+        """The place of a result that no edit of the call can change."""
+        return self.frame.module.origin(self.node, editable=False)
+
+    def unknown(self, words: str, cause: Cause = Cause.not_read) -> Const:
+        """A result that cannot be known, and why."""
+        return unknown(words, self.origin, cause)
+
+    def open_container(self, kind: str = "list") -> Container:
+        """A result whose items are not known."""
+        return open_container(kind, self.origin)
+
+    def constant(self, index: int) -> Value:
+        """The value of an argument; None without such an argument."""
+        return self.ev.value_of(to_expr(self.args[index])) if index < len(self.args) else None
+
+    def items(self, index: int) -> list[Abstract] | None:
+        """The items of an argument; None where they are not known, or without such an argument."""
+        return self.ev.iterate(self.args[index]) if index < len(self.args) else None
+
+    def call(self, function: Abstract, *args: Abstract) -> Abstract:
+        """What a function that is an argument returns."""
+        return self.ev.call_at(CallSite(self.ev, args, {}, self.node, self.frame), function)

@@ -30,7 +30,7 @@ class Interpreter(Evaluator):
     library_values = LIBRARY_VALUES
     evaluate = expressions.evaluate
     execute = statements.execute
-    call_recorded = calls.call_recorded
+    call_at = calls.call_at
 
     def call(
         self, function: Abstract, args: Sequence[Abstract], kwargs: Mapping[str, Abstract] | None = None

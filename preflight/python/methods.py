@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from preflight.python.access import set_item
-from preflight.python.builtins import CallSite
 from preflight.python.config_objects import add_defaults, config_child, config_default
+from preflight.python.evaluator import CallSite
 from preflight.python.objects import (
     Abstract,
     Attribute,

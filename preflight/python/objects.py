@@ -91,7 +91,7 @@ class Attribute:
 
 @dataclass(eq=False, slots=True)
 class FunctionValue:
-    """A function or lambda of the project; `owner` and `self_value` for methods, `bound` for functools.partial."""
+    """A function or lambda of the project; `bound_args` and `bound_kwargs` by functools.partial."""
 
     name: str
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

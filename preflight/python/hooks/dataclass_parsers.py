@@ -52,7 +52,7 @@ def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: Paramet
     annotation = owner.annotations.get(name, "")
     nested = default.cls if isinstance(default, Instance) else None
     if nested is None and default is None:
-        found = owner.module and ev.modules[owner.module.path].frame.variables.get(annotation.strip("\"'"))
+        found = ev.modules[owner.module.path].frame.variables.get(annotation.strip("\"'"))
         nested = found if isinstance(found, ClassValue) else None
     if nested is not None and depth < 6:
         made = parameter_object(ev, nested, full, kind, depth + 1)
