@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from preflight.study.assemble import assemble
-from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed
+from preflight.study.launchers import Launchers
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields

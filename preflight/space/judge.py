@@ -242,6 +242,3 @@ def _of_model(safe: SafeBox, axis: str) -> SafeBox:
 
 def _chooses(field: str) -> bool:
     return field in ("model.name", "model.path", "model.target", "model.architecture", "model.config", "model.law")
-
-
-__all__ = ["BUDGET", "EXCEEDS", "Side", "judge"]
