@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight.reports.outputs import write_output
-from preflight.system.regular import UnreadableFile, read_text, real
+from preflight.system.files import UnreadableFile, read_text, real
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.outcome import Report

@@ -162,7 +162,7 @@ def analyse(project: Project, asked: Setup) -> Analysis:
 
 def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[StudyResult, Case]:
     """A study with its verdict, and the case that the rules are asked about."""
-    from preflight.space.space import judge
+    from preflight.space.judge import judge
 
     target = choose(study, asked.said)
     study = placed(study, target)

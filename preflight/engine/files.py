@@ -11,7 +11,7 @@ from pathlib import Path
 
 from preflight.dialects import may_recognise
 from preflight.engine.settings import load
-from preflight.system.regular import real
+from preflight.system.files import real
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.settings import Settings, matches
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from preflight.system.regular import real
+from preflight.system.files import real
 from preflight.vocabulary.defaults import frozen, thawed
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields

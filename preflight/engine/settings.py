@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from preflight.system.regular import UnreadableFile, read_text
+from preflight.system.files import UnreadableFile, read_text
 from preflight.vocabulary.errors import SettingsError, suggestion
 from preflight.vocabulary.job import build, fields
 from preflight.vocabulary.settings import MAPPINGS, Settings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from preflight.engine.files import checkout
 from preflight.engine.user_settings import user_settings
-from preflight.system.regular import real
+from preflight.system.files import real
 from preflight.vocabulary.errors import SettingsError
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Value

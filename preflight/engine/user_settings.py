@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from preflight.system.regular import real
-from preflight.system.user_directory import user_directory
+from preflight.system.files import real, user_directory
 from preflight.vocabulary.errors import SettingsError
 
 FILE = "settings.toml"

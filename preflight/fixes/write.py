@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from preflight.system.regular import real
+from preflight.system.files import real
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.project import Project, UnreadableFile
 

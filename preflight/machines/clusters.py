@@ -21,8 +21,7 @@ from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
-from preflight.system.regular import UnreadableFile, read_text
-from preflight.system.user_directory import user_directory
+from preflight.system.files import UnreadableFile, read_text, user_directory
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cluster
 

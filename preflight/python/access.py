@@ -1,14 +1,13 @@
-"""Attributes and items of abstract values: read and set."""
+"""Attributes and items of abstract values, read and set; assignment to targets."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from preflight.python.hooks_config import VALUES
-from preflight.python.hooks_std import PATH, path_parent
+from preflight.python.config_objects import config_attribute, config_child
+from preflight.python.evaluator import Evaluator
+from preflight.python.files import PATH, path_parent
 from preflight.python.imports import module_attribute, namespace_attribute
 from preflight.python.objects import (
     Abstract,
@@ -24,12 +23,10 @@ from preflight.python.objects import (
     Key,
     ModuleValue,
     is_expr,
+    sequence,
     to_expr,
 )
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, unknown
 
 
 def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: Frame) -> Abstract:
@@ -38,7 +35,7 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
         if value.name.startswith("project:"):
             return namespace_attribute(ev, value, name, frame)
         full = f"{value.name}.{name}"
-        given = VALUES.get(full)
+        given = ev.library_values.get(full)
         return given(ev) if given is not None else External(full, frame.module.origin(node))
     if isinstance(value, ModuleValue):
         return module_attribute(ev, value, name)
@@ -56,7 +53,7 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
             return value
         return Attribute(value, name, frame.module.origin(node))
     if isinstance(value, Config):
-        return _config_attribute(ev, value, name, node, frame)
+        return config_attribute(value, name, node, frame)
     if isinstance(value, Either):
         then = attribute(ev, value.then, name, node, frame)
         return ev.join(value.condition, then, attribute(ev, value.otherwise, name, node, frame))
@@ -86,7 +83,7 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
 
 
 def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.expr, frame: Frame) -> Abstract:
-    """A function of a class as seen through an object: a method, or a property's value."""
+    """A function of a class, looked up on an object: a method, or the value of a property."""
     kinds = {d.name for d in function.decorators if isinstance(d, External)}
     if "staticmethod" in kinds:
         return function
@@ -97,7 +94,7 @@ def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.exp
 
 
 def class_attribute(cls: ClassValue, name: str) -> Abstract | None:
-    """A name of a class or of its bases within the project."""
+    """An attribute of a class, or of its bases in the project."""
     for one in cls.lineage():
         if name in one.attributes:
             return one.attributes[name]
@@ -106,28 +103,6 @@ def class_attribute(cls: ClassValue, name: str) -> Abstract | None:
 
 def is_class_method(function: FunctionValue) -> bool:
     return any(isinstance(d, External) and d.name == "classmethod" for d in function.decorators)
-
-
-CONFIG_METHODS = frozenset(
-    ("get", "keys", "values", "items", "pop", "update", "as_dict", "setdefault", "copy", "to_dict", "merge_with")
-)  # methods of wandb.config and DictConfig: never keys in practice
-
-
-def _config_attribute(ev: Evaluator, value: Config, name: str, node: ast.expr, frame: Frame) -> Abstract:
-    if name in value.known:
-        return value.known[name]
-    if name in CONFIG_METHODS or name.startswith("__"):
-        return Attribute(value, name, frame.module.origin(node))
-    return config_child(value, name)
-
-
-def config_child(value: Config, key: Key) -> Abstract:
-    """A key of a configuration object: what the program put there, else a reference to it."""
-    if key in value.known:
-        return value.known[key]
-    child = Config(f"{value.prefix}.{key}" if value.prefix else str(key), value.kind, {}, value.origin)
-    value.known[key] = child  # the same object each time: the program may set keys of it
-    return child
 
 
 def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame: Frame) -> Abstract:
@@ -144,10 +119,10 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
         return value
     expr = to_expr(index)
     if isinstance(value, Container) and not isinstance(expr, Const) and is_constant(whole := to_expr(value)):
-        return ev.op("get", (whole, expr), origin)  # constants: the reference is solved later
+        return ev.op("get", (whole, expr), origin)  # constants: the reference is resolved later
     key = ev.value_of(expr)
     if isinstance(value, Config):
-        return config_child(value, key) if isinstance(key, (str, int)) else unknown("a key that is not known", origin)
+        return config_child(value, key) if isinstance(key, (str, int)) else unknown("the key is not known", origin)
     if isinstance(value, Container):
         return container_item(ev, value, key, expr, node, frame)
     if isinstance(value, Instance):
@@ -156,7 +131,11 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
         if isinstance(key, str) and key in value.attributes:
             return value.attributes[key]
         return Attribute(value, "[]", origin)
-    return ev.op("get", (to_expr(value), expr), origin) if is_expr(value) else unknown("an item of an object", origin)
+    return (
+        ev.op("get", (to_expr(value), expr), origin)
+        if is_expr(value)
+        else unknown("the item of the object is not known", origin)
+    )
 
 
 def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, node: ast.expr, frame: Frame) -> Abstract:
@@ -164,17 +143,17 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
     origin = frame.module.origin(node)
     if isinstance(key, Unknown):
         if value.is_sequence and value.items and not is_expr(value.items[0]):
-            return value.items[0]  # any of a list of objects, for the calls it is used in
+            return value.items[0]  # any object of the list stands for the one that is meant
         return ev.op("get", (to_expr(value), expr), origin)
     if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
         key += len(value.items)
     if not isinstance(key, (str, int, float, bool, tuple, type(None))) or key not in value.items:
-        return unknown(f"it has no item {key!r} that is known", origin, Cause.not_set)
+        return unknown(f"no item {key!r} of it is known", origin, Cause.not_set)
     return value.items[key]
 
 
 def is_constant(expr: Expr) -> bool:
-    """Whether nothing in it is unknown or a name."""
+    """Whether it has no names and no unknown parts."""
     if isinstance(expr, Op):
         return all(is_constant(operand) for operand in expr.operands)
     return isinstance(expr, Const) and not isinstance(expr.value, Unknown)
@@ -182,13 +161,14 @@ def is_constant(expr: Expr) -> bool:
 
 def _environment(ev: Evaluator, key: Expr) -> Abstract:
     if isinstance(key, Const) and isinstance(key.value, str):
-        found = ev.environment.get(key.value)
-        return (
-            found
-            if found is not None
-            else unknown(f"environment variable {key.value} is not known", key.origin, Cause.run_time)
-        )
-    return unknown("an environment variable", cause=Cause.run_time)
+        return environment_variable(ev, key.value, key.origin)
+    return unknown("the name of the environment variable is not known", cause=Cause.run_time)
+
+
+def environment_variable(ev: Evaluator, name: str, origin: Origin | None) -> Expr:
+    """The value that the launch gives a variable, else unknown."""
+    missing = unknown(f"environment variable {name} is not known", origin, Cause.run_time)
+    return ev.environment.get(name, missing)
 
 
 def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:
@@ -197,44 +177,73 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
         if name not in holder.attributes and holder.cls is not None and isinstance(name, str):
             default = class_attribute(holder.cls, name)
             if default is not None and is_expr(default):
-                holder.attributes[name] = default  # what it is where this assignment does not happen
-        ev.write(holder.attributes, name, value)
+                holder.attributes[name] = default  # the value where this assignment does not happen
+        ev.journal.write(holder.attributes, name, value)
     elif isinstance(holder, Container) and holder.kind == "namespace":
-        ev.write(holder.items, name, value)
+        ev.journal.write(holder.items, name, value)
     elif isinstance(holder, Config):
-        ev.write(holder.known, name, value)
+        ev.journal.write(holder.known, name, value)
     elif isinstance(holder, ClassValue):
-        ev.write(holder.attributes, name, value)
+        ev.journal.write(holder.attributes, name, value)
     elif isinstance(holder, ModuleValue):
-        ev.write(holder.frame.variables, name, value)
+        ev.journal.write(holder.frame.variables, name, value)
     elif isinstance(holder, Either):
-        _either(ev, holder, lambda side: set_attribute(ev, side, name, value))
-
-
-def _either(ev: Evaluator, holder: Either, action: Callable[[Abstract], None]) -> None:
-    """Change one of two objects, whichever it is."""
-
-    def act(side: Abstract) -> str:
-        action(side)
-        return "next"
-
-    _, then = ev.speculate(None, lambda: act(holder.then))
-    _, otherwise = ev.speculate(None, lambda: act(holder.otherwise))
-    ev.merge(holder.condition, then, otherwise)
+        ev.for_either(holder, lambda side: set_attribute(ev, side, name, value))
 
 
 def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> None:
     """`holder[key] = value`."""
     if isinstance(holder, Either):
-        _either(ev, holder, lambda side: set_item(ev, side, key, value))
+        ev.for_either(holder, lambda side: set_item(ev, side, key, value))
     elif isinstance(holder, External) and holder.name == "os.environ":
         if isinstance(key, str) and is_expr(value):
             ev.environment.setdefault(key, to_expr(value))
     elif isinstance(holder, Container):
         if isinstance(key, (str, int, float, bool, type(None))):
-            ev.containers[id(holder.items)] = holder
-            ev.write(holder.items, key, value)
+            ev.journal.write_item(holder, key, value)
         else:
             holder.flags["open"] = True
     elif isinstance(key, str):
         set_attribute(ev, holder, key, value)
+
+
+# --- targets of assignments -------------------------------------------------------------------------------------------
+
+
+def assign(ev: Evaluator, target: ast.expr, value: Abstract, frame: Frame) -> None:
+    """`target = value`."""
+    if isinstance(target, ast.Name):
+        ev.journal.write(frame.redirected.get(target.id, frame.variables), target.id, value)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(ev, ev.evaluate(target.value, frame), target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        holder = ev.evaluate(target.value, frame)
+        if not isinstance(target.slice, ast.Slice):
+            set_item(ev, holder, ev.value_of(ev.expression(target.slice, frame)), value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(ev, target, value, frame)
+    elif isinstance(target, ast.Starred):
+        assign(ev, target.value, value, frame)
+
+
+def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, value: Abstract, frame: Frame) -> None:
+    items = ev.iterate(value)
+    starred = next((i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)), None)
+    if items is not None and starred is not None and len(items) >= len(target.elts) - 1:
+        after = len(target.elts) - starred - 1
+        middle = items[starred : len(items) - after]
+        items = [*items[:starred], sequence(middle), *items[len(items) - after :]]
+    for index, element in enumerate(target.elts):
+        if items is not None and index < len(items):
+            assign(ev, element, items[index], frame)
+        elif isinstance(value, (Instance, Attribute, External)):
+            assign(ev, element, Attribute(value, f"[{index}]", frame.module.origin(element)), frame)
+        elif is_expr(value):
+            assign(ev, element, ev.op("get", (to_expr(value), Const(index))), frame)
+        else:
+            assign(
+                ev,
+                element,
+                unknown("the result of unpacking is not known", frame.module.origin(element), Cause.run_time),
+                frame,
+            )

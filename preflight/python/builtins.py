@@ -1,79 +1,44 @@
-"""Python's built-in functions over abstract values."""
+"""Python's built-in functions, on abstract values."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from preflight.python.access import attribute, set_attribute
+from preflight.python.config_objects import config_default
+from preflight.python.evaluator import CallSite
 from preflight.python.objects import (
     Abstract,
     Attribute,
     Config,
     Container,
     External,
-    Frame,
     Instance,
     Key,
     alternatives,
+    changes_in_loop,
+    copy_items,
     is_expr,
     openness,
     sequence,
-    spread,
     to_expr,
 )
-from preflight.vocabulary.reading import Parameter
-from preflight.vocabulary.values import Cause, Const, Origin, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where a built-in is called, and with what."""
-
-    ev: Evaluator
-    args: tuple[Abstract, ...]
-    kwargs: Mapping[str, Abstract]
-    node: ast.Call
-    frame: Frame
-
-    @property
-    def origin(self) -> Origin:
-        return self.frame.module.origin(self.node)
-
-    def call(self, function: Abstract, *args: Abstract) -> Abstract:
-        from preflight.python.calls import call_value
-
-        return call_value(self.ev, function, args, {}, self.node, self.frame)
-
+from preflight.vocabulary.values import Cause, Const, unknown
 
 SILENT = frozenset(
     ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "exec", "eval",
      "compile", "__import__", "locals", "globals", "dir", "help", "memoryview", "bytes", "bytearray", "slice",
      "chr", "ord", "hex", "bin", "oct", "ascii", "object", "delattr", "breakpoint", "complex")
 )  # fmt: skip
-"""Built-ins whose result is not evaluated and whose call nobody asks for."""
+"""Built-ins that are not evaluated, and whose calls are not recorded."""
 OPERATORS = frozenset(("int", "float", "str", "bool", "abs", "round"))
 REDUCTIONS = frozenset(("min", "max", "sum", "any", "all", "len"))
 
 
-def call_builtin(
-    ev: Evaluator,
-    name: str,
-    args: tuple[Abstract, ...],
-    kwargs: Mapping[str, Abstract],
-    node: ast.Call,
-    frame: Frame,
-    complete: bool,
-) -> Abstract | None:
-    """What a built-in gives; None where the name is none, or is one that hooks answer ("open")."""
-    site = Site(ev, args, kwargs, node, frame)
-    if not complete:
-        return unknown("its arguments are not all known", site.origin) if name in OPERATORS | REDUCTIONS else None
+def call_builtin(site: CallSite, name: str) -> Abstract | None:
+    """What a built-in returns; None for another name, and for a built-in that has a hook ("open")."""
+    if not site.complete:
+        return site.unknown("its arguments are not all known") if name in OPERATORS | REDUCTIONS else None
     if name in OPERATORS:
         return _operator(site, name)
     if name in REDUCTIONS:
@@ -82,39 +47,39 @@ def call_builtin(
     if function is not None:
         return function(site)
     if name in SILENT:
-        return unknown(f"{name}() is not evaluated statically", site.origin)
+        return site.unknown(f"{name}() is not evaluated statically")
     return None
 
 
-def _operator(site: Site, name: str) -> Abstract:
+def _operator(site: CallSite, name: str) -> Abstract:
     if not site.args:
         empty: dict[str, int | float | str] = {"int": 0, "float": 0.0, "str": "", "bool": False}
         return Const(empty.get(name, 0), site.origin)
     value = site.args[0]
     if name == "bool" and not is_expr(value):
         known = site.ev.truth(value)
-        return unknown("the truth of an object", site.origin) if known is None else Const(known, site.origin)
+        return site.unknown("whether the object is true is not known") if known is None else Const(known, site.origin)
     if name == "str" and isinstance(value, Instance) and value.made_by == "pathlib.Path":
         path = value.state.get("path")
-        return Const(path, site.origin) if isinstance(path, str) else unknown("a path that is not known", site.origin)
+        return Const(path, site.origin) if isinstance(path, str) else site.unknown("the path is not known")
     if isinstance(value, Const) and isinstance(value.value, (int, float)) and type(value.value).__name__ == name:
         return value
     return site.ev.op(name, tuple(to_expr(arg) for arg in site.args), site.origin)
 
 
-def _reduction(site: Site, name: str) -> Abstract:
-    value = site.args[0] if site.args else unknown("no argument")
+def _reduction(site: CallSite, name: str) -> Abstract:
+    value = site.args[0] if site.args else unknown("it is called without an argument")
     if name in ("min", "max") and len(site.args) > 1:
         return site.ev.op(name, tuple(to_expr(arg) for arg in site.args), site.origin)
     if name == "len":
         if isinstance(value, Container):
             if value.open:
-                return unknown("not all of its items are known", site.origin)
-            return Const(len(value.items), site.frame.module.origin(site.node, editable=False))
+                return site.unknown("not all of its items are known")
+            return Const(len(value.items), site.derived)
         if isinstance(value, (Instance, Attribute)):
-            return unknown("the length of an object is only known when the program runs", site.origin, Cause.run_time)
+            return site.unknown("the length of the object is only known when the program runs", Cause.run_time)
     if "key" in site.kwargs:
-        return unknown(f"{name}() with a key is not evaluated statically", site.origin)
+        return site.unknown(f"{name}() with a key is not evaluated statically")
     items = site.ev.iterate(value) if not is_expr(value) else None
     operand = to_expr(value if items is None else sequence(items, "tuple"))
     return site.ev.op(name, (operand,), site.origin)
@@ -123,7 +88,7 @@ def _reduction(site: Site, name: str) -> Abstract:
 # --- iterables --------------------------------------------------------------------------------------------------------
 
 
-def _range(site: Site) -> Abstract:
+def _range(site: CallSite) -> Abstract:
     bounds = [site.ev.value_of(to_expr(arg)) for arg in site.args]
     numbers = [b for b in bounds if isinstance(b, int)]
     if len(numbers) != len(bounds) or not numbers or (len(numbers) > 2 and numbers[2] == 0):
@@ -131,12 +96,11 @@ def _range(site: Site) -> Abstract:
     whole = range(*numbers[:3])
     if len(whole) > 512:
         return Instance("range", origin=site.origin)
-    derived = site.frame.module.origin(site.node, editable=False)
-    return sequence([Const(i, derived) for i in whole], "list", site.origin)
+    return sequence([Const(i, site.derived) for i in whole], "list", site.origin)
 
 
-def _copied(kind: str) -> Callable[[Site], Abstract]:
-    def copy(site: Site) -> Abstract:
+def _copied(kind: str) -> Callable[[CallSite], Abstract]:
+    def copy(site: CallSite) -> Abstract:
         if not site.args:
             return Container(kind, {}, site.origin)
         items = site.ev.iterate(site.args[0])
@@ -149,11 +113,11 @@ def _copied(kind: str) -> Callable[[Site], Abstract]:
     return copy
 
 
-def _opaque(site: Site, kind: str) -> Abstract:
+def _opaque(site: CallSite, kind: str) -> Abstract:
     value = site.args[0]
     if is_expr(value):
-        return value if not isinstance(to_expr(value), Const) else unknown("its items are not known", site.origin)
-    return Container(kind, {}, site.origin, {"open": True})
+        return value if not isinstance(to_expr(value), Const) else site.unknown("its items are not known")
+    return site.open_container(kind)
 
 
 def _distinct(items: list[Abstract]) -> list[Abstract]:
@@ -168,31 +132,31 @@ def _distinct(items: list[Abstract]) -> list[Abstract]:
     return kept
 
 
-def _sorted(site: Site) -> Abstract:
-    items = site.ev.iterate(site.args[0]) if site.args else None
+def _sorted(site: CallSite) -> Abstract:
+    items = site.items(0)
     if items is None or site.kwargs.get("key") is not None:
-        return unknown("a sorted list is not evaluated statically", site.origin)
+        return site.unknown("this sorted() is not evaluated statically")
     constants = [item for item in items if isinstance(item, Const)]
     reverse = bool(site.ev.truth(site.kwargs["reverse"])) if "reverse" in site.kwargs else False
     try:
         ordered = sorted(constants, key=lambda c: c.value, reverse=reverse)  # type: ignore[arg-type,return-value]
     except TypeError:
-        return unknown("a sorted list is not evaluated statically", site.origin)
+        return site.unknown("this sorted() is not evaluated statically")
     if len(ordered) != len(items):
-        return unknown("a sorted list is not evaluated statically", site.origin)
+        return site.unknown("this sorted() is not evaluated statically")
     return sequence(list(ordered), "list", site.origin)
 
 
-def _enumerate(site: Site) -> Abstract:
-    items = site.ev.iterate(site.args[0]) if site.args else None
-    start = site.ev.value_of(to_expr(site.args[1])) if len(site.args) > 1 else 0
+def _enumerate(site: CallSite) -> Abstract:
+    items = site.items(0)
+    start = site.constant(1) if len(site.args) > 1 else 0
     if items is None or not isinstance(start, int):
-        item = Attribute(site.args[0], "[]") if site.args else unknown("an item")
-        return _endless(sequence([unknown("it changes in a loop", cause=Cause.run_time), item], "tuple"))
+        item = Attribute(site.args[0], "[]") if site.args else unknown("the item is not known")
+        return _endless(sequence([changes_in_loop(), item], "tuple"))
     return sequence([sequence([Const(start + i), item], "tuple") for i, item in enumerate(items)])
 
 
-def _zip(site: Site) -> Abstract:
+def _zip(site: CallSite) -> Abstract:
     columns = [site.ev.iterate(arg) for arg in site.args]
     known = [column for column in columns if column is not None]
     if len(known) != len(columns):
@@ -201,49 +165,55 @@ def _zip(site: Site) -> Abstract:
 
 
 def _endless(item: Abstract) -> Container:
-    """A sequence of an unknown number of such items."""
-    return Container("list", {0: item}, None, {"open": True})
+    """A list of an unknown number of items, of which this is one."""
+    return sequence([item], open_=True)
 
 
-def _map(site: Site) -> Abstract:
-    items = site.ev.iterate(site.args[1]) if len(site.args) == 2 else None
-    if items is None or len(items) > 256:
-        return Container("list", {}, site.origin, {"open": True})
+def _few_items(site: CallSite) -> list[Abstract] | None:
+    """The items that map() or filter() calls its function with; None where they are not known, or too many."""
+    items = site.items(1) if len(site.args) == 2 else None
+    return None if items is None or len(items) > 256 else items
+
+
+def _map(site: CallSite) -> Abstract:
+    items = _few_items(site)
+    if items is None:
+        return site.open_container()
     return sequence([site.call(site.args[0], item) for item in items])
 
 
-def _filter(site: Site) -> Abstract:
-    items = site.ev.iterate(site.args[1]) if len(site.args) == 2 else None
-    if items is None or len(items) > 256:
-        return Container("list", {}, site.origin, {"open": True})
+def _filter(site: CallSite) -> Abstract:
+    items = _few_items(site)
+    if items is None:
+        return site.open_container()
     kept: list[Abstract] = []
     for item in items:
         test = item if isinstance(site.args[0], Const) else site.call(site.args[0], item)
         known = site.ev.truth(test)
         if known is None:
-            return Container("list", {}, site.origin, {"open": True})
+            return site.open_container()
         kept += [item] if known else []
     return sequence(kept)
 
 
-def _reversed(site: Site) -> Abstract:
-    items = site.ev.iterate(site.args[0]) if site.args else None
-    return Container("list", {}, site.origin, {"open": True}) if items is None else sequence(items[::-1])
+def _reversed(site: CallSite) -> Abstract:
+    items = site.items(0)
+    return site.open_container() if items is None else sequence(items[::-1])
 
 
-def _next(site: Site) -> Abstract:
+def _next(site: CallSite) -> Abstract:
     if not site.args:
-        return unknown("next() of nothing", cause=Cause.invalid)
+        return unknown("next() is called without an argument", cause=Cause.invalid)
     if isinstance(site.args[0], Container) and site.args[0].items and site.args[0].is_sequence:
         return site.args[0].items[0]
     return Attribute(site.args[0], "[]", site.origin)
 
 
-def _dict(site: Site) -> Abstract:
+def _dict(site: CallSite) -> Abstract:
     items: dict[Key, Abstract] = {}
     known = True
     if site.args:
-        known = spread(site.args[0], items)
+        known = copy_items(site.args[0], items)
         if not known and isinstance(site.args[0], Container):
             for pair in site.ev.iterate(site.args[0]) or []:
                 parts = site.ev.iterate(pair) or []
@@ -257,10 +227,10 @@ def _dict(site: Site) -> Abstract:
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-def _getattr(site: Site) -> Abstract:
-    name = site.ev.value_of(to_expr(site.args[1])) if len(site.args) > 1 else None
+def _getattr(site: CallSite) -> Abstract:
+    name = site.constant(1)
     if not isinstance(name, str):
-        return unknown("an attribute whose name is not known", site.origin)
+        return site.unknown("the name of the attribute is not known")
     found = attribute(site.ev, site.args[0], name, site.node, site.frame)
     if len(site.args) < 3 or not isinstance(found, (Attribute, Config)):
         return found
@@ -269,27 +239,20 @@ def _getattr(site: Site) -> Abstract:
     holder = found.receiver
     if isinstance(holder, (Container, Instance)) and (isinstance(holder, Container) or holder.cls is not None):
         return site.args[2]  # all its attributes are known
-    return site.ev.join(unknown("whether it has that attribute"), found, site.args[2])
+    return site.ev.join(unknown("whether the object has the attribute is not known"), found, site.args[2])
 
 
-def config_default(ev: Evaluator, child: Config, default: Abstract) -> Abstract:
-    """`config.get(key, default)`: a parameter with that default."""
-    if is_expr(default) and child.prefix:
-        ev.add_parameter(Parameter(child.prefix, to_expr(default), (), child.kind, origin=to_expr(default).origin))
-    return child
-
-
-def _hasattr(site: Site) -> Abstract:
-    name = site.ev.value_of(to_expr(site.args[1])) if len(site.args) > 1 else None
+def _hasattr(site: CallSite) -> Abstract:
+    name = site.constant(1)
     holder = site.args[0] if site.args else unknown("nothing")
     if isinstance(name, str) and isinstance(holder, Container) and not holder.open:
         return Const(name in holder.items)
     if isinstance(name, str) and isinstance(holder, Instance) and name in holder.attributes:
         return Const(True)
-    return unknown("whether it has that attribute", site.origin)
+    return site.unknown("whether the object has the attribute is not known")
 
 
-def _setattr(site: Site) -> Abstract:
+def _setattr(site: CallSite) -> Abstract:
     if len(site.args) == 3:
         name = site.ev.value_of(to_expr(site.args[1]))
         if isinstance(name, str):
@@ -297,7 +260,7 @@ def _setattr(site: Site) -> Abstract:
     return Const(None)
 
 
-def _vars(site: Site) -> Abstract:
+def _vars(site: CallSite) -> Abstract:
     for value in alternatives(site.args[0]) if site.args else ():
         if isinstance(value, Container) and value.kind == "namespace":
             return Container("dict", value.items, value.origin, value.flags)
@@ -305,30 +268,30 @@ def _vars(site: Site) -> Abstract:
             return Container("dict", value.attributes, value.origin)
         if isinstance(value, Config):
             return value
-    return Container("dict", {}, site.origin, {"open": True})
+    return site.open_container("dict")
 
 
-def _type(site: Site) -> Abstract:
+def _type(site: CallSite) -> Abstract:
     if site.args and isinstance(site.args[0], Instance):
         found = site.args[0]
         return found.cls if found.cls is not None else External(found.made_by)
-    return unknown("a type", site.origin)
+    return site.unknown("the type is not known")
 
 
-def _pow(site: Site) -> Abstract:
+def _pow(site: CallSite) -> Abstract:
     return site.ev.op("**", tuple(to_expr(arg) for arg in site.args[:2]), site.origin)
 
 
-def _divmod(site: Site) -> Abstract:
+def _divmod(site: CallSite) -> Abstract:
     operands = tuple(to_expr(arg) for arg in site.args[:2])
     return sequence([site.ev.op("//", operands, site.origin), site.ev.op("%", operands, site.origin)], "tuple")
 
 
-def _first(site: Site) -> Abstract:
+def _first(site: CallSite) -> Abstract:
     return site.args[0] if site.args else unknown("nothing")
 
 
-_FUNCTIONS: Mapping[str, Callable[[Site], Abstract]] = {
+_FUNCTIONS: Mapping[str, Callable[[CallSite], Abstract]] = {
     "range": _range, "list": _copied("list"), "tuple": _copied("tuple"), "set": _copied("set"),
     "frozenset": _copied("set"), "sorted": _sorted, "enumerate": _enumerate, "zip": _zip, "map": _map,
     "filter": _filter, "reversed": _reversed, "next": _next, "iter": _first, "dict": _dict, "getattr": _getattr,

@@ -1,15 +1,14 @@
-"""Calls: recorded, answered by hooks, or followed into the project's functions and classes."""
+"""Calls. Each is recorded; a hook says what it returns, or a function or class of the project is followed."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
 from preflight.python.builtins import call_builtin
 from preflight.python.classes import instantiate, super_object
-from preflight.python.expressions import evaluate
+from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
@@ -23,135 +22,93 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     Key,
+    copy_items,
     made_by,
-    spread,
     to_expr,
 )
-from preflight.vocabulary.values import Op, Origin
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
-
-
-# --- a call expression ------------------------------------------------------------------------------------------------
+from preflight.vocabulary.values import Origin
 
 
 def evaluate_call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
-    """A call: its callee and arguments, then what it gives."""
+    """The value of a call expression."""
     if isinstance(node.func, ast.Name) and node.func.id == "super":
         return super_object(frame)
-    callee = evaluate(ev, node.func, frame)
-    args, kwargs, origins, complete = _arguments(ev, node, frame)
-    return call_value(ev, callee, args, kwargs, node, frame, origins, complete)
+    callee = ev.evaluate(node.func, frame)  # before its arguments
+    return call_at(ev, _site(ev, node, frame), callee)
 
 
-def _arguments(
-    ev: Evaluator, node: ast.Call, frame: Frame
-) -> tuple[tuple[Abstract, ...], dict[str, Abstract], dict[str, Origin], bool]:
+def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
+    """The call with its arguments."""
     args: list[Abstract] = []
     complete = True
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            items = ev.iterate(evaluate(ev, argument.value, frame))
+            items = ev.iterate(ev.evaluate(argument.value, frame))
             complete = complete and items is not None
             args += items or []
         else:
-            args.append(evaluate(ev, argument, frame))
+            args.append(ev.evaluate(argument, frame))
     kwargs: dict[str, Abstract] = {}
     origins: dict[str, Origin] = {}
     for keyword in node.keywords:
-        value = evaluate(ev, keyword.value, frame)
+        value = ev.evaluate(keyword.value, frame)
         if keyword.arg is not None:
             kwargs[keyword.arg] = value
             origins[keyword.arg] = frame.module.origin(keyword.value)
             continue
-        items_: dict[Key, Abstract] = {}
-        complete = spread(value, items_) and complete
-        kwargs.update({key: item for key, item in items_.items() if isinstance(key, str)})
-    return tuple(args), kwargs, origins, complete
+        unpacked: dict[Key, Abstract] = {}
+        complete = copy_items(value, unpacked) and complete
+        kwargs.update({key: item for key, item in unpacked.items() if isinstance(key, str)})
+    return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete)
 
 
-def call_value(
-    ev: Evaluator,
-    callee: Abstract,
-    args: tuple[Abstract, ...],
-    kwargs: dict[str, Abstract],
-    node: ast.Call,
-    frame: Frame,
-    origins: dict[str, Origin] | None = None,
-    complete: bool = True,
-    _depth: int = 0,
-) -> Abstract:
-    """What calling `callee` gives; the call is recorded."""
+def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
+    """What any callee returns; the call is recorded."""
     if isinstance(callee, Either) and _depth < 6:
         results: list[Abstract] = []
-
-        def side(one: Abstract) -> str:
-            results.append(call_value(ev, one, args, kwargs, node, frame, origins, complete, _depth + 1))
-            return "next"
-
-        _, then = ev.speculate(callee.condition, lambda: side(callee.then))
-        _, otherwise = ev.speculate(Op("not", (callee.condition,)), lambda: side(callee.otherwise))
-        ev.merge(callee.condition, then, otherwise)
+        ev.for_either(callee, lambda one: results.append(call_at(ev, site, one, _depth + 1)))
         return ev.join(callee.condition, results[0], results[1])
+    given: Abstract | None = None
     if isinstance(callee, External) and "." not in callee.name:
-        given = call_builtin(ev, callee.name, args, kwargs, node, frame, complete)
-        if given is not None:
-            return given
-    if isinstance(callee, Attribute):
-        given = call_method(ev, callee, args, kwargs, node, frame)
-        if given is not None:
-            return given
-    record = _record(ev, callee, args, kwargs, node, frame, origins or {}, complete)
-    record.value = _result(ev, callee, record, args, kwargs)
-    record.result = to_expr(record.value)
+        given = call_builtin(site, callee.name)
+    elif isinstance(callee, Attribute):
+        given = call_method(site, callee)
+    if given is not None:
+        return given
+    record = _record(site, callee)
+    record.value = _result(site, callee, record)
     return record.value
 
 
-def _record(
-    ev: Evaluator,
-    callee: Abstract,
-    args: tuple[Abstract, ...],
-    kwargs: dict[str, Abstract],
-    node: ast.Call,
-    frame: Frame,
-    origins: dict[str, Origin],
-    complete: bool,
-) -> CallRecord:
-    name, receiver, method, holder = _names(callee, node)
+def _record(site: CallSite, callee: Abstract) -> CallRecord:
+    name, receiver, method, holder = _names(callee, site.node)
+    ev, position = site.ev, site.ev.position
     record = CallRecord(
         name=name,
         receiver=receiver,
         method=method,
-        args=tuple(to_expr(a) for a in args),
-        kwargs={key: to_expr(value) for key, value in kwargs.items()},
-        keyword_origins=origins,
-        path=frame.module.path,
-        node=node,
-        origin=frame.module.origin(node),
-        function=frame.function,
-        conditions=tuple(ev.conditions),
-        in_loop=ev.loops > 0,
-        in_try=tuple(name for names in ev.handlers for name in names),
-        contexts=tuple(ev.contexts),
+        args=tuple(to_expr(a) for a in site.args),
+        kwargs={key: to_expr(value) for key, value in site.kwargs.items()},
+        keyword_origins=site.origins,
+        path=site.frame.module.path,
+        node=site.node,
+        origin=site.origin,
+        function=site.frame.function,
+        conditions=tuple(position.conditions),
+        in_loop=position.loops > 0,
+        in_try=tuple(name for names in position.handlers for name in names),
+        contexts=tuple(position.contexts),
         reached=ev.reached,
-        complete=complete,
-        arguments=args,
-        keywords=kwargs,
+        complete=site.complete,
+        arguments=site.args,
+        keywords=site.kwargs,
         receiver_object=holder,
         callee=callee,
     )
-    same = ev.seen.setdefault(id(node), [])
-    for known in same:  # an unrolled loop says the same thing once
-        if (
-            known.name == name
-            and known.args == record.args
-            and known.kwargs == record.kwargs
-            and known.arguments == args
-        ):
-            return record
-    same.append(record)
-    ev.calls.append(record)
+    same = ev.calls_of.setdefault(id(site.node), [])
+    if not any(known.says_the_same(record) for known in same):  # an unrolled loop repeats its calls
+        same.append(record)
+        ev.calls.append(record)
     return record
 
 
@@ -188,9 +145,8 @@ def dotted(node: ast.expr) -> str:
     return ".".join(reversed(parts)).replace(".()", "()")
 
 
-def _result(
-    ev: Evaluator, callee: Abstract, record: CallRecord, args: tuple[Abstract, ...], kwargs: dict[str, Abstract]
-) -> Abstract:
+def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
+    ev = site.ev
     for name in _hook_names(callee, record):
         hook = ev.hooks.get(name)
         given = hook(record, ev) if hook is not None else None
@@ -200,32 +156,26 @@ def _result(
     if same is not None:
         return same
     if isinstance(callee, FunctionValue):
-        return invoke(ev, callee, args, kwargs, record)
+        return invoke(ev, callee, site.args, site.kwargs, record)
     if isinstance(callee, ClassValue):
-        return instantiate(ev, callee, args, kwargs, record)
+        return instantiate(ev, callee, site.args, site.kwargs, record)
     if isinstance(callee, Instance) and callee.cls is not None:
         for name in ("__call__", "forward"):
             method = class_attribute(callee.cls, name)
             if isinstance(method, FunctionValue):
-                return invoke(ev, replace(method, self_value=callee), args, kwargs, record)
+                return invoke(ev, replace(method, self_value=callee), site.args, site.kwargs, record)
     # functions given to a library are called by it: torch.multiprocessing.spawn(main), executor.submit(run), ...
-    for value in (*args, *kwargs.values()):
+    for value in (*site.args, *site.kwargs.values()):
         if isinstance(value, FunctionValue) and id(value.node) not in ev.interpreted and record.reached:
             invoke(ev, value, (), {}, record)
     return Instance(record.qualified, record=record, origin=record.origin)
 
 
 def _hook_names(callee: Abstract, record: CallRecord) -> list[str]:
-    """Under which names a hook may answer: its own, and those of the library's classes that its class extends."""
+    """The names of hooks for a call: its own, and those of the library's classes that its class extends."""
     found = [record.qualified]
     if isinstance(callee, ClassValue):
         found += callee.external_bases
     elif isinstance(callee, Attribute) and isinstance(callee.receiver, Instance) and callee.receiver.cls is not None:
         found += [f"{base}.{record.method}" for base in callee.receiver.cls.external_bases]
     return [*found, f"*.{record.method}"]
-
-
-# --- functions --------------------------------------------------------------------------------------------------------
-
-
-# --- classes ----------------------------------------------------------------------------------------------------------

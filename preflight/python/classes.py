@@ -1,13 +1,12 @@
-"""Classes of the project: defined and instantiated; dataclasses get the `__init__` that their fields imply."""
+"""Classes of the project, and their objects; the `__init__` of a dataclass is made of its fields."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from preflight.python.access import class_attribute
-from preflight.python.expressions import evaluate
+from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.objects import (
     Abstract,
@@ -19,11 +18,7 @@ from preflight.python.objects import (
     Instance,
     made_by,
 )
-from preflight.python.statements import execute
 from preflight.vocabulary.values import Cause, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 DATACLASS = ("dataclass", "dataclasses.dataclass", "attr.s", "attr.define", "attrs.define",
              "pydantic.dataclasses.dataclass", "flax.struct.dataclass", "chz.chz")  # fmt: skip
@@ -31,8 +26,8 @@ DATACLASS = ("dataclass", "dataclasses.dataclass", "attr.s", "attr.define", "att
 
 def make_class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> Abstract:
     """The value of a `class` statement; its body is interpreted."""
-    bases = tuple(evaluate(ev, base, frame) for base in node.bases)
-    decorators = tuple(evaluate(ev, decorator, frame) for decorator in node.decorator_list)
+    bases = tuple(ev.evaluate(base, frame) for base in node.bases)
+    decorators = tuple(ev.evaluate(decorator, frame) for decorator in node.decorator_list)
     made = ClassValue(node.name, node, frame.module, {}, bases, decorators)
     inner = Frame(made.attributes, frame.module, frame, frame.function, [], frame.globals_)
     inner.owner = made
@@ -40,7 +35,7 @@ def make_class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> Abstract:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             made.annotations[statement.target.id] = ast.unparse(statement.annotation)
             made.annotation_origins[statement.target.id] = frame.module.origin(statement)
-    execute(ev, node.body, inner)
+    ev.execute(node.body, inner)
     return made
 
 
@@ -66,7 +61,7 @@ def dataclass_fields(cls: ClassValue) -> dict[str, ClassValue]:
 
 
 def field_default(ev: Evaluator, owner: ClassValue, name: str) -> Abstract | None:
-    """The default of a dataclass field, `field(default=..., default_factory=...)` opened; None: it has none."""
+    """The default of a dataclass field, also from `field(default=..., default_factory=...)`; None without a default."""
     value = owner.attributes.get(name)
     if (
         isinstance(value, Instance)
@@ -78,9 +73,8 @@ def field_default(ev: Evaluator, owner: ClassValue, name: str) -> Abstract | Non
             return record.keywords["default"]
         factory = record.keywords.get("default_factory") or record.keywords.get("factory")
         if factory is not None:
-            from preflight.python.calls import call_value
-
-            return call_value(ev, factory, (), {}, _as_call(record.node), owner_frame(owner))
+            frame = Frame({}, owner.module, None, owner.name)
+            return ev.call_at(CallSite(ev, (), {}, _as_call(record.node), frame), factory)
         first = record.node.args[0] if isinstance(record.node, ast.Call) and record.node.args else None
         required = first is None or (isinstance(first, ast.Constant) and first.value is Ellipsis)
         return None if required else record.arguments[0]
@@ -89,10 +83,6 @@ def field_default(ev: Evaluator, owner: ClassValue, name: str) -> Abstract | Non
 
 def _as_call(node: ast.expr) -> ast.Call:
     return node if isinstance(node, ast.Call) else ast.copy_location(ast.Call(node, [], []), node)
-
-
-def owner_frame(owner: ClassValue) -> Frame:
-    return Frame({}, owner.module, None, owner.name)
 
 
 def instantiate(
@@ -126,7 +116,7 @@ def instantiate(
         if isinstance(post, FunctionValue):
             invoke(ev, replace(post, self_value=made), (), {})
         return made
-    for key, value in kwargs.items():  # the base class is a library's: what it is given is what is known of it
+    for key, value in kwargs.items():  # the base class is a library's: no more is known of the object
         made.attributes.setdefault(key, value)
     return made
 
@@ -136,7 +126,7 @@ def super_object(frame: Frame) -> Abstract:
     while scope is not None and scope.owner_class is None:
         scope = scope.parent
     if scope is None or scope.owner_class is None or scope.self_value is None:
-        return unknown("super() outside a class", cause=Cause.invalid)
+        return unknown("super() is called outside a class", cause=Cause.invalid)
     bases = [base for base in scope.owner_class.bases if isinstance(base, ClassValue)]
     if bases:
         attributes = scope.self_value.attributes if isinstance(scope.self_value, Instance) else {}

@@ -1,17 +1,13 @@
-"""Comprehensions, run item by item where the items are known."""
+"""Comprehensions: evaluated item by item where the items are known."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from preflight.python.expressions import as_expr, assign, evaluate
-from preflight.python.objects import Abstract, Container, Frame
-from preflight.vocabulary.values import Cause, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
+from preflight.python.access import assign
+from preflight.python.evaluator import Evaluator
+from preflight.python.objects import Abstract, Container, Frame, changes_in_loop
 
 
 def comprehension(
@@ -24,33 +20,36 @@ def comprehension(
         if complete != "yes":
             made.flags["superset" if complete == "perhaps" else "open"] = True
         if isinstance(node, ast.DictComp):
-            key = ev.value_of(as_expr(ev, node.key, inner))
-            value = evaluate(ev, node.value, inner)
+            key = ev.value_of(ev.expression(node.key, inner))
+            value = ev.evaluate(node.value, inner)
             if isinstance(key, (str, int, float, bool)):
                 made.items[key] = value
             else:
                 made.flags["open"] = True
         else:
-            made.items[len(made.items)] = evaluate(ev, node.elt, inner)
+            made.items[len(made.items)] = ev.evaluate(node.elt, inner)
     return made
 
 
 def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) -> Iterator[str]:
-    """Runs of a comprehension's element, and whether it is one: yes, perhaps (a filter decides), or no one knows."""
+    """Set the variables for one item after the other; yields whether the item is in the result.
+
+    yes, perhaps (a filter decides), or unknown (the items are not known)
+    """
     if not generators:
         yield "yes"
         return
     first, rest = generators[0], generators[1:]
-    source = evaluate(ev, first.iter, frame)
+    source = ev.evaluate(first.iter, frame)
     items = ev.iterate(source)
     known = items is not None and len(items) <= 256
     if not known:
-        ev.loops += 1
-    for value in items if items is not None and known else [unknown("it changes in a loop", cause=Cause.run_time)]:
+        ev.position.loops += 1
+    for value in items if items is not None and known else [changes_in_loop()]:
         assign(ev, first.target, value, frame)
         passes: list[bool | None] = []
         for condition in first.ifs:
-            passes.append(ev.truth(evaluate(ev, condition, frame)))
+            passes.append(ev.truth(ev.evaluate(condition, frame)))
             if passes[-1] is False:
                 break
         if False in passes:
@@ -61,4 +60,4 @@ def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) 
             else:
                 yield "perhaps" if None in passes or complete == "perhaps" else "yes"
     if not known:
-        ev.loops -= 1
+        ev.position.loops -= 1

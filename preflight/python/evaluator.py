@@ -1,20 +1,19 @@
-"""Static evaluation of Python: which calls a program makes, and with what, as expressions over its parameters.
+"""What the parts of the static evaluator share: the program's state so far, and operations on abstract values.
 
-Nothing is imported, executed or evaluated by Python: the syntax tree is interpreted over abstract values (`objects`),
-within a budget of steps. Past the budget, what is known stays and the rest is unknown.
+The parts (expressions, statements, calls, hooks of libraries) import `Evaluator` and call each other through it. Its
+subclass `interpreter.Interpreter` puts them together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, TypeAlias
 
-from preflight.python.access import class_attribute
-from preflight.python.classes import instantiate
-from preflight.python.functions import invoke
-from preflight.python.hooks import library_hooks
-from preflight.python.module import Module, load_module
+from preflight.python.journal import MISSING, Changes, Journal
+from preflight.python.module import Module
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -32,9 +31,9 @@ from preflight.python.objects import (
     is_expr,
     is_object,
     is_within,
+    open_container,
     to_expr,
 )
-from preflight.python.statements import execute
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.remembered import Remembered
@@ -54,29 +53,58 @@ from preflight.vocabulary.values import (
 
 STEPS = 50_000
 """Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
-STEPS_UNREACHED = 15_000
 MAX_SIZE = 300
 """Nodes of one expression; larger ones (a value doubled in a loop) are unknown."""
 
+Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
+"""How a statement or block ends: with the statement after it, or by leaving the block."""
 
-Hook: TypeAlias = Callable[[CallRecord, "Evaluator"], "Abstract | None"]
-"""What a library's call gives: an abstract value, or None for "an object made by it"."""
+Hook: TypeAlias = "Callable[[CallRecord, Evaluator], Abstract | None]"
+"""What the call of a library's function gives: an abstract value, or None for "an object made by it"."""
+
+LibraryValue: TypeAlias = "Callable[[Evaluator], Abstract]"
+"""What an attribute of a library holds (`wandb.config`)."""
 
 
 class OutOfSteps(Exception):
-    """The budget is spent; caught where interpretation was started."""
+    """The budget of steps is spent. Caught where the interpretation was started."""
 
 
-_MISSING = Const(Unknown("not set", Cause.not_set))
+@dataclass
+class Position:
+    """Where the interpretation is: what encloses the statement that is interpreted now."""
+
+    conditions: list[Expr] = field(default_factory=list)
+    """The conditions under which it runs."""
+    handlers: list[tuple[str, ...]] = field(default_factory=list)
+    """The exceptions that each enclosing `try` catches."""
+    contexts: list[CallRecord] = field(default_factory=list)
+    """The calls of the enclosing `with` blocks and decorators."""
+    loops: int = 0
+    """The number of enclosing loops."""
+    functions: list[int] = field(default_factory=list)
+    """Ids of the nodes of the functions that are being interpreted, the outermost first."""
+    entered_with: list[int] = field(default_factory=list)
+    """How many conditions there were when each of these functions was entered."""
+    exits: list[tuple[Flow, Expr]] = field(default_factory=list)
+    """Conditional returns, breaks and continues of the function so far, each with its whole condition."""
+
+    @property
+    def in_function(self) -> list[Expr]:
+        """The conditions met since the function was entered."""
+        return self.conditions[self.entered_with[-1] if self.entered_with else 0 :]
 
 
-class Evaluator:
-    """Interprets one program.
+class Evaluator(ABC):
+    """The state of one program's evaluation, and the operations that every part of it needs.
 
     `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator) and come
-    before the shipped ones (`library_hooks`). `assume` gives values of parameters by which conditions are decided,
-    without replacing them in expressions; with `assume_defaults` the parameters' own defaults decide too.
+    before those of libraries. `assume` gives values of parameters. They decide conditions, and expressions keep the
+    parameters. With `assume_defaults` the parameters' own defaults decide too.
     """
+
+    library_hooks: ClassVar[Mapping[str, Hook]]
+    library_values: ClassVar[Mapping[str, LibraryValue]]
 
     def __init__(
         self,
@@ -89,10 +117,11 @@ class Evaluator:
         steps: int = STEPS,
     ) -> None:
         self.project = project
-        self.hooks: dict[str, Hook] = {**library_hooks(), **(hooks or {})}
+        self.hooks = {**self.library_hooks, **(hooks or {})}
         self.environment = dict(environment or {})
         self.assume: dict[str, Expr] = dict(assume or {})
         self.assume_defaults = assume_defaults
+        # what the evaluation finds
         self.calls: list[CallRecord] = []
         self.tries: list[TryRecord] = []
         self.parameters: dict[str, Parameter] = {}
@@ -102,73 +131,49 @@ class Evaluator:
         """Files interpreted, the entry first."""
         self.instances: dict[int, list[Instance]] = {}
         """Objects of the project's classes, by the id of the class."""
-        self.remembered = Remembered()
-        """What hooks and readers keep."""
-        self.exhausted = False
-        self.steps_left = steps
-        self.depth = 0
-        self.reached = True
-        self.loops = 0
-        self.conditions: list[Expr] = []
-        self.handlers: list[tuple[str, ...]] = []
-        self.contexts: list[CallRecord] = []
-        self.stack: list[object] = []
-        """Nodes of the functions being interpreted, the outermost first."""
-        self.marks: list[int] = []
-        """How many path conditions there were when each of them was entered."""
         self.modules: dict[str, ModuleValue] = {}
         self.interpreted: set[int] = set()
         """Ids of the nodes of functions whose body was interpreted."""
-        self.skips: list[tuple[str, Expr]] = []
-        """Conditional returns, breaks and continues of the function being interpreted, with their full conditions."""
-        self._journals: list[list[tuple[dict[Key, Abstract], Key, Abstract]]] = []
+        self.calls_of: dict[int, list[CallRecord]] = {}
+        """The different calls of each call expression, by the id of its node."""
+        self.remembered = Remembered()
+        """What hooks and readers keep."""
+        # where it is
+        self.position = Position()
+        self.journal = Journal()
+        self.reached = True
+        """False while functions that nothing calls are interpreted."""
+        self.depth = 0
+        self.steps_left = steps
+        self.exhausted = False
+        """Whether the budget ended before the program did."""
         self._sizes: dict[int, int] = {}
-        self._kept: list[object] = []
-        self.containers: dict[int, Container] = {}
-        """Containers that were written to, by the id of their items."""
-        self.seen: dict[int, list[CallRecord]] = {}
+        self._sized: list[Expr] = []
+        """The expressions of `_sizes`, kept so that no other object gets the id of one."""
 
-    # --- running ------------------------------------------------------------------------------------------------
+    # --- the parts, which call each other through these ---------------------------------------------------------------
 
-    def run(self, path: str, entry: str = "__main__", *, unreached: bool = True) -> ModuleValue | None:
-        """Interpret a file as a script (or call its function `entry`), then what nothing called on its own.
+    @abstractmethod
+    def evaluate(self, node: ast.expr, frame: Frame) -> Abstract:
+        """The abstract value of an expression."""
 
-        Returns the module's value; None where it cannot be parsed.
-        """
-        module = load_module(path, self.project)
-        if module is None:
-            return None
-        value = self.module_value(module, "__main__" if entry == "__main__" else module.name)
-        self.guarded(lambda: self.execute_module(value))
-        function = value.frame.variables.get(entry)
-        if isinstance(function, FunctionValue):
-            self.guarded(lambda: self.call(function, ()))
-        if unreached:
-            self.run_unreached(value)
-        return value
+    @abstractmethod
+    def execute(self, body: Sequence[ast.stmt], frame: Frame) -> Flow:
+        """Interpret a block."""
 
-    def guarded(self, action: Callable[[], object]) -> None:
-        """Run `action`, stopping where the budget or Python's stack ends."""
-        saved = (self.depth, self.loops, len(self.conditions), len(self.handlers), len(self.contexts))
-        try:
-            action()
-        except (OutOfSteps, RecursionError):
-            self.exhausted = True
-            self._journals.clear()
-        self.depth, self.loops = saved[0], saved[1]
-        for spent in (self.stack, self.marks, self.skips):
-            spent.clear()
-        for kept, length in zip((self.conditions, self.handlers, self.contexts), saved[2:], strict=True):
-            del kept[length:]  # type: ignore[attr-defined]
+    @abstractmethod
+    def call(
+        self, function: Abstract, args: Sequence[Abstract], kwargs: Mapping[str, Abstract] | None = None
+    ) -> Abstract:
+        """What a function or class of the project returns; the call is not recorded."""
 
-    def run_unreached(self, entry: ModuleValue) -> None:
-        """Interpret functions that nothing called, with unknown parameters, so that their calls are recorded too."""
+    @abstractmethod
+    def call_at(self, site: CallSite, callee: Abstract) -> Abstract:
+        """What any callee returns; the call is recorded."""
 
-        self.reached, self.steps_left = False, min(STEPS_UNREACHED, max(self.steps_left, STEPS_UNREACHED // 4))
-        for module in [entry, *(m for m in self.modules.values() if m is not entry and m.state == "done")]:
-            for function in functions_of(module, self, module is entry):
-                if id(function.node) not in self.interpreted and self.steps_left > 0:
-                    self.guarded(lambda function=function: self.call(function, (), missing="unknown"))  # type: ignore[misc]
+    def expression(self, node: ast.expr, frame: Frame) -> Expr:
+        """The value of an expression as an operation on the program's parameters."""
+        return to_expr(self.evaluate(node, frame))
 
     def step(self, amount: int = 1) -> None:
         """Spend from the budget. Raises OutOfSteps."""
@@ -176,15 +181,12 @@ class Evaluator:
         if self.steps_left < 0:
             raise OutOfSteps
 
-    # --- modules ------------------------------------------------------------------------------------------------
+    # --- modules ------------------------------------------------------------------------------------------------------
 
     def module_value(self, module: Module, name: str | None = None) -> ModuleValue:
         """The (one) value of a module; not interpreted yet."""
         if module.path not in self.modules:
-            variables: dict[Key, Abstract] = {
-                "__name__": Const(name or module.name),
-                "__file__": Const(module.path, None),
-            }
+            variables: dict[Key, Abstract] = {"__name__": Const(name or module.name), "__file__": Const(module.path)}
             frame = Frame(variables, module, globals_=variables)
             self.modules[module.path] = ModuleValue(module, frame)
         return self.modules[module.path]
@@ -195,41 +197,18 @@ class Evaluator:
             return
         value.state = "running"
         self.reads.append(value.module.path)
-        conditions, loops, journals, skips = self.conditions, self.loops, self._journals, self.skips
-        self.conditions, self.loops, self._journals, self.skips = [], 0, [], []
+        position, branches = self.position, self.journal.branches
+        self.position, self.journal.branches = replace(position, conditions=[], loops=0, exits=[]), []
         try:
-            execute(self, value.module.tree.body, value.frame)
+            self.execute(value.module.tree.body, value.frame)
         finally:
-            self.conditions, self.loops, self._journals, self.skips = conditions, loops, journals, skips
+            self.position, self.journal.branches = position, branches
             value.state = "done"
 
-    # --- calling ------------------------------------------------------------------------------------------------
-
-    def call(
-        self,
-        function: Abstract,
-        args: Sequence[Abstract],
-        kwargs: Mapping[str, Abstract] | None = None,
-        *,
-        missing: str = "default",
-    ) -> Abstract:
-        """Call a function or class of the project; `missing="unknown"`: parameters without an argument are unknown
-        where they have no default.
-        """
-        if isinstance(function, FunctionValue):
-            return invoke(self, function, tuple(args), dict(kwargs or {}))
-        if isinstance(function, ClassValue):
-            return instantiate(self, function, tuple(args), dict(kwargs or {}), None)
-        if isinstance(function, Instance) and function.cls is not None:
-            method = class_attribute(function.cls, "__call__")
-            if isinstance(method, FunctionValue):
-                return invoke(self, replace(method, self_value=function), tuple(args), dict(kwargs or {}))
-        return unknown("what it calls is not known", cause=Cause.out_of_project)
-
-    # --- values -------------------------------------------------------------------------------------------------
+    # --- values -------------------------------------------------------------------------------------------------------
 
     def lookup_environment(self) -> Environment:
-        """What conditions are decided by: `assume`, and the parameters' defaults where asked for."""
+        """The values that decide conditions: `assume` and, if asked for, the defaults of parameters."""
         if not self.assume_defaults:
             return self.assume
         return {**{name: p.default for name, p in self.parameters.items()}, **self.assume}
@@ -242,6 +221,11 @@ class Evaluator:
             self.decided_by.update(names(expr))
         return evaluate(expr, self.lookup_environment())
 
+    def argument_value(self, record: CallRecord, name: str, position: int | None = None) -> Value:
+        """The value of an argument of a call; None without it."""
+        given = record.argument(name, position)
+        return None if given is None else self.value_of(given)
+
     def truth(self, value: Abstract) -> bool | None:
         """Whether a condition holds; None where that is not known."""
         if isinstance(value, Container):
@@ -251,15 +235,13 @@ class Evaluator:
             return then if then == otherwise else None
         if is_expr(value):
             found = self.value_of(to_expr(value))
-            if isinstance(found, Unknown):
-                return None
-            return bool(found)
+            return None if isinstance(found, Unknown) else bool(found)
         if isinstance(value, Instance):
             return True if is_object(value) else None
         return True if isinstance(value, (FunctionValue, ClassValue)) else None
 
     def constant_truth(self, value: Abstract) -> bool | None:
-        """As `truth`, by what is constant alone."""
+        """As `truth`, by constants alone."""
         if is_expr(value):
             found = evaluate(to_expr(value))
             return None if isinstance(found, Unknown) else bool(found)
@@ -270,18 +252,15 @@ class Evaluator:
         size = 1 + sum(self._size(operand) for operand in operands)
         made = Op(operator, operands, origin)
         if size > MAX_SIZE:
-            value = (
-                evaluate(made)
-                if all(isinstance(o, Const) for o in operands)
-                else Unknown("it grows too large", Cause.budget)
-            )
+            constant = all(isinstance(operand, Const) for operand in operands)
+            value = evaluate(made) if constant else Unknown("the expression is too large", Cause.budget)
             return Const(value, replace(origin, editable=False) if origin else None)
         if origin is not None and all(is_within(operand, origin) for operand in operands):
             value = evaluate(made)
             if isinstance(value, (bool, int, float)):
                 return Const(value, origin)
         self._sizes[id(made)] = size
-        self._kept.append(made)
+        self._sized.append(made)
         return made
 
     def _size(self, expr: Expr) -> int:
@@ -289,14 +268,14 @@ class Evaluator:
             return 1
         if id(expr) not in self._sizes:
             self._sizes[id(expr)] = 1 + sum(self._size(operand) for operand in expr.operands)
-            self._kept.append(expr)  # the id stays its own
+            self._sized.append(expr)
         return self._sizes[id(expr)]
 
     def join(self, condition: Expr, then: Abstract, otherwise: Abstract) -> Abstract:
         """What a variable is after an `if` whose condition is not known."""
-        if then is otherwise or otherwise is _MISSING:
+        if then is otherwise or otherwise is MISSING:
             return then
-        if then is _MISSING:
+        if then is MISSING:
             return otherwise
         if is_expr(then) and is_expr(otherwise):
             if then == otherwise:
@@ -320,75 +299,48 @@ class Evaluator:
                 return [Const(key, origin) for key in found]
         return None
 
-    # --- writes, undone and merged around unknown conditions -----------------------------------------------------
+    # --- branches -----------------------------------------------------------------------------------------------------
 
-    def write(self, scope: dict[Key, Abstract], key: Key, value: Abstract) -> None:
-        """Set a variable, attribute or item, so that a branch can be undone."""
-        if self._journals:
-            self._journals[-1].append((scope, key, scope.get(key, _MISSING)))
-        scope[key] = value
-
-    def remove(self, scope: dict[Key, Abstract], key: Key) -> None:
-        """Remove a variable, attribute or item."""
-        if key in scope:
-            if self._journals:
-                self._journals[-1].append((scope, key, scope[key]))
-            del scope[key]
-
-    def speculate(self, condition: Expr | None, action: Callable[[], str]) -> tuple[str, Changes]:
+    def speculate(self, condition: Expr | None, action: Callable[[], Flow]) -> tuple[Flow, Changes]:
         """Run `action` under a path condition and undo its writes: how it ended, and what it changed."""
-        self._journals.append([])
-        start = Container("list").serial
-        length = len(self.conditions)
+        start = self.journal.begin()
+        conditions = self.position.conditions
+        length = len(conditions)
         if condition is not None:
-            self.conditions.append(condition)
+            conditions.append(condition)
         flow = action()
-        del self.conditions[length:]
-        journal = self._journals.pop()
-        changes: Changes = {}
-        for scope, key, _ in journal:
-            known = self.containers.get(id(scope))
-            older = known is not None and known.serial < start
-            changes[(id(scope), key)] = (scope, key, scope.get(key, _MISSING), older)
-        for scope, key, old in reversed(journal):
-            if old is _MISSING:
-                scope.pop(key, None)
-            else:
-                scope[key] = old
-        return flow, changes
+        del conditions[length:]
+        return flow, self.journal.undo(start)
+
+    def for_either(self, value: Either, action: Callable[[Abstract], None]) -> None:
+        """Do the same with each of two objects, and merge what it changes."""
+
+        def side(one: Abstract) -> Flow:
+            action(one)
+            return "next"
+
+        _, then = self.speculate(value.condition, lambda: side(value.then))
+        _, otherwise = self.speculate(Op("not", (value.condition,)), lambda: side(value.otherwise))
+        self.merge(value.condition, then, otherwise)
 
     def merge(self, condition: Expr, then: Changes, otherwise: Changes) -> None:
         """Apply what two branches changed, joined by the condition between them."""
         for place in {**then, **otherwise}:
             scope, key, _, older = then.get(place) or otherwise[place]
-            old = scope.get(key, _MISSING)
+            old = scope.get(key, MISSING)
             one = then[place][2] if place in then else old
             other = otherwise[place][2] if place in otherwise else old
-            if older and (one is _MISSING) != (other is _MISSING):
-                one, other = self._perhaps(self.containers[id(scope)], one, other)
-            joined = self.join(condition, one, other)
-            if joined is _MISSING:
-                self.remove(scope, key)
-            else:
-                self.write(scope, key, joined)
+            if older and (one is MISSING) != (other is MISSING):
+                one, other = self._perhaps(self.journal.containers[id(scope)], one, other)
+            self.journal.set(scope, key, self.join(condition, one, other))
 
     def _perhaps(self, container: Container, one: Abstract, other: Abstract) -> tuple[Abstract, Abstract]:
         if container.is_sequence:
             container.flags["open"] = True
         absent = unknown("it may not be there", cause=Cause.run_time)
         if is_expr(one) and is_expr(other):
-            return (absent if one is _MISSING else one), (absent if other is _MISSING else other)
+            return (absent if one is MISSING else one), (absent if other is MISSING else other)
         return one, other
-
-    def apply(self, changes: Changes) -> None:
-        """Apply what one branch changed."""
-        for scope, key, value, _ in changes.values():
-            if value is _MISSING:
-                self.remove(scope, key)
-            else:
-                self.write(scope, key, value)
-
-    # --- parameters ---------------------------------------------------------------------------------------------
 
     def add_parameter(self, parameter: Parameter) -> None:
         """Note something that the program can be given; a later one of that name replaces the default only."""
@@ -399,37 +351,45 @@ class Evaluator:
             self.parameters[parameter.name] = replace(known, default=parameter.default)
 
 
-Changes = dict[tuple[int, Key], tuple[dict[Key, Abstract], Key, Abstract, bool]]
-"""Scope, key, value, and whether the scope is a container older than the branch."""
+@dataclass(frozen=True)
+class CallSite:
+    """A call expression with its arguments."""
 
+    ev: Evaluator
+    args: tuple[Abstract, ...]
+    kwargs: dict[str, Abstract]
+    node: ast.Call
+    frame: Frame
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """The places of the keyword arguments."""
+    complete: bool = True
+    """False: further arguments come from `*args` or `**kwargs` that are not known."""
 
-# Functions that nothing called: those of a module and of its classes, methods bound to an object if one exists.
+    @property
+    def origin(self) -> Origin:
+        return self.frame.module.origin(self.node)
 
+    @property
+    def derived(self) -> Origin:
+        """The place of a result that no edit of the call can change."""
+        return self.frame.module.origin(self.node, editable=False)
 
-def functions_of(module: ModuleValue, evaluator: Evaluator, entry: bool) -> Iterator[FunctionValue]:
-    """Functions of the module that a framework may call, methods with `self` an instance the program made.
+    def unknown(self, words: str, cause: Cause = Cause.not_read) -> Const:
+        """A result that cannot be known, and why."""
+        return unknown(words, self.origin, cause)
 
-    Of the entry every function (with a new, empty instance where none was made); of other modules only the methods of
-    classes that have one: a large library in the same repository would be read from end to end otherwise.
-    """
-    for value in list(module.frame.variables.values()):
-        if isinstance(value, FunctionValue) and value.module is module.module and entry:
-            yield value
-        elif isinstance(value, ClassValue) and value.module is module.module and (entry or _made(value, evaluator)):
-            yield from _methods(value, evaluator)
+    def open_container(self, kind: str = "list") -> Container:
+        """A result whose items are not known."""
+        return open_container(kind, self.origin)
 
+    def constant(self, index: int) -> Value:
+        """The value of an argument; None without such an argument."""
+        return self.ev.value_of(to_expr(self.args[index])) if index < len(self.args) else None
 
-def _made(cls: ClassValue, evaluator: Evaluator) -> list[Instance]:
-    return evaluator.instances.get(id(cls.node), [])
+    def items(self, index: int) -> list[Abstract] | None:
+        """The items of an argument; None where they are not known, or without such an argument."""
+        return self.ev.iterate(self.args[index]) if index < len(self.args) else None
 
-
-def _methods(cls: ClassValue, evaluator: Evaluator) -> Iterator[FunctionValue]:
-    made = _made(cls, evaluator)
-    itself: Abstract = made[0] if made else Instance(f"{cls.module.name}.{cls.name}", cls)
-    for value in sorted(cls.attributes.values(), key=_init_first):
-        if isinstance(value, FunctionValue):
-            yield replace(value, self_value=itself)
-
-
-def _init_first(value: Abstract) -> bool:
-    return not (isinstance(value, FunctionValue) and value.name.endswith("__init__"))
+    def call(self, function: Abstract, *args: Abstract) -> Abstract:
+        """What a function that is an argument returns."""
+        return self.ev.call_at(CallSite(self.ev, args, {}, self.node, self.frame), function)

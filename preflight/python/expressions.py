@@ -1,14 +1,17 @@
-"""Interpretation of expressions, and of assignment to targets."""
+"""Interpretation of expressions."""
 
 from __future__ import annotations
 
 import ast
 import builtins as python_builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from preflight.python.access import attribute, item, set_attribute, set_item
-from preflight.python.hooks_std import join_path
+from preflight.python.access import assign, attribute, item
+from preflight.python.calls import evaluate_call
+from preflight.python.comprehensions import comprehension
+from preflight.python.evaluator import Evaluator
+from preflight.python.files import join_path
+from preflight.python.functions import parameter_defaults
 from preflight.python.imports import resolve
 from preflight.python.objects import (
     MAX_DEPTH,
@@ -23,18 +26,16 @@ from preflight.python.objects import (
     Key,
     Lazy,
     ModuleValue,
+    copy_items,
     from_value,
     is_expr,
     is_object,
+    open_container,
     openness,
     sequence,
-    spread,
     to_expr,
 )
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 MAX_ITEMS = 4096
 """Items of a list made by an operation; a longer one is open."""
@@ -46,15 +47,11 @@ def evaluate(ev: Evaluator, node: ast.expr, frame: Frame) -> Abstract:
     ev.step()
     handler = _HANDLERS.get(type(node))
     if handler is None or ev.depth > MAX_DEPTH:
-        return unknown("it is not evaluated statically", frame.module.origin(node))
+        return unknown("this expression is not evaluated statically", frame.module.origin(node))
     ev.depth += 1
     value = handler(ev, node, frame)
     ev.depth -= 1
     return value
-
-
-def as_expr(ev: Evaluator, node: ast.expr, frame: Frame) -> Expr:
-    return to_expr(evaluate(ev, node, frame))
 
 
 # --- leaves -----------------------------------------------------------------------------------------------------------
@@ -65,9 +62,9 @@ def _constant(ev: Evaluator, node: ast.Constant, frame: Frame) -> Abstract:
     origin = frame.module.origin(node)
     if value is None or isinstance(value, (bool, int, float, str)):
         if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
-            return unknown("a number of more than 256 bits", origin, Cause.budget)
+            return unknown("the number has more than 256 bits", origin, Cause.budget)
         return Const(value, origin)
-    return unknown("a constant that no setting has", origin)
+    return unknown("no setting is a constant of this type", origin)
 
 
 def _name(ev: Evaluator, node: ast.Name, frame: Frame) -> Abstract:
@@ -96,25 +93,26 @@ def _name(ev: Evaluator, node: ast.Name, frame: Frame) -> Abstract:
 
 
 def _attribute(ev: Evaluator, node: ast.Attribute, frame: Frame) -> Abstract:
-    return attribute(ev, evaluate(ev, node.value, frame), node.attr, node, frame)
+    return attribute(ev, ev.evaluate(node.value, frame), node.attr, node, frame)
 
 
 def _subscript(ev: Evaluator, node: ast.Subscript, frame: Frame) -> Abstract:
-    value = evaluate(ev, node.value, frame)
+    value = ev.evaluate(node.value, frame)
     if isinstance(node.slice, ast.Slice):
         return _slice(ev, value, node.slice, frame)
-    return item(ev, value, evaluate(ev, node.slice, frame), node, frame)
+    return item(ev, value, ev.evaluate(node.slice, frame), node, frame)
 
 
 def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abstract:
     bounds: list[int | None] = []
     for part in (node.lower, node.upper, node.step):
-        found = None if part is None else ev.value_of(as_expr(ev, part, frame))
-        if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
-            return unknown("a slice whose bounds are not known", frame.module.origin(node.lower or node.upper or part))  # type: ignore[arg-type]
-        bounds.append(found)
+        found = None if part is None else ev.value_of(ev.expression(part, frame))
+        if part is not None and found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+            place = node.lower or node.upper or part
+            return unknown("the bounds of the slice are not known", frame.module.origin(place))
+        bounds.append(found if isinstance(found, int) else None)
     if bounds[2] == 0:
-        return unknown("a slice of step 0", cause=Cause.invalid)
+        return unknown("the step of the slice is 0", cause=Cause.invalid)
     cut = slice(*bounds)
     if isinstance(value, Container) and value.is_sequence and not value.open:
         return sequence(list(value.items.values())[cut], value.kind, value.origin)
@@ -137,7 +135,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 
 
 def _binary(ev: Evaluator, node: ast.BinOp, frame: Frame) -> Abstract:
-    left, right = evaluate(ev, node.left, frame), evaluate(ev, node.right, frame)
+    left, right = ev.evaluate(node.left, frame), ev.evaluate(node.right, frame)
     return binary(ev, node, left, right, frame)
 
 
@@ -148,7 +146,7 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
         if isinstance(node.op, ast.Add) and left.is_sequence and right.is_sequence:
             both = [*left.items.values(), *right.items.values()]
             if len(both) > MAX_ITEMS:
-                return Container(left.kind, {}, origin, openness(True))
+                return open_container(left.kind, origin)
             return sequence(both, left.kind, origin, left.open or right.open)
         if isinstance(node.op, ast.BitOr):
             return Container(left.kind, {**left.items, **right.items}, origin, openness(left.open or right.open))
@@ -156,33 +154,35 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
         times = ev.value_of(to_expr(right))
         if isinstance(times, int) and 0 <= times * len(left.items) <= MAX_ITEMS:
             return sequence(list(left.items.values()) * times, left.kind, origin)
-        return Container(left.kind, {}, origin, {"open": True})
+        return open_container(left.kind, origin)
     if isinstance(node.op, ast.Div) and isinstance(left, Instance) and left.made_by == "pathlib.Path":
         return join_path(ev, left, right)
     operator = _BINARY.get(type(node.op))
     if operator is None:
-        return unknown("an operation that is not evaluated statically", origin)
+        return unknown("this operation is not evaluated statically", origin)
     if operator == "%" and isinstance(left, Const) and isinstance(left.value, str):
-        return unknown("a formatted text", origin)
+        return unknown("formatted text is not evaluated statically", origin)
     return ev.op(operator, (to_expr(left), to_expr(right)), origin)
 
 
 def _unary(ev: Evaluator, node: ast.UnaryOp, frame: Frame) -> Abstract:
-    value = evaluate(ev, node.operand, frame)
+    value = ev.evaluate(node.operand, frame)
     origin = frame.module.origin(node)
     if isinstance(node.op, ast.Not):
         known = ev.constant_truth(value)
         return ev.op("not", (to_expr(value),), origin) if known is None else Const(not known, origin)
     if isinstance(node.op, ast.USub):
         return ev.op("neg", (to_expr(value),), origin)
-    return value if isinstance(node.op, ast.UAdd) else unknown("an operation on bits", origin)
+    return (
+        value if isinstance(node.op, ast.UAdd) else unknown("operations on bits are not evaluated statically", origin)
+    )
 
 
 def _boolean(ev: Evaluator, node: ast.BoolOp, frame: Frame) -> Abstract:
     operator = "and" if isinstance(node.op, ast.And) else "or"
     values: list[Abstract] = []
     for operand in node.values:
-        value = evaluate(ev, operand, frame)
+        value = ev.evaluate(operand, frame)
         known = ev.constant_truth(value)
         values.append(value)
         if known is not None and known == (operator == "or"):
@@ -195,10 +195,10 @@ def _boolean(ev: Evaluator, node: ast.BoolOp, frame: Frame) -> Abstract:
 
 def _compare(ev: Evaluator, node: ast.Compare, frame: Frame) -> Abstract:
     origin = frame.module.origin(node)
-    left = evaluate(ev, node.left, frame)
+    left = ev.evaluate(node.left, frame)
     parts: list[Expr] = []
     for operator, right_node in zip(node.ops, node.comparators, strict=True):
-        right = evaluate(ev, right_node, frame)
+        right = ev.evaluate(right_node, frame)
         parts.append(_comparison(ev, _COMPARE[type(operator)], left, right, frame, node))
         left = right
     return parts[0] if len(parts) == 1 else ev.op("and", tuple(parts), origin)
@@ -211,12 +211,12 @@ def _comparison(ev: Evaluator, operator: str, left: Abstract, right: Abstract, f
         if isinstance(left, certain) or (isinstance(left, Instance) and is_object(left)):
             return Const(operator in ("is not", "!="), origin)  # an object is not None
         if isinstance(left, (External, Attribute, Instance)):
-            return unknown("whether a library gives None", origin, Cause.out_of_project)
+            return unknown("whether a library returns None is not known", origin, Cause.out_of_project)
     if operator in ("in", "not in") and isinstance(right, Container) and not right.is_sequence and not right.open:
         key = to_expr(left)
         return ev.op(operator, (key, Op("tuple", tuple(Const(_plain(k)) for k in right.items))), origin)
     if operator in ("in", "not in") and isinstance(right, External):
-        return unknown("what a library's object holds", origin, Cause.out_of_project)
+        return unknown("the items of a library's object are not known", origin, Cause.out_of_project)
     return ev.op(operator, (to_expr(left), to_expr(right)), origin)
 
 
@@ -225,17 +225,17 @@ def _plain(key: Key) -> str | int | float | bool | None:
 
 
 def _conditional(ev: Evaluator, node: ast.IfExp, frame: Frame) -> Abstract:
-    condition = evaluate(ev, node.test, frame)
+    condition = ev.evaluate(node.test, frame)
     plain = not any(isinstance(n, ast.Call) for side in (node.body, node.orelse) for n in ast.walk(side))
     known = ev.constant_truth(condition) if plain else ev.truth(condition)  # plain values keep their condition
     if known is not None:
-        return evaluate(ev, node.body if known else node.orelse, frame)
+        return ev.evaluate(node.body if known else node.orelse, frame)
     test = to_expr(condition)
-    ev.conditions.append(test)
-    then = evaluate(ev, node.body, frame)
-    ev.conditions[-1] = Op("not", (test,))
-    otherwise = evaluate(ev, node.orelse, frame)
-    ev.conditions.pop()
+    ev.position.conditions.append(test)
+    then = ev.evaluate(node.body, frame)
+    ev.position.conditions[-1] = Op("not", (test,))
+    otherwise = ev.evaluate(node.orelse, frame)
+    ev.position.conditions.pop()
     return ev.join(test, then, otherwise)
 
 
@@ -248,11 +248,11 @@ def _sequence(ev: Evaluator, node: ast.List | ast.Tuple | ast.Set, frame: Frame)
     open_ = False
     for element in node.elts:
         if isinstance(element, ast.Starred):
-            items = ev.iterate(evaluate(ev, element.value, frame))
+            items = ev.iterate(ev.evaluate(element.value, frame))
             open_ = open_ or items is None
             made += items or []
         else:
-            made.append(evaluate(ev, element, frame))
+            made.append(ev.evaluate(element, frame))
     return sequence(made, kind, frame.module.origin(node), open_)
 
 
@@ -260,11 +260,11 @@ def _dict(ev: Evaluator, node: ast.Dict, frame: Frame) -> Abstract:
     items: dict[Key, Abstract] = {}
     open_ = False
     for key_node, value_node in zip(node.keys, node.values, strict=True):
-        value = evaluate(ev, value_node, frame)
+        value = ev.evaluate(value_node, frame)
         if key_node is None:
-            open_ = not spread(value, items) or open_
+            open_ = not copy_items(value, items) or open_
             continue
-        key = ev.value_of(as_expr(ev, key_node, frame))
+        key = ev.value_of(ev.expression(key_node, frame))
         if isinstance(key, (str, int, float, bool, type(None))):
             items[key] = value
         else:
@@ -276,11 +276,11 @@ def _joined(ev: Evaluator, node: ast.JoinedStr, frame: Frame) -> Abstract:
     parts: list[Expr] = []
     for part in node.values:
         if isinstance(part, ast.FormattedValue):
-            expr = as_expr(ev, part.value, frame)
+            expr = ev.expression(part.value, frame)
             formatted = part.format_spec is not None or part.conversion != -1
-            parts.append(unknown("a formatted text") if formatted else expr)
+            parts.append(unknown("formatted text is not evaluated statically") if formatted else expr)
         else:
-            parts.append(as_expr(ev, part, frame))
+            parts.append(ev.expression(part, frame))
     origin = frame.module.origin(node, editable=False)
     values = [ev.value_of(part) for part in parts]
     if all(isinstance(part, Const) for part in parts) and not any(isinstance(v, Unknown) for v in values):
@@ -291,84 +291,32 @@ def _joined(ev: Evaluator, node: ast.JoinedStr, frame: Frame) -> Abstract:
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
-    from preflight.python.calls import evaluate_call
-
-    return evaluate_call(ev, node, frame)
-
-
 def _lambda(ev: Evaluator, node: ast.Lambda, frame: Frame) -> Abstract:
-    from preflight.python.functions import parameter_defaults
-
     return FunctionValue("<lambda>", node, frame.module, frame, parameter_defaults(ev, node.args, frame))
 
 
-def _comprehension(
-    ev: Evaluator, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, frame: Frame
-) -> Abstract:
-    from preflight.python.comprehensions import comprehension
-
-    return comprehension(ev, node, frame)
-
-
 def _walrus(ev: Evaluator, node: ast.NamedExpr, frame: Frame) -> Abstract:
-    value = evaluate(ev, node.value, frame)
+    value = ev.evaluate(node.value, frame)
     assign(ev, node.target, value, frame)
     return value
 
 
 def _inner(ev: Evaluator, node: ast.Await | ast.YieldFrom | ast.Starred, frame: Frame) -> Abstract:
-    return evaluate(ev, node.value, frame)
+    return ev.evaluate(node.value, frame)
 
 
 def _yield(ev: Evaluator, node: ast.Yield, frame: Frame) -> Abstract:
     if node.value is not None:
-        evaluate(ev, node.value, frame)
-    return unknown("what is sent to a generator", frame.module.origin(node), Cause.run_time)
+        ev.evaluate(node.value, frame)
+    return unknown("what is sent to the generator is not known", frame.module.origin(node), Cause.run_time)
 
 
 _HANDLERS: dict[type[ast.expr], Callable[..., Abstract]] = {
-    ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.Subscript: _subscript, ast.Call: _call,
-    ast.BinOp: _binary, ast.UnaryOp: _unary, ast.BoolOp: _boolean, ast.Compare: _compare, ast.IfExp: _conditional,
-    ast.List: _sequence, ast.Tuple: _sequence, ast.Set: _sequence, ast.Dict: _dict, ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension, ast.GeneratorExp: _comprehension, ast.DictComp: _comprehension,
+    ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.Subscript: _subscript,
+    ast.Call: evaluate_call, ast.BinOp: _binary, ast.UnaryOp: _unary, ast.BoolOp: _boolean, ast.Compare: _compare,
+    ast.IfExp: _conditional,
+    ast.List: _sequence, ast.Tuple: _sequence, ast.Set: _sequence, ast.Dict: _dict, ast.ListComp: comprehension,
+    ast.SetComp: comprehension, ast.GeneratorExp: comprehension, ast.DictComp: comprehension,
     ast.JoinedStr: _joined, ast.Lambda: _lambda, ast.NamedExpr: _walrus, ast.Await: _inner, ast.Starred: _inner,
     ast.YieldFrom: _inner, ast.Yield: _yield,
 }  # fmt: skip
-
-
-# --- assignment -------------------------------------------------------------------------------------------------------
-
-
-def assign(ev: Evaluator, target: ast.expr, value: Abstract, frame: Frame) -> None:
-    """`target = value`."""
-    if isinstance(target, ast.Name):
-        ev.write(frame.redirected.get(target.id, frame.variables), target.id, value)
-    elif isinstance(target, ast.Attribute):
-        set_attribute(ev, evaluate(ev, target.value, frame), target.attr, value)
-    elif isinstance(target, ast.Subscript):
-        holder = evaluate(ev, target.value, frame)
-        if not isinstance(target.slice, ast.Slice):
-            set_item(ev, holder, ev.value_of(as_expr(ev, target.slice, frame)), value)
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        _unpack(ev, target, value, frame)
-    elif isinstance(target, ast.Starred):
-        assign(ev, target.value, value, frame)
-
-
-def _unpack(ev: Evaluator, target: ast.Tuple | ast.List, value: Abstract, frame: Frame) -> None:
-    items = ev.iterate(value)
-    starred = next((i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)), None)
-    if items is not None and starred is not None and len(items) >= len(target.elts) - 1:
-        after = len(target.elts) - starred - 1
-        middle = items[starred : len(items) - after]
-        items = [*items[:starred], sequence(middle), *items[len(items) - after :]]
-    for index, element in enumerate(target.elts):
-        if items is not None and index < len(items):
-            assign(ev, element, items[index], frame)
-        elif isinstance(value, (Instance, Attribute, External)):
-            assign(ev, element, Attribute(value, f"[{index}]", frame.module.origin(element)), frame)
-        elif is_expr(value):
-            assign(ev, element, ev.op("get", (to_expr(value), Const(index))), frame)
-        else:
-            assign(ev, element, unknown("one of several results", frame.module.origin(element), Cause.run_time), frame)

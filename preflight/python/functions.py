@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from preflight.python.access import is_class_method
-from preflight.python.expressions import evaluate
+from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -17,44 +16,41 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     made_by,
+    open_container,
     sequence,
     to_expr,
 )
-from preflight.python.statements import execute
 from preflight.vocabulary.values import Cause, Const, unknown
 
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
-
 MAX_RECURSION = 2
-"""How often a function may be within itself."""
+"""How many calls of one function may be nested."""
 
 
 def parameter_defaults(ev: Evaluator, arguments: ast.arguments, frame: Frame) -> dict[str, Abstract]:
     """Default values, evaluated where the function is defined."""
     positional = [*arguments.posonlyargs, *arguments.args]
     made = {
-        parameter.arg: evaluate(ev, default, frame)
+        parameter.arg: ev.evaluate(default, frame)
         for parameter, default in zip(
             positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
         )
     }
     for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if keyword_default is not None:
-            made[parameter.arg] = evaluate(ev, keyword_default, frame)
+            made[parameter.arg] = ev.evaluate(keyword_default, frame)
     return made
 
 
 def make_function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> Abstract:
     """The value of a `def`. Decorators that are not known leave the function as it is."""
-    decorators = tuple(evaluate(ev, decorator, frame) for decorator in node.decorator_list)
+    decorators = tuple(ev.evaluate(decorator, frame) for decorator in node.decorator_list)
     name = f"{frame.owner.name}.{node.name}" if frame.owner is not None else node.name
     closure = frame.parent if frame.owner is not None and frame.parent is not None else frame
     made = FunctionValue(
         name, node, frame.module, closure, parameter_defaults(ev, node.args, frame), decorators, frame.owner
     )
     for decorator in reversed(decorators):
-        if isinstance(decorator, FunctionValue) and id(decorator.node) not in ev.stack:
+        if isinstance(decorator, FunctionValue) and id(decorator.node) not in ev.position.functions:
             wrapped = invoke(ev, decorator, (made,), {})
             if isinstance(wrapped, FunctionValue) and wrapped.node is not node:
                 return wrapped
@@ -73,16 +69,16 @@ def invoke(
         name = made_by(decorator)
         hook = ev.hooks.get(f"@{name}") if name else None
         if hook is not None:
-            fake = record or _decoration(function, args, kwargs, ev)
-            given = hook(replace(fake, callee=function, receiver_object=decorator), ev)
+            call = record or _unwritten_call(function, args, kwargs, ev)
+            given = hook(replace(call, callee=function, receiver_object=decorator), ev)
             if isinstance(given, Container):  # the arguments that the decorator calls it with
                 args = tuple(given.items[key] for key in given.items if isinstance(key, int))
                 kwargs = {key: value for key, value in given.items.items() if isinstance(key, str)}
     args, kwargs = (*function.bound_args, *args), {**function.bound_kwargs, **kwargs}
     if function.self_value is not None and not _is_static(function):
         args = (_first_argument(function, function.self_value), *args)
-    if ev.stack.count(id(function.node)) >= MAX_RECURSION or len(ev.stack) > 40:
-        return unknown("it calls itself", cause=Cause.budget)
+    if ev.position.functions.count(id(function.node)) >= MAX_RECURSION or len(ev.position.functions) > 40:
+        return unknown("the function calls itself", cause=Cause.budget)
     frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
     frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)
     frame.owner_class = function.owner
@@ -90,36 +86,46 @@ def invoke(
     return _run_body(ev, function, frame)
 
 
-def _decoration(
+def _unwritten_call(
     function: FunctionValue, args: tuple[Abstract, ...], kwargs: dict[str, Abstract], ev: Evaluator
 ) -> CallRecord:
     """A record of a call that the program's text does not make."""
     node = ast.copy_location(ast.Name(function.name), function.node)
     return CallRecord(
-        f"{function.module.name}.{function.name}", None, function.name, tuple(to_expr(a) for a in args),
-        {k: to_expr(v) for k, v in kwargs.items()}, {}, function.module.path, node,
-        function.module.origin(function.node, editable=False), reached=ev.reached, arguments=args, keywords=kwargs,
-    )  # fmt: skip
+        name=f"{function.module.name}.{function.name}",
+        receiver=None,
+        method=function.name,
+        args=tuple(to_expr(a) for a in args),
+        kwargs={k: to_expr(v) for k, v in kwargs.items()},
+        keyword_origins={},
+        path=function.module.path,
+        node=node,
+        origin=function.module.origin(function.node, editable=False),
+        reached=ev.reached,
+        arguments=args,
+        keywords=kwargs,
+    )
 
 
 def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
+    position = ev.position
     ev.interpreted.add(id(function.node))
-    ev.stack.append(id(function.node))
-    ev.marks.append(len(ev.conditions))
-    contexts, skips = len(ev.contexts), ev.skips
-    ev.skips = []
-    ev.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
+    position.functions.append(id(function.node))
+    position.entered_with.append(len(position.conditions))
+    contexts, exits = len(position.contexts), position.exits
+    position.exits = []
+    position.contexts += [d.record for d in function.decorators if isinstance(d, Instance) and d.record is not None]
     try:
         if isinstance(function.node, ast.Lambda):
-            return evaluate(ev, function.node.body, frame)
-        flow = execute(ev, function.node.body, frame)
+            return ev.evaluate(function.node.body, frame)
+        flow = ev.execute(function.node.body, frame)
     finally:
-        ev.stack.pop()
-        del ev.conditions[ev.marks.pop() :]
-        del ev.contexts[contexts:]
-        ev.skips = skips
+        position.functions.pop()
+        del position.conditions[position.entered_with.pop() :]
+        del position.contexts[contexts:]
+        position.exits = exits
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in function.node.body for n in _own(s)):
-        return Container("list", {}, None, {"open": True})
+        return open_container()
     return _returned(ev, frame, flow)
 
 
@@ -140,11 +146,11 @@ def _returned(ev: Evaluator, frame: Frame, flow: str) -> Abstract:
     if flow == "next":
         returns.append((None, Const(None)))
     if not returns:
-        return unknown("it does not return", cause=Cause.run_time)
+        return unknown("the function does not return", cause=Cause.run_time)
     final = next((i for i, (condition, _) in enumerate(returns) if condition is None), len(returns) - 1)
     value = returns[final][1]
     for condition, other in reversed(returns[:final]):
-        value = ev.join(condition if condition is not None else unknown("?"), other, value)
+        value = ev.join(condition if condition is not None else unknown("the condition is not known"), other, value)
     return value
 
 

@@ -1,16 +1,13 @@
-"""Imports: modules of the project are interpreted when something of them is asked for, others are names."""
+"""Imports. A module of the project is interpreted when a name of it is looked up; of a library only names are known."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from preflight.python.evaluator import Evaluator
 from preflight.python.module import is_package_dir, load_module, resolve_import
 from preflight.python.objects import MAX_MODULES, Abstract, External, Frame, Lazy, ModuleValue
 from preflight.vocabulary.values import Cause, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 
 def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleValue | None:
@@ -28,16 +25,16 @@ def import_modules(ev: Evaluator, node: ast.Import, frame: Frame) -> None:
         found = find_module(ev, alias.name, 0, frame)
         origin = frame.module.origin(alias)
         if alias.asname:
-            ev.write(frame.variables, alias.asname, found or External(alias.name, origin))
+            ev.journal.write(frame.variables, alias.asname, found or External(alias.name, origin))
             continue
         head = alias.name.partition(".")[0]
         package = find_module(ev, head, 0, frame) if "." in alias.name else found
         if package is not None:
-            ev.write(frame.variables, head, package)
+            ev.journal.write(frame.variables, head, package)
         elif found is not None:  # a namespace package: reach the module through its dotted name
-            ev.write(frame.variables, head, External(f"project:{head}", origin))
+            ev.journal.write(frame.variables, head, External(f"project:{head}", origin))
         else:
-            ev.write(frame.variables, head, External(head, origin))
+            ev.journal.write(frame.variables, head, External(head, origin))
 
 
 def import_from(ev: Evaluator, node: ast.ImportFrom, frame: Frame) -> None:
@@ -57,17 +54,17 @@ def import_from(ev: Evaluator, node: ast.ImportFrom, frame: Frame) -> None:
             value = submodule
         else:
             value = External(f"{name}.{alias.name}" if name else alias.name, origin)
-        ev.write(frame.variables, alias.asname or alias.name, value)
+        ev.journal.write(frame.variables, alias.asname or alias.name, value)
 
 
 def _import_star(ev: Evaluator, found: ModuleValue | None, name: str, frame: Frame) -> None:
     if found is None:
-        ev.write(frame.variables, "*", External(name))
+        ev.journal.write(frame.variables, "*", External(name))
         return
     ev.execute_module(found)
     for key, value in list(found.frame.variables.items()):
         if isinstance(key, str) and not key.startswith("_"):
-            ev.write(frame.variables, key, value)
+            ev.journal.write(frame.variables, key, value)
 
 
 def module_attribute(ev: Evaluator, module: ModuleValue, name: str) -> Abstract:
@@ -86,10 +83,10 @@ def module_attribute(ev: Evaluator, module: ModuleValue, name: str) -> Abstract:
 
 
 def resolve(ev: Evaluator, value: Abstract, _depth: int = 0) -> Abstract:
-    """What a lazily imported name stands for."""
+    """The value of a name that was imported and not looked up yet."""
     if isinstance(value, Lazy) and _depth < 10:
         return resolve(ev, module_attribute(ev, value.module, value.name), _depth + 1)
-    return value if not isinstance(value, Lazy) else unknown("it is imported in a circle")
+    return value if not isinstance(value, Lazy) else unknown("modules import it from each other in a circle")
 
 
 def namespace_attribute(ev: Evaluator, value: External, name: str, frame: Frame) -> Abstract:

@@ -1,52 +1,38 @@
-"""Methods of strings, lists, dicts and configuration objects over abstract values."""
+"""Methods of strings, lists, dictionaries and configuration objects, on abstract values."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from preflight.python.access import config_child, set_item
-from preflight.python.builtins import Site, config_default
-from preflight.python.hooks_config import absorb
+from preflight.python.access import set_item
+from preflight.python.config_objects import add_defaults, config_child, config_default
+from preflight.python.evaluator import CallSite
 from preflight.python.objects import (
     Abstract,
     Attribute,
     Config,
     Container,
-    Frame,
     Instance,
     Key,
+    copy_items,
     from_value,
     is_expr,
     sequence,
-    spread,
     to_expr,
 )
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
 
 TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
 SAME_OBJECT = frozenset(
     ("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float", "double", "requires_grad_", "to_empty",
      "share_memory", "xpu", "type", "contiguous", "__enter__", "apply", "build", "unwrap")
 )  # fmt: skip
-"""Methods of torch.nn.Module (and of tensors) that give the object itself; their calls are still recorded."""
+"""Methods of torch.nn.Module (and of tensors) that return the object itself; their calls are recorded all the same."""
 
 
-def call_method(
-    ev: Evaluator,
-    callee: Attribute,
-    args: tuple[Abstract, ...],
-    kwargs: Mapping[str, Abstract],
-    node: ast.Call,
-    frame: Frame,
-) -> Abstract | None:
-    """What a method of a plain value gives; None where the receiver is an object of a library."""
-    site, receiver = Site(ev, args, kwargs, node, frame), callee.receiver
+def call_method(site: CallSite, callee: Attribute) -> Abstract | None:
+    """What a method of a value of Python's own types returns; None for an object of a library."""
+    receiver = callee.receiver
     if isinstance(receiver, Container):
         given = _sequence_method(site, receiver, callee.name) if receiver.is_sequence else None
         return given if given is not None else _mapping_method(site, receiver, callee.name)
@@ -57,7 +43,7 @@ def call_method(
     return None
 
 
-def _text_method(site: Site, receiver: Expr, name: str) -> Abstract | None:
+def _text_method(site: CallSite, receiver: Expr, name: str) -> Abstract | None:
     if isinstance(receiver, Const) and isinstance(receiver.value, Unknown):
         return None
     if name in TEXT and not site.kwargs:
@@ -71,25 +57,25 @@ def _text_method(site: Site, receiver: Expr, name: str) -> Abstract | None:
         )
         separator = site.ev.value_of(receiver)
         if isinstance(separator, str) and all(isinstance(v, str) for v in values):
-            return Const(separator.join(str(v) for v in values), site.frame.module.origin(site.node, editable=False))
-        return unknown("a joined text", site.origin)
+            return Const(separator.join(str(v) for v in values), site.derived)
+        return site.unknown("the joined text is not known")
     if name == "format":
         return _format(site, receiver)
     if name == "get" and isinstance(receiver, (Op, Const)) and site.args:
         default = to_expr(site.args[1]) if len(site.args) > 1 else Const(None)
         return site.ev.op("get", (receiver, to_expr(site.args[0]), default), site.origin)
-    return unknown(f".{name}() is not evaluated statically", site.origin) if isinstance(receiver, Const) else None
+    return site.unknown(f".{name}() is not evaluated statically") if isinstance(receiver, Const) else None
 
 
 _FIELD = re.compile(r"\{(\w*)\}")
 
 
-def _format(site: Site, receiver: Expr) -> Abstract:
+def _format(site: CallSite, receiver: Expr) -> Abstract:
     template = site.ev.value_of(receiver)
     values = [site.ev.value_of(to_expr(arg)) for arg in site.args]
     named = {key: site.ev.value_of(to_expr(value)) for key, value in site.kwargs.items()}
     if not isinstance(template, str) or any(isinstance(v, Unknown) for v in (*values, *named.values())):
-        return unknown("a formatted text", site.origin)
+        return site.unknown("formatted text is not evaluated statically")
     rest = iter(values)
 
     def fill(match: re.Match[str]) -> str:
@@ -98,24 +84,22 @@ def _format(site: Site, receiver: Expr) -> Abstract:
             return str(values[int(key)]) if int(key) < len(values) else match.group(0)
         return str(named.get(key, match.group(0)) if key else next(rest, match.group(0)))
 
-    return Const(_FIELD.sub(fill, template), site.frame.module.origin(site.node, editable=False))
+    return Const(_FIELD.sub(fill, template), site.derived)
 
 
-def _sequence_method(site: Site, receiver: Container, name: str) -> Abstract | None:
+def _sequence_method(site: CallSite, receiver: Container, name: str) -> Abstract | None:
     ev = site.ev
     if name in ("append", "add") and site.args:
-        if ev.loops:
+        if ev.position.loops:
             receiver.flags["open"] = True
-        ev.containers[id(receiver.items)] = receiver
-        ev.write(receiver.items, len(receiver.items), site.args[0])
+        ev.journal.write_item(receiver, len(receiver.items), site.args[0])
         return Const(None)
     if name in ("extend", "update", "union") and site.args:
         items = ev.iterate(site.args[0])
-        if items is None or ev.loops:
+        if items is None or ev.position.loops:
             receiver.flags["open"] = True
-        ev.containers[id(receiver.items)] = receiver
         for item in items or []:
-            ev.write(receiver.items, len(receiver.items), item)
+            ev.journal.write_item(receiver, len(receiver.items), item)
         return receiver
     if name == "copy":
         return sequence(list(receiver.items.values()), receiver.kind, receiver.origin, receiver.open)
@@ -124,18 +108,18 @@ def _sequence_method(site: Site, receiver: Container, name: str) -> Abstract | N
         receiver.flags["open"] = True
         return last if name == "pop" and last is not None else Const(None)
     if name in ("index", "count"):
-        return unknown("a position in a list", site.origin)
+        return site.unknown("a position in a list is not evaluated statically")
     return None
 
 
-def _key(site: Site) -> Key | Unknown:
+def _key(site: CallSite) -> Key | Unknown:
     key = site.ev.value_of(to_expr(site.args[0])) if site.args else Unknown("no key", Cause.not_read)
     return (
         key if isinstance(key, (str, int, float, bool, type(None), Unknown)) else Unknown("not a key", Cause.not_read)
     )
 
 
-def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | None:
+def _mapping_method(site: CallSite, receiver: Container, name: str) -> Abstract | None:
     if name in ("get", "pop", "setdefault"):
         return _mapping_get(site, receiver, name)
     if name in ("items", "keys", "values"):
@@ -149,7 +133,7 @@ def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | No
         return sequence(rows, "list", receiver.origin, receiver.open)
     if name == "update":
         merged: dict[Key, Abstract] = {}
-        known = spread(site.args[0], merged) if site.args else True
+        known = copy_items(site.args[0], merged) if site.args else True
         merged.update(site.kwargs)
         for key, value in merged.items():
             set_item(site.ev, receiver, key, value)
@@ -161,41 +145,41 @@ def _mapping_method(site: Site, receiver: Container, name: str) -> Abstract | No
     return None
 
 
-def _mapping_get(site: Site, receiver: Container, name: str) -> Abstract:
+def _mapping_get(site: CallSite, receiver: Container, name: str) -> Abstract:
     key = _key(site)
     default: Abstract = site.args[1] if len(site.args) > 1 else Const(None)
     if isinstance(key, Unknown):
         if site.args and is_expr(default):
             return site.ev.op("get", (to_expr(receiver), to_expr(site.args[0]), to_expr(default)), site.origin)
-        return unknown("a key that is not known", site.origin)
+        return site.unknown("the key is not known")
     if key in receiver.items:
         found = receiver.items[key]
         if name == "pop":
-            site.ev.remove(receiver.items, key)
+            site.ev.journal.remove(receiver.items, key)
         return found
     if receiver.open:
-        return site.ev.join(unknown("whether it has that key"), unknown("an item that is not known"), default)
+        return site.ev.join(unknown("whether it has the key is not known"), unknown("the item is not known"), default)
     if name == "setdefault":
-        site.ev.write(receiver.items, key, default)
+        site.ev.journal.write(receiver.items, key, default)
     return default
 
 
-def _config_method(site: Site, receiver: Config, name: str) -> Abstract | None:
+def _config_method(site: CallSite, receiver: Config, name: str) -> Abstract | None:
     if name in ("get", "pop", "setdefault") and site.args:
         key = _key(site)
         if not isinstance(key, (str, int)):
-            return unknown("a key that is not known", site.origin)
+            return site.unknown("the key is not known")
         child = config_child(receiver, key)
         if isinstance(child, Config) and len(site.args) > 1:
             return config_default(site.ev, child, site.args[1])
         return child
     if name in ("update", "merge_with") and site.args:
-        absorb(site.ev, receiver, site.args[0])
+        add_defaults(site.ev, receiver, site.args[0])
         return Const(None)
     if name in ("copy", "as_dict", "to_dict"):
         return receiver
     if name in ("items", "keys", "values"):
-        return Container("list", {}, site.origin, {"open": True})
+        return site.open_container()
     return None
 
 

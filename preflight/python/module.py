@@ -1,4 +1,4 @@
-"""Python files of the project: parsed once, with spans in code points, and their imports of each other resolved."""
+"""Python files of the project: parsed once, with spans in code points; and which file an import reads."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def load_module(path: str, project: Project) -> Module | None:
 def _parse(path: str, project: Project) -> Module | None:
     try:
         source = project.source(path)
-        with warnings.catch_warnings():  # "invalid escape sequence" is the author's business
+        with warnings.catch_warnings():  # "invalid escape sequence" concerns the author alone
             warnings.simplefilter("ignore")
             tree = ast.parse(source.text)
     except (UnreadableFile, SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,6 +1,6 @@
-"""Abstract values of the static evaluator: what a Python expression may stand for when nothing is run.
+"""Abstract values: what the static evaluator knows of a Python object without running the program.
 
-Scalars are `values.Expr`; the classes here are the rest. `to_expr` turns any of them into an `Expr`.
+Numbers and strings are `values.Expr`; other objects have the classes of this file. `to_expr` turns any into an `Expr`.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ MAX_NESTED = 8
 
 
 def openness(open_: bool) -> dict[Key, bool]:
-    """Flags of a container."""
+    """The flags of a container; `open_`: it may have items that are not known."""
     return {"open": True} if open_ else {}
 
 
 @dataclass(eq=False, slots=True)
 class Container:
-    """A list, tuple, set, dict or attribute namespace. Lists have the keys 0, 1, ...; `open`: it may hold more."""
+    """A list, tuple, set, dict or attribute namespace. Lists have the keys 0, 1, ...
+
+    An open one may have items that are not known.
+    """
 
     kind: str
     """list, tuple, set, dict, namespace"""
     items: dict[Key, Abstract] = field(default_factory=dict)
     origin: Origin | None = None
     flags: dict[Key, bool] = field(default_factory=dict)
-    type_name: str = ""
     serial: int = field(default_factory=count().__next__)
-    """Tells what was made within a branch from what was there before it."""
+    """Rises with each container: those made in a branch have higher numbers than those before it."""
 
     @property
     def open(self) -> bool:
@@ -49,7 +51,7 @@ class Container:
 
     @property
     def superset(self) -> bool:
-        """Every item it can have is there, and perhaps some that it has not: a filter that depends on parameters."""
+        """It has at most the items that are known: a filter that depends on parameters may drop some."""
         return self.flags.get("superset", False) and not self.flags.get("open", False)
 
     @property
@@ -72,7 +74,7 @@ class Instance:
 
 @dataclass(eq=False, slots=True)
 class External:
-    """Something of a library, by its dotted name: torch.optim.AdamW; builtins by their bare name."""
+    """An object of a library, by its dotted name: torch.optim.AdamW. Built-ins have their bare name."""
 
     name: str
     origin: Origin | None = None
@@ -80,7 +82,7 @@ class External:
 
 @dataclass(eq=False, slots=True)
 class Attribute:
-    """An attribute that is not known: a method to be called, or a value nobody set."""
+    """An attribute that is not known: a method, or a value that the program does not set."""
 
     receiver: Abstract
     name: str
@@ -89,7 +91,7 @@ class Attribute:
 
 @dataclass(eq=False, slots=True)
 class FunctionValue:
-    """A function or lambda of the project; `owner` and `self_value` for methods, `bound` for functools.partial."""
+    """A function or lambda of the project; `bound_args` and `bound_kwargs` by functools.partial."""
 
     name: str
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -130,7 +132,7 @@ class ClassValue:
 
 @dataclass(eq=False, slots=True)
 class ModuleValue:
-    """A module of the project, interpreted when something of it is asked for."""
+    """A module of the project. It is interpreted when a name of it is looked up."""
 
     module: Module
     frame: Frame
@@ -140,7 +142,7 @@ class ModuleValue:
 
 @dataclass(eq=False, slots=True)
 class Config:
-    """A configuration object whose keys are parameters: `config.a.b` is Ref("a.b") where `known` has nothing for it."""
+    """A configuration object. Its keys are parameters: `config.a.b` is Ref("a.b") unless `known` has a value for it."""
 
     prefix: str = ""
     kind: ParameterKind = "hydra"
@@ -150,7 +152,7 @@ class Config:
 
 @dataclass(eq=False, slots=True)
 class Either:
-    """One of two objects, by a condition that is not known."""
+    """One of two objects; a condition that is not known decides which."""
 
     condition: Expr
     then: Abstract
@@ -159,7 +161,7 @@ class Either:
 
 @dataclass(eq=False, slots=True)
 class Lazy:
-    """`from module import name`, before anybody asked for it."""
+    """A name of `from module import name` that was not looked up yet."""
 
     module: ModuleValue
     name: str
@@ -167,9 +169,20 @@ class Lazy:
 
 
 Abstract: TypeAlias = Union[
-    Const, Ref, Op, Container, Instance, External, Attribute, FunctionValue, ClassValue, ModuleValue, Config, Either,
+    Const,
+    Ref,
+    Op,
+    Container,
+    Instance,
+    External,
+    Attribute,
+    FunctionValue,
+    ClassValue,
+    ModuleValue,
+    Config,
+    Either,
     Lazy,
-]  # fmt: skip
+]
 
 
 @dataclass(eq=False, slots=True)
@@ -192,7 +205,7 @@ class Frame:
 
 
 def is_object(value: Instance) -> bool:
-    """Whether it surely is an object, not None or a number: made by a class, not by any function of a library."""
+    """Whether it surely is an object, not None or a number: a class made it, not any function of a library."""
     name = value.made_by.rpartition(".")[2]
     return value.cls is not None or name[:1].isupper() or name.startswith("from_")
 
@@ -202,7 +215,7 @@ def is_expr(value: Abstract) -> bool:
 
 
 def leaves(value: Container, _depth: int = 0) -> Iterator[tuple[str, Abstract]]:
-    """What a dictionary of dictionaries holds, by dotted keys."""
+    """The values of nested dictionaries, by dotted keys."""
     for key, inner in value.items.items():
         if isinstance(inner, Container) and inner.kind == "dict" and _depth < MAX_NESTED:
             yield from ((f"{key}.{name}", leaf) for name, leaf in leaves(inner, _depth + 1))
@@ -231,7 +244,7 @@ def to_expr(value: Abstract, _depth: int = 0) -> Expr:
         return unknown(f"it is an object made by {value.made_by}()", value.origin)
     if isinstance(value, Attribute):
         return unknown(f".{value.name} is only known when the program runs", value.origin, Cause.run_time)
-    return unknown("it is not a value")
+    return unknown("it is a function, class or module")
 
 
 def _container_expr(value: Container, depth: int) -> Expr:
@@ -243,7 +256,7 @@ def _container_expr(value: Container, depth: int) -> Expr:
     for key, item in value.items.items():
         expr = to_expr(item, depth)
         if not isinstance(expr, Const) or isinstance(expr.value, Unknown):
-            return unknown("a mapping that is not constant", value.origin)
+            return unknown("not all values of the mapping are constant", value.origin)
         constants[key if isinstance(key, str) else str(key)] = expr.value
     return Const(constants, value.origin)
 
@@ -264,8 +277,21 @@ def sequence(
     return Container(kind, dict(enumerate(values)), origin, openness(open_))
 
 
+def namespace(value: Abstract, _depth: int = 0) -> Abstract:
+    """A dict whose keys are attributes too, all the way down."""
+    if isinstance(value, Container) and not value.is_sequence and _depth < 20:
+        items = {key: namespace(item, _depth + 1) for key, item in value.items.items()}
+        return Container("namespace", items, value.origin, dict(value.flags))
+    return value
+
+
+def open_container(kind: str = "list", origin: Origin | None = None) -> Container:
+    """A container whose items are not known."""
+    return Container(kind, {}, origin, openness(True))
+
+
 def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:
-    """The objects that a value may be: one, or several where a condition decides."""
+    """The objects that a value may be: several where a condition decides."""
     if isinstance(value, Either) and _depth < 8:
         yield from alternatives(value.then, _depth + 1)
         yield from alternatives(value.otherwise, _depth + 1)
@@ -274,7 +300,7 @@ def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:
 
 
 def made_by(value: Abstract) -> str | None:
-    """What an object was constructed by, qualified: "torch.optim.AdamW", "models.Net"; None where unknown."""
+    """The qualified name of what made an object: "torch.optim.AdamW", "models.Net"; None where unknown."""
     for one in alternatives(value):
         if isinstance(one, Instance):
             return one.made_by
@@ -286,7 +312,12 @@ def made_by(value: Abstract) -> str | None:
     return None
 
 
-def spread(value: Abstract, into: dict[Key, Abstract]) -> bool:
+def changes_in_loop(origin: Origin | None = None) -> Const:
+    """A value that the iterations of a loop change."""
+    return unknown("it changes in a loop", origin, Cause.run_time)
+
+
+def copy_items(value: Abstract, into: dict[Key, Abstract]) -> bool:
     """Copy the items of a mapping (`**value`); False where not all of them are known."""
     if isinstance(value, Container) and not value.is_sequence:
         into.update(value.items)
@@ -301,8 +332,8 @@ def spread(value: Abstract, into: dict[Key, Abstract]) -> bool:
         into.update({k: from_value(v, value.origin) for k, v in value.value.items()})
         return True
     if isinstance(value, Either):
-        spread(value.otherwise, into)
-        spread(value.then, into)
+        copy_items(value.otherwise, into)
+        copy_items(value.then, into)
     return False
 
 
@@ -318,20 +349,20 @@ def is_within(operand: Expr, origin: Origin) -> bool:
 
 
 def has_unknown(expr: Expr) -> bool:
-    """Whether some part of it is unknown, whatever its names are given."""
+    """Whether a part of it is unknown, whatever the values of its names."""
     if isinstance(expr, Op):
         return any(has_unknown(operand) for operand in expr.operands)
     return isinstance(expr, Const) and isinstance(expr.value, Unknown)
 
 
 def kinds_of(value: object) -> tuple[str, ...]:
-    """What an object may have been made by, qualified."""
+    """The qualified names of what may have made an object."""
     if value is None:
         return ()
     return tuple(one.made_by for one in alternatives(value) if isinstance(one, Instance))  # type: ignore[arg-type]
 
 
-# What the evaluator hands on: the calls that a program makes, and the exceptions it is ready for.
+# What the evaluator finds: the calls that a program makes, and the exceptions that it handles.
 
 
 @dataclass(eq=False, slots=True)
@@ -363,7 +394,7 @@ class CallRecord:
     contexts: tuple[CallRecord, ...] = ()
     """Calls whose `with` block (or decorator) this call is in, outermost first."""
     reached: bool = True
-    """False: only seen when functions that nothing calls were read on their own, with unknown parameters."""
+    """False: found in a function that nothing calls, which was read with unknown parameters."""
     complete: bool = True
     """False: further arguments come from `*args` or `**kwargs` that are not known."""
     arguments: tuple[Abstract, ...] = ()
@@ -372,13 +403,17 @@ class CallRecord:
     receiver_object: Abstract | None = None
     callee: Abstract | None = None
     value: Abstract | None = None
-    result: Expr | None = None
-    """What the call gives, as an object and as an expression; None until it returned."""
+    """What the call returns; None until it returned."""
 
     @property
     def qualified(self) -> str:
         """`name`, or what the receiver was made by and the method: "torch.optim.AdamW.step"."""
         return f"{self.receiver}.{self.method}" if self.receiver else self.name
+
+    def says_the_same(self, other: CallRecord) -> bool:
+        """Whether another call of the same expression has the same callee and arguments."""
+        same = self.name == other.name and self.args == other.args and self.kwargs == other.kwargs
+        return same and self.arguments == other.arguments
 
     def argument(self, name: str, position: int | None = None) -> Expr | None:
         """An argument by keyword or by position (0-based); None where it is not given."""

@@ -1,12 +1,14 @@
-"""Interpretation of statements. Each function returns how control goes on: next, return, raise, break or continue."""
+"""Interpretation of statements. Each function returns how its statement ends (`Flow`)."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from preflight.python.expressions import assign, evaluate
+from preflight.python.access import assign
+from preflight.python.classes import make_class
+from preflight.python.evaluator import Evaluator, Flow
+from preflight.python.functions import make_function
 from preflight.python.imports import import_from, import_modules
 from preflight.python.objects import (
     MAX_DEPTH,
@@ -16,37 +18,36 @@ from preflight.python.objects import (
     Instance,
     Key,
     TryRecord,
+    changes_in_loop,
     is_expr,
     to_expr,
 )
 from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
 
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
-
-CHANGING = unknown("it changes in a loop", cause=Cause.run_time)
 UNROLL = 64
 """Iterations of a loop over known items that are interpreted one by one."""
 UNROLL_STEPS = 2_000
-"""What the further iterations of one loop may cost; above it, one with unknown items stands for them."""
+"""Steps that the further iterations of one loop may take; above, they are interpreted once, with an unknown item."""
 
 
-def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> str:
+def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> Flow:
     """Interpret a block."""
+    exits = ev.position.exits
     for index, statement in enumerate(body):
-        before = len(ev.skips)
+        before = len(exits)
         flow = _execute(ev, statement, frame)
-        if flow == "next" and len(ev.skips) > before and index + 1 < len(body):
-            return _guarded(ev, before, lambda rest=body[index + 1 :]: execute(ev, rest, frame))  # type: ignore[misc]
+        if flow == "next" and len(exits) > before and index + 1 < len(body):
+            return _after_exits(ev, before, lambda rest=body[index + 1 :]: ev.execute(rest, frame))  # type: ignore[misc]
         if flow != "next":
             return flow
     return "next"
 
 
-def _guarded(ev: Evaluator, before: int, rest: Callable[[], str]) -> str:
-    """What follows a conditional return, break or continue: it happens only where none of them did."""
-    kinds = {kind for kind, _ in ev.skips[before:]}
-    skipped = _any(ev, [condition for _, condition in ev.skips[before:]])
+def _after_exits(ev: Evaluator, before: int, rest: Callable[[], Flow]) -> Flow:
+    """Interpret what follows a conditional return, break or continue, on the condition that none of them happened."""
+    exits = ev.position.exits[before:]
+    kinds = {kind for kind, _ in exits}
+    skipped = _any_of(ev, [condition for _, condition in exits])
     stays = ev.op("not", (skipped,))
     flow, changes = ev.speculate(stays, rest)
     ev.merge(skipped, {}, changes)
@@ -54,21 +55,21 @@ def _guarded(ev: Evaluator, before: int, rest: Callable[[], str]) -> str:
         return flow
     if flow == "raise":
         return "return" if kinds == {"return"} else "continue"
-    _skip(ev, flow, stays)
+    _note_exit(ev, flow, stays)
     return "continue"
 
 
-def _any(ev: Evaluator, conditions: Sequence[Expr]) -> Expr:
+def _any_of(ev: Evaluator, conditions: Sequence[Expr]) -> Expr:
     return conditions[0] if len(conditions) == 1 else ev.op("or", tuple(conditions))
 
 
-def _skip(ev: Evaluator, kind: str, condition: Expr) -> None:
+def _note_exit(ev: Evaluator, kind: Flow, condition: Expr) -> None:
     """Note that a block is left under a condition (and those of the path to it)."""
-    met = (*ev.conditions[ev.marks[-1] if ev.marks else 0 :], condition)
-    ev.skips.append((kind, met[0] if len(met) == 1 else ev.op("and", met)))
+    met = (*ev.position.in_function, condition)
+    ev.position.exits.append((kind, met[0] if len(met) == 1 else ev.op("and", met)))
 
 
-def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> str:
+def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> Flow:
     ev.step()
     handler = _HANDLERS.get(type(node))
     if handler is None or ev.depth > MAX_DEPTH:
@@ -79,148 +80,152 @@ def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> str:
     return flow
 
 
-def _expression(ev: Evaluator, node: ast.Expr, frame: Frame) -> str:
+def _expression(ev: Evaluator, node: ast.Expr, frame: Frame) -> Flow:
     if not isinstance(node.value, ast.Constant):
-        evaluate(ev, node.value, frame)
+        ev.evaluate(node.value, frame)
         value = node.value
         if isinstance(value, ast.Call) and ast.unparse(value.func) in ("sys.exit", "exit", "quit", "os._exit"):
             return "raise"
     return "next"
 
 
-def _assign(ev: Evaluator, node: ast.Assign, frame: Frame) -> str:
-    value = evaluate(ev, node.value, frame)
+def _assign(ev: Evaluator, node: ast.Assign, frame: Frame) -> Flow:
+    value = ev.evaluate(node.value, frame)
     for target in node.targets:
         assign(ev, target, value, frame)
     return "next"
 
 
-def _annotated(ev: Evaluator, node: ast.AnnAssign, frame: Frame) -> str:
+def _annotated(ev: Evaluator, node: ast.AnnAssign, frame: Frame) -> Flow:
     if node.value is not None:
-        assign(ev, node.target, evaluate(ev, node.value, frame), frame)
+        assign(ev, node.target, ev.evaluate(node.value, frame), frame)
     return "next"
 
 
-def _augmented(ev: Evaluator, node: ast.AugAssign, frame: Frame) -> str:
+def _augmented(ev: Evaluator, node: ast.AugAssign, frame: Frame) -> Flow:
     binary = ast.BinOp(node.target, node.op, node.value)
     ast.copy_location(binary, node)
-    value = evaluate(ev, binary, frame)
-    if ev.loops and is_expr(value):
-        value = unknown("it changes in a loop", frame.module.origin(node), Cause.run_time)
+    value = ev.evaluate(binary, frame)
+    if ev.position.loops and is_expr(value):
+        value = changes_in_loop(frame.module.origin(node))
     assign(ev, node.target, value, frame)
     return "next"
 
 
-def _if(ev: Evaluator, node: ast.If, frame: Frame) -> str:
-    condition = evaluate(ev, node.test, frame)
+def _if(ev: Evaluator, node: ast.If, frame: Frame) -> Flow:
+    condition = ev.evaluate(node.test, frame)
     known = ev.truth(condition)
     if known is not None:
-        return execute(ev, node.body if known else node.orelse, frame)
-    return branch(
-        ev, to_expr(condition), lambda: execute(ev, node.body, frame), lambda: execute(ev, node.orelse, frame)
-    )
+        return ev.execute(node.body if known else node.orelse, frame)
+    return branch(ev, to_expr(condition), lambda: ev.execute(node.body, frame), lambda: ev.execute(node.orelse, frame))
 
 
-def branch(ev: Evaluator, condition: Expr, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
-    """Both sides of a condition that is not known; afterwards, what both left behind is joined."""
+def branch(ev: Evaluator, condition: Expr, then: Callable[[], Flow], otherwise: Callable[[], Flow]) -> Flow:
+    """Interpret both sides of a condition that is not known, and merge what they change."""
     negated = Op("not", (condition,), condition.origin)
     flow, changes = ev.speculate(condition, then)
     other_flow, other_changes = ev.speculate(negated, otherwise)
     if flow == "raise" and other_flow == "raise":
         return "raise"
     if "raise" in (flow, other_flow):  # the program ends there: what follows is the other side's
-        ev.conditions.append(negated if flow == "raise" else condition)
-        ev.apply(other_changes if flow == "raise" else changes)
+        ev.position.conditions.append(negated if flow == "raise" else condition)
+        ev.journal.apply(other_changes if flow == "raise" else changes)
         return other_flow if flow == "raise" else flow
     ev.merge(condition, changes, other_changes)
     if flow == other_flow:
         return flow
     for one, under in ((flow, condition), (other_flow, negated)):
         if one != "next":
-            _skip(ev, one, under)
+            _note_exit(ev, one, under)
     return "next" if "next" in (flow, other_flow) else "continue"
 
 
-def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
-    iterable = evaluate(ev, node.iter, frame)
+def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
+    iterable = ev.evaluate(node.iter, frame)
     items = ev.iterate(iterable)
     if items is None or len(items) > UNROLL:
-        item = _any_item(ev, iterable, items)
+        item = _any_item(iterable)
         return _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
-    before = len(ev.skips)
+    exits = ev.position.exits
+    before = len(exits)
     flow = _unrolled(ev, node, frame, items, 0)
-    ev.skips[before:] = [skip for skip in ev.skips[before:] if skip[0] == "return"]
+    exits[before:] = [(kind, condition) for kind, condition in exits[before:] if kind == "return"]
     return flow
 
 
-def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: list[Abstract], depth: int) -> str:
-    """Iterations one by one; after a conditional break the further ones happen only where it did not."""
-    length = len(ev.conditions)
+def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: list[Abstract], depth: int) -> Flow:
+    """Interpret the iterations one by one; after a conditional break, the others run on its opposite."""
+    conditions, exits = ev.position.conditions, ev.position.exits
+    length = len(conditions)
     for index, item in enumerate(items):
-        steps, before = ev.steps_left, len(ev.skips)
+        steps, before = ev.steps_left, len(exits)
         assign(ev, node.target, item, frame)
-        flow = execute(ev, node.body, frame)
+        flow = ev.execute(node.body, frame)
         if flow in ("return", "raise", "break"):
             return "next" if flow == "break" else flow
-        del ev.conditions[length:]
+        del conditions[length:]
         if depth > 8 or (steps - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
-            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, CHANGING, frame))
-        left = [condition for kind, condition in ev.skips[before:] if kind != "continue"]
+            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, changes_in_loop(), frame))
+        left = [condition for kind, condition in exits[before:] if kind != "continue"]
         if left:
             rest = items[index + 1 :]
-            stays, skipped = ev.op("not", (_any(ev, left),)), _any(ev, left)
+            stays, skipped = ev.op("not", (_any_of(ev, left),)), _any_of(ev, left)
             flow, changes = ev.speculate(stays, lambda rest=rest: _unrolled(ev, node, frame, rest, depth + 1))  # type: ignore[misc]
             ev.merge(skipped, {}, changes)
             if flow == "return":
-                _skip(ev, "return", stays)
+                _note_exit(ev, "return", stays)
             return "next"
-    return execute(ev, node.orelse, frame)
+    return ev.execute(node.orelse, frame)
 
 
-def _any_item(ev: Evaluator, iterable: Abstract, items: list[Abstract] | None) -> Abstract:
-    """What the loop variable of a loop that is not unrolled stands for."""
+def _any_item(iterable: Abstract) -> Abstract:
+    """The loop variable of a loop that is not unrolled."""
     known = list(iterable.items.values()) if isinstance(iterable, Container) and iterable.is_sequence else []
     if known and not is_expr(known[0]):
         return known[0]
     if isinstance(iterable, Instance):
         return Instance(f"{iterable.made_by}.item", origin=iterable.origin)
-    return unknown("it changes in a loop", cause=Cause.run_time)
+    return changes_in_loop()
 
 
-def _while(ev: Evaluator, node: ast.While, frame: Frame) -> str:
-    if ev.truth(evaluate(ev, node.test, frame)) is False:
-        return execute(ev, node.orelse, frame)
+def _while(ev: Evaluator, node: ast.While, frame: Frame) -> Flow:
+    if ev.truth(ev.evaluate(node.test, frame)) is False:
+        return ev.execute(node.orelse, frame)
     return _loop_once(ev, node, frame, lambda: None)
 
 
-def _loop_once(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame, start: Callable[[], None]) -> str:
-    """One pass that stands for all: what the body changes is unknown at its start."""
-    _widen(ev, node, frame)
-    returns, length, skips = len(frame.returns), len(ev.conditions), len(ev.skips)
-    ev.loops += 1
+def _loop_once(
+    ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame, start: Callable[[], None]
+) -> Flow:
+    """Interpret the body once for all iterations: what it changes is unknown at its start."""
+    _forget_changes(ev, node, frame)
+    position = ev.position
+    returns, length, before = len(frame.returns), len(position.conditions), len(position.exits)
+    position.loops += 1
 
-    def body() -> str:
+    def body() -> Flow:
         start()
-        return execute(ev, node.body, frame)
+        return ev.execute(node.body, frame)
 
     flow, changes = ev.speculate(None, body)
-    ev.loops -= 1
-    del ev.conditions[length:]
-    ev.merge(unknown("a loop that may not run", cause=Cause.run_time), changes, {})
-    runs = unknown("whether a loop is left early", cause=Cause.run_time)
+    position.loops -= 1
+    del position.conditions[length:]
+    ev.merge(unknown("whether the loop runs is not known", cause=Cause.run_time), changes, {})
+    runs = unknown("whether the loop ends early is not known", cause=Cause.run_time)
     for index in range(returns, len(frame.returns)):
         condition, value = frame.returns[index]
         frame.returns[index] = (runs if condition is None else ev.op("and", (condition, runs)), value)
     if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and flow in ("return", "raise"):
         return flow
-    left = [condition for kind, condition in ev.skips[skips:] if kind == "return"]
-    del ev.skips[skips:]
+    left = any(kind == "return" for kind, _ in position.exits[before:])
+    del position.exits[before:]
     if left or flow == "return":
-        _skip(ev, "return", runs)
-    return execute(ev, node.orelse, frame)
+        _note_exit(ev, "return", runs)
+    return ev.execute(node.orelse, frame)
 
 
-def _widen(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
+def _forget_changes(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
+    """Make what the body of a loop changes unknown."""
     for inner in ast.walk(node):
         targets: list[ast.expr] = []
         if isinstance(inner, ast.AugAssign):
@@ -231,63 +236,61 @@ def _widen(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame
             if isinstance(target, ast.Name):
                 current = frame.variables.get(target.id)
                 if current is not None and is_expr(current):
-                    ev.write(
-                        frame.variables,
-                        target.id,
-                        unknown("it changes in a loop", to_expr(current).origin, Cause.run_time),
-                    )
+                    ev.journal.write(frame.variables, target.id, changes_in_loop(to_expr(current).origin))
             elif isinstance(target, (ast.Attribute, ast.Subscript)) and isinstance(target.value, ast.Name):
-                assign(ev, target, unknown("it changes in a loop", frame.module.origin(target), Cause.run_time), frame)
+                assign(ev, target, changes_in_loop(frame.module.origin(target)), frame)
 
 
-def _with(ev: Evaluator, node: ast.With | ast.AsyncWith, frame: Frame) -> str:
-    depth = len(ev.contexts)
+def _with(ev: Evaluator, node: ast.With | ast.AsyncWith, frame: Frame) -> Flow:
+    contexts = ev.position.contexts
+    depth = len(contexts)
     for item in node.items:
         before = len(ev.calls)
-        value = evaluate(ev, item.context_expr, frame)
+        value = ev.evaluate(item.context_expr, frame)
         made = ev.calls[before:]
         if isinstance(item.context_expr, ast.Call) and made:
-            ev.contexts.append(made[-1])
+            contexts.append(made[-1])
         elif isinstance(value, Instance) and value.record is not None:
-            ev.contexts.append(value.record)
+            contexts.append(value.record)
         if item.optional_vars is not None:
             assign(ev, item.optional_vars, value, frame)
-    flow = execute(ev, node.body, frame)
-    del ev.contexts[depth:]
+    flow = ev.execute(node.body, frame)
+    del contexts[depth:]
     return flow
 
 
-def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> str:
+def _try(ev: Evaluator, node: ast.Try, frame: Frame) -> Flow:
     handlers = tuple((_exceptions(handler), handler) for handler in node.handlers)
     caught = tuple(name for names, _ in handlers for name in names)
     before = len(ev.calls)
     if caught:
-        ev.handlers.append(caught)
-    flow = execute(ev, node.body, frame)
+        ev.position.handlers.append(caught)
+    flow = ev.execute(node.body, frame)
     returns = len(frame.returns)
     if caught:
-        ev.handlers.pop()
+        ev.position.handlers.pop()
         calls = tuple(ev.calls[before:])
         ev.tries.append(TryRecord(node, frame.module.path, frame.function, handlers, calls, ev.reached))
-    failed, skips = unknown("an exception is raised", cause=Cause.run_time), len(ev.skips)
+    exits = ev.position.exits
+    failed, length = unknown("whether an exception is raised is not known", cause=Cause.run_time), len(exits)
     for handler in node.handlers:
-        # What a handler sets is the exception, not the rule: its calls are recorded, its writes are not kept.
+        # No exception is what usually happens: the calls of a handler are recorded, its writes are undone.
         ev.speculate(failed, lambda handler=handler: _handler(ev, handler, frame))  # type: ignore[misc]
-    del ev.skips[skips:]
+    del exits[length:]
     if flow != "raise":
         del frame.returns[returns:]
     elif node.handlers:
         flow = "next"
     if flow == "next":
-        flow = execute(ev, node.orelse, frame)
-    final = execute(ev, node.finalbody, frame)
+        flow = ev.execute(node.orelse, frame)
+    final = ev.execute(node.finalbody, frame)
     return final if final != "next" else flow
 
 
-def _handler(ev: Evaluator, handler: ast.ExceptHandler, frame: Frame) -> str:
+def _handler(ev: Evaluator, handler: ast.ExceptHandler, frame: Frame) -> Flow:
     if handler.name:
-        ev.write(frame.variables, handler.name, unknown("an exception", cause=Cause.run_time))
-    return execute(ev, handler.body, frame)
+        ev.journal.write(frame.variables, handler.name, unknown("the exception is not known", cause=Cause.run_time))
+    return ev.execute(handler.body, frame)
 
 
 def _exceptions(handler: ast.ExceptHandler) -> tuple[str, ...]:
@@ -297,41 +300,37 @@ def _exceptions(handler: ast.ExceptHandler) -> tuple[str, ...]:
     return tuple(ast.unparse(part) for part in parts)
 
 
-def _return(ev: Evaluator, node: ast.Return, frame: Frame) -> str:
-    value: Abstract = Const(None) if node.value is None else evaluate(ev, node.value, frame)
-    frame.returns.append((path_condition(ev, ev.marks[-1] if ev.marks else 0), value))
+def _return(ev: Evaluator, node: ast.Return, frame: Frame) -> Flow:
+    value: Abstract = Const(None) if node.value is None else ev.evaluate(node.value, frame)
+    frame.returns.append((_path_condition(ev), value))
     return "return"
 
 
-def path_condition(ev: Evaluator, start: int) -> Expr | None:
+def _path_condition(ev: Evaluator) -> Expr | None:
     """The conditions met since the function was entered, as one; None where there are none."""
-    met = tuple(ev.conditions[start:])
+    met = tuple(ev.position.in_function)
     if not met:
         return None
     return met[0] if len(met) == 1 else Op("and", met)
 
 
-def _raise(ev: Evaluator, node: ast.Raise, frame: Frame) -> str:
+def _raise(ev: Evaluator, node: ast.Raise, frame: Frame) -> Flow:
     if node.exc is not None:
-        evaluate(ev, node.exc, frame)
+        ev.evaluate(node.exc, frame)
     return "raise"
 
 
-def _function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> str:
-    from preflight.python.functions import make_function
-
-    ev.write(frame.variables, node.name, make_function(ev, node, frame))
+def _function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> Flow:
+    ev.journal.write(frame.variables, node.name, make_function(ev, node, frame))
     return "next"
 
 
-def _class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> str:
-    from preflight.python.classes import make_class
-
-    ev.write(frame.variables, node.name, make_class(ev, node, frame))
+def _class(ev: Evaluator, node: ast.ClassDef, frame: Frame) -> Flow:
+    ev.journal.write(frame.variables, node.name, make_class(ev, node, frame))
     return "next"
 
 
-def _global(ev: Evaluator, node: ast.Global | ast.Nonlocal, frame: Frame) -> str:
+def _global(ev: Evaluator, node: ast.Global | ast.Nonlocal, frame: Frame) -> Flow:
     for name in node.names:
         scope: dict[Key, Abstract] = frame.globals_
         if isinstance(node, ast.Nonlocal):
@@ -343,49 +342,49 @@ def _global(ev: Evaluator, node: ast.Global | ast.Nonlocal, frame: Frame) -> str
     return "next"
 
 
-def _delete(ev: Evaluator, node: ast.Delete, frame: Frame) -> str:
+def _delete(ev: Evaluator, node: ast.Delete, frame: Frame) -> Flow:
     for target in node.targets:
         if isinstance(target, ast.Name):
-            ev.remove(frame.variables, target.id)
+            ev.journal.remove(frame.variables, target.id)
         elif isinstance(target, ast.Subscript):
-            holder, key = evaluate(ev, target.value, frame), to_expr(evaluate(ev, target.slice, frame))
+            holder, key = ev.evaluate(target.value, frame), to_expr(ev.evaluate(target.slice, frame))
             if isinstance(holder, Container) and isinstance(key, Const) and isinstance(key.value, (str, int)):
-                ev.remove(holder.items, key.value)
+                ev.journal.remove(holder.items, key.value)
     return "next"
 
 
-def _match(ev: Evaluator, node: ast.Match, frame: Frame) -> str:
-    subject = evaluate(ev, node.subject, frame)
+def _match(ev: Evaluator, node: ast.Match, frame: Frame) -> Flow:
+    subject = ev.evaluate(node.subject, frame)
 
-    def cases(rest: list[ast.match_case]) -> str:
+    def cases(rest: list[ast.match_case]) -> Flow:
         if not rest:
             return "next"
         condition = _pattern(ev, rest[0].pattern, subject, frame)
         if rest[0].guard is not None:
-            condition = ev.op("and", (condition, to_expr(evaluate(ev, rest[0].guard, frame))))
+            condition = ev.op("and", (condition, to_expr(ev.evaluate(rest[0].guard, frame))))
         known = ev.truth(condition)
         if known is not None:
-            return execute(ev, rest[0].body, frame) if known else cases(rest[1:])
-        return branch(ev, condition, lambda: execute(ev, rest[0].body, frame), lambda: cases(rest[1:]))
+            return ev.execute(rest[0].body, frame) if known else cases(rest[1:])
+        return branch(ev, condition, lambda: ev.execute(rest[0].body, frame), lambda: cases(rest[1:]))
 
     return cases(node.cases)
 
 
 def _pattern(ev: Evaluator, pattern: ast.pattern, subject: Abstract, frame: Frame) -> Expr:
     if isinstance(pattern, ast.MatchValue):
-        return ev.op("==", (to_expr(subject), to_expr(evaluate(ev, pattern.value, frame))))
+        return ev.op("==", (to_expr(subject), to_expr(ev.evaluate(pattern.value, frame))))
     if isinstance(pattern, ast.MatchSingleton):
         return ev.op("is", (to_expr(subject), Const(pattern.value)))
     if isinstance(pattern, ast.MatchOr):
         return ev.op("or", tuple(_pattern(ev, p, subject, frame) for p in pattern.patterns))
     if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
         if pattern.name:
-            ev.write(frame.variables, pattern.name, subject)
+            ev.journal.write(frame.variables, pattern.name, subject)
         return Const(True)
-    return unknown("a pattern that is not evaluated statically")
+    return unknown("this pattern is not evaluated statically")
 
 
-def _import(ev: Evaluator, node: ast.Import | ast.ImportFrom, frame: Frame) -> str:
+def _import(ev: Evaluator, node: ast.Import | ast.ImportFrom, frame: Frame) -> Flow:
     if isinstance(node, ast.Import):
         import_modules(ev, node, frame)
     else:
@@ -393,7 +392,7 @@ def _import(ev: Evaluator, node: ast.Import | ast.ImportFrom, frame: Frame) -> s
     return "next"
 
 
-_HANDLERS: dict[type[ast.stmt], Callable[..., str]] = {
+_HANDLERS: dict[type[ast.stmt], Callable[..., Flow]] = {
     ast.Expr: _expression, ast.Assign: _assign, ast.AnnAssign: _annotated, ast.AugAssign: _augmented, ast.If: _if,
     ast.For: _for, ast.AsyncFor: _for, ast.While: _while, ast.With: _with, ast.AsyncWith: _with, ast.Try: _try,
     ast.Return: _return, ast.Raise: _raise, ast.FunctionDef: _function, ast.AsyncFunctionDef: _function,

@@ -1,4 +1,4 @@
-"""Programs that a program starts: `subprocess.run([sys.executable, "train.py", "--bs", str(bs)])` as links."""
+"""Links to programs that a program starts: `subprocess.run([sys.executable, "train.py", "--bs", str(bs)])`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _word(parts: Sequence[Expr]) -> Word:
 
 
 def _split(parts: Sequence[Expr]) -> Iterator[Word]:
-    """The words of a command line whose values are known to hold no blanks."""
+    """The words of a command line; its values contain no blanks."""
     current: list[Expr] = []
     for part in parts:
         if not (isinstance(part, Const) and isinstance(part.value, str)):
@@ -113,7 +113,7 @@ def _link(words: Sequence[Word], record: CallRecord, project: Project) -> Link |
 
 
 def _launch(words: Sequence[Word], texts: Sequence[str]) -> Launch:
-    """Processes that a launcher before the program starts."""
+    """The launch by what stands before the program: python, torchrun, accelerate or deepspeed."""
     names = [posixpath.basename(text) for text in texts]
     launcher: Launcher = next((_LAUNCHERS[name] for name in names if name in _LAUNCHERS), "python")
     found: dict[str, Expr] = {}

@@ -1,1 +1,1 @@
-"""Search spaces: the grid, counting, the safe sub-space, monotone bounds, constraints."""
+"""Search spaces: how many combinations fit, the worst one, and the largest part of the space that fits."""

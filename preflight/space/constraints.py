@@ -1,4 +1,4 @@
-"""The user's invariants: inequalities over the project's own settings, read with `ast` and never evaluated as code."""
+"""The user's constraints: inequalities over settings of the project, read with `ast` and never run as code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST = 2**62
 
 
 class ConstraintError(SettingsError):
-    """A constraint in the settings that cannot be read; the message says why, in words for the user."""
+    """A constraint in the settings that cannot be read; the message tells the user why."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def _expr(node: ast.expr) -> Expr:
         return Op(_BINARY[type(node.op)], (_expr(node.left), _expr(node.right)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd, ast.Not)):
         inner = _expr(node.operand)
-        return (
-            inner if isinstance(node.op, ast.UAdd) else Op("neg" if isinstance(node.op, ast.USub) else "not", (inner,))
-        )
+        if isinstance(node.op, ast.UAdd):
+            return inner
+        return Op("neg" if isinstance(node.op, ast.USub) else "not", (inner,))
     if isinstance(node, ast.BoolOp):
         return Op("and" if isinstance(node.op, ast.And) else "or", tuple(_expr(value) for value in node.values))
     if isinstance(node, ast.Compare):
@@ -82,7 +82,7 @@ def _comparison(node: ast.Compare) -> Expr:
     pairs: list[Expr] = []
     for index, operator in enumerate(node.ops):
         if type(operator) not in _COMPARE:
-            raise ValueError(f"{ast.unparse(node)!r} compares in a way that is not supported")
+            raise ValueError(f"{ast.unparse(node)!r} has a comparison that is not supported")
         pairs.append(Op(_COMPARE[type(operator)], (sides[index], sides[index + 1])))
     return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs))
 
@@ -115,7 +115,7 @@ def in_box(constraint: Constraint, box: Box, free: str | None = None) -> Expr:
 
 
 def _one_level(expr: Expr, known: Mapping[str, Expr]) -> Expr:
-    """Names replaced once: what stands for them speaks of axes, which may have the same names."""
+    """An expression with its names replaced once. The replacements are over axes, which may have the same names."""
     if isinstance(expr, Ref):
         return known.get(expr.name, expr)
     if isinstance(expr, Op):
@@ -124,13 +124,13 @@ def _one_level(expr: Expr, known: Mapping[str, Expr]) -> Expr:
 
 
 def holds(expr: Expr, assignment: Mapping[str, Value]) -> bool | None:
-    """Whether a constraint (over axes) holds at a point; None where it cannot be told."""
+    """Whether a constraint (over axes) holds at a point; None if that is unknown."""
     value = evaluate(expr, {name: Const(value) for name, value in assignment.items()})
     return None if isinstance(value, Unknown) else bool(value)
 
 
 def truth_direction(expr: Expr, axis: str, known: Ranges) -> int | None:
-    """+1: once it holds, a larger axis value keeps it. -1: a smaller one does. 0: no matter. None: nobody knows."""
+    """+1: larger values of the axis keep it true. -1: smaller ones do. 0: it does not depend on it. None: unknown."""
     if axis not in names(expr):
         return 0
     if not isinstance(expr, Op):
@@ -148,12 +148,12 @@ def truth_direction(expr: Expr, axis: str, known: Ranges) -> int | None:
     return None
 
 
-def worst_corner(expr: Expr, box: Box, besides: str = "") -> dict[str, Value] | None:
-    """The values of the axes (but one) at which a constraint is hardest to meet; None where no single corner is."""
+def worst_corner(expr: Expr, box: Box, except_for: str = "") -> dict[str, Value] | None:
+    """The values of the axes, except for one, at which a constraint is hardest to meet; None if they are unknown."""
     known = ranges(box.axes)
     corner: dict[str, Value] = {}
     for axis in box.axes:
-        if axis.name == besides:
+        if axis.name == except_for:
             continue
         way = truth_direction(expr, axis.name, known)
         if way == 0:
@@ -167,7 +167,7 @@ def worst_corner(expr: Expr, box: Box, besides: str = "") -> dict[str, Value] | 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the constraints leave of one setting, both ends included; `by` names the ones that bind."""
+    """The values that the constraints allow of one setting, both ends included; `by`: the constraints' texts."""
 
     low: int | None = None
     high: int | None = None
@@ -175,14 +175,14 @@ class Limits:
 
 
 def limits(constraints: tuple[Constraint, ...], box: Box, field: str) -> Limits:
-    """Bounds that the constraints put on a Job field in every combination of a box, the other settings as they are."""
+    """The limits of a Job field by the constraints, in every combination of a box; other settings do not change."""
     found = Limits()
     for constraint in constraints:
         for name in settings_of(box, field):
             if name not in set(names(constraint.expr)):
                 continue
             expr = in_box(constraint, box, free=name)
-            corner = worst_corner(expr, box, besides=name)
+            corner = worst_corner(expr, box, except_for=name)
             if corner is None:
                 continue
             env: dict[str, Expr] = {axis: Const(value) for axis, value in corner.items()}
@@ -192,7 +192,7 @@ def limits(constraints: tuple[Constraint, ...], box: Box, field: str) -> Limits:
 
 
 def settings_of(box: Box, field: str) -> Iterator[str]:
-    """The names under which a constraint may speak of a Job field: itself, and the settings at its origin."""
+    """The names that a constraint may use for a Job field: its own, and those of the settings that it comes from."""
     yield field
     bound = box.fields.get(field)
     if bound is None:
@@ -211,7 +211,7 @@ def _same_place(expr: Expr, origin: Origin | None) -> bool:
 
 
 def _solve(expr: Expr, name: str) -> tuple[int | None, int | None]:
-    """The smallest and largest whole number for which the inequality holds; None: no such end."""
+    """The smallest and the largest whole number for which the inequality holds; None for an end without limit."""
 
     def fine(value: int) -> bool:
         return holds(expr, {name: value}) is True
@@ -225,7 +225,7 @@ def _solve(expr: Expr, name: str) -> tuple[int | None, int | None]:
 
 
 def _first(test: Callable[[int], bool]) -> int:
-    """The first whole number from 0 for which a test holds that then holds for good."""
+    """The first whole number from 0 for which a test holds. It holds for all larger ones."""
     return bisect_left(range(LARGEST), True, key=test)
 
 
@@ -239,28 +239,24 @@ def _tighter(found: Limits, low: int | None, high: int | None, text: str) -> Lim
 
 @dataclass(frozen=True)
 class Violation:
-    """A constraint that some (or every) combination of a box breaks, with one that does."""
+    """A constraint that combinations of a box break (`everywhere`: all of them), and the values of one of these."""
 
     constraint: Constraint
     assignment: Mapping[str, Value]
     everywhere: bool
     values: Mapping[str, Value]
-    """What the names of the constraint are worth there."""
+    """The values of the constraint's names there."""
 
 
 def violations(constraints: tuple[Constraint, ...], box: Box) -> Iterator[Violation]:
-    """Constraints that a box breaks at its hardest corner."""
+    """Constraints that do not hold where they are hardest to meet."""
     known = ranges(box.axes)
     for constraint in constraints:
         expr = in_box(constraint, box)
         corner = worst_corner(expr, box)
         if corner is None or holds(expr, corner) is not False:
             continue
-        easy = {
-            axis: known[axis][1] if value == known[axis][0] else known[axis][0] for axis, value in corner.items()
-        }  # fmt: skip
-        worth = {}
-        for name in names(constraint.expr):
-            value = evaluate(in_box(Constraint("", "", Ref(name)), box), {a: Const(v) for a, v in corner.items()})
-            worth[name] = value
-        yield Violation(constraint, corner, holds(expr, easy) is False, worth)
+        opposite = {axis: next((end for end in known[axis] if end != value), value) for axis, value in corner.items()}
+        env = {axis: Const(value) for axis, value in corner.items()}
+        values = {name: evaluate(in_box(Constraint("", "", Ref(name)), box), env) for name in names(constraint.expr)}
+        yield Violation(constraint, corner, holds(expr, opposite) is False, values)

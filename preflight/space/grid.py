@@ -1,4 +1,7 @@
-"""A box as a grid: axes that memory grows along, in that order, and cells of the axes that it does not."""
+"""A box as a grid: *rising* axes, along which memory never falls, and *loose* axes, which have no such order.
+
+A *cell* is a combination of the loose axes, a *point* one of the rising axes within a cell.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,19 @@ Judged = tuple[int | None, int | None, int | None, int | None]
 FITS, AT_RISK, EXCEEDS = 0, 1, 2
 
 CONTINUOUS_STEPS = 256
-"""Points that a continuous range is judged at, where it does not span whole numbers: resolution of the safe range."""
+"""Points at which a continuous range is judged if its ends are no whole numbers: the resolution of the safe range."""
 
 LEAST_BUDGET = 24
-"""Jobs of a box that nothing bounds from above and that are put to the full estimate: it takes some 50 ms for each."""
+"""Jobs of a box without a bound from above that get the full estimate, which takes some 50 ms for each."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a job's memory: a bound that never falls as numeric fields grow, and what there is.
+    """The device's or the host's memory: a bound of what a job needs, and the capacity.
 
-    `bound(job)` is (expected, high) bytes, None where the job is not known well enough. `capacity`: bytes, None where
-    nobody said, or a function of the job. `least(job)`: bytes that it takes at the very least and that exceed what
-    there is, asked where `bound` says nothing; None where that is not certain.
+    `bound(job)` is (expected, high) bytes and never falls as numeric fields grow; None if the job is not known well
+    enough. `capacity`: bytes, None if it is unknown, or a function of the job. `least(job)`: the least bytes that a job
+    without a bound needs, if they exceed the capacity; else None.
     """
 
     bound: Callable[[Job], Bytes | None]
@@ -44,8 +47,7 @@ class Side:
     least: Callable[[Job], int | None] | None = None
 
     def judge(self, job: Job) -> tuple[int | None, int | None]:
-        """Verdict (FITS, AT_RISK, EXCEEDS or None) and expected bytes of one job; of what `bound` knows nothing, see
-        `judge_least`."""
+        """Verdict (FITS, AT_RISK, EXCEEDS or None) and expected bytes of one job, by `bound`."""
         found = self.bound(job)
         if found is None:
             return None, None
@@ -55,21 +57,21 @@ class Side:
         return EXCEEDS if found[0] > limit else AT_RISK if found[1] > limit else FITS, found[0]
 
     def judge_least(self, job: Job) -> tuple[int | None, int | None]:
-        """The same from below: EXCEEDS, or nothing is known."""
+        """The same by `least`: EXCEEDS, or None."""
         size = self.least(job) if self.least is not None else None
         return (None, None) if size is None else (EXCEEDS, size)
 
 
 @dataclass(frozen=True)
 class Line:
-    """An axis as a row of values; memory never falls along it (`rises`), or no order is known."""
+    """An axis as a row of values. `rises`: memory never falls along it."""
 
     axis: Axis
     size: int
     rises: bool
     value_at: Callable[[int], Value]
     exact: bool = True
-    """False: a continuous range, judged at some of its points."""
+    """False for a continuous range, which is judged at some of its points."""
 
     @property
     def name(self) -> str:
@@ -78,7 +80,7 @@ class Line:
 
 @dataclass
 class Grid:
-    """A box's lines. `cells` are the combinations of those without an order, as assignments."""
+    """The lines of a box, and the verdicts found so far."""
 
     box: Box
     rising: tuple[Line, ...]
@@ -88,12 +90,12 @@ class Grid:
     evaluations: int = 0
     asked_least: int = 0
     sides: tuple[bool, bool] = (True, True)
-    """Whether the device and the host are judged at all (somewhere they are known)."""
+    """Whether the device and the host are judged: whether any verdict of them is known."""
     _maker: JobMaker = field(init=False)
     _known: dict[tuple[Index, Index], Judged] = field(default_factory=dict)
     _equal: dict[tuple[str, ...], Judged] = field(default_factory=dict)
     _seen: dict[Index, tuple[list[Index], list[Index]]] = field(default_factory=dict)
-    """Per cell, the highest points that are known to fit and the lowest that are known to exceed."""
+    """For each cell, the highest points that fit and the lowest that exceed, of those judged so far."""
 
     def __post_init__(self) -> None:
         self._maker = JobMaker(self.box)
@@ -111,11 +113,11 @@ class Grid:
         return prod(line.size for line in self.loose)
 
     def cells(self) -> Iterator[Index]:
-        """Every combination of the axes without an order, as indices into `loose`."""
+        """Every combination of the loose axes, as indices of their values."""
         return product(*(range(line.size) for line in self.loose))
 
     def assignment(self, cell: Index, index: Index) -> dict[str, Value]:
-        """Axis values of a point; axes that feed no Job field have none."""
+        """The values of the axes at a point."""
         values = {line.name: line.value_at(i) for line, i in zip(self.loose, cell, strict=True)}
         values.update({line.name: line.value_at(i) for line, i in zip(self.rising, index, strict=True)})
         return values
@@ -124,11 +126,11 @@ class Grid:
         return self._maker.at(assignment).job
 
     def key(self, cell: Index, index: Index) -> tuple[str, ...]:
-        """What memory sees of a point."""
+        """What the memory of a point depends on."""
         return self._maker.key(self.assignment(cell, index))
 
     def evaluate(self, cell: Index, index: Index) -> Judged:
-        """A point, judged; points that memory cannot tell apart are judged once."""
+        """Judge a point; points with equal memory are judged once."""
         at = (cell, index)
         if at not in self._known:
             key = self.key(cell, index)
@@ -141,7 +143,7 @@ class Grid:
         return self._known[at]
 
     def _side(self, side: Side | None, job: Job) -> tuple[int | None, int | None]:
-        """One side of a job: by its bound, else by what it takes at the least, as often as the budget allows."""
+        """Verdict and bytes of one side of a job: by its bound, else by its least bytes, while the budget lasts."""
         if side is None:
             return None, None
         found = side.judge(job)
@@ -151,9 +153,9 @@ class Grid:
         return found
 
     def verdict(self, cell: Index, index: Index) -> int | None:
-        """The worse of the sides that are judged; None where one is unknown and none exceeds.
+        """The worse verdict of the sides that are judged; None if one is unknown and none exceeds.
 
-        What fits higher up fits here, and what exceeds lower down exceeds here: then nothing is evaluated.
+        A point below one that fits, or above one that exceeds, is not evaluated.
         """
         fitting, exceeding = self._seen.setdefault(cell, ([], []))
         if any(all(map(le, index, above)) for above in fitting):
@@ -176,20 +178,41 @@ class Grid:
         return max(known)
 
 
+Block = tuple[Index, Index]
+"""The points between a lowest and a highest corner, both included."""
+
+
+def volume(low: Index, high: Index) -> int:
+    """The number of points of a block."""
+    return prod(last - first + 1 for first, last in zip(low, high, strict=True))
+
+
+def halves(low: Index, high: Index) -> tuple[Block, Block]:
+    """A block cut in two along its longest side."""
+    sides = [last - first for first, last in zip(low, high, strict=True)]
+    at = sides.index(max(sides))
+    return cut_after(low, high, at, (low[at] + high[at]) // 2)
+
+
+def cut_after(low: Index, high: Index, at: int, index: int) -> tuple[Block, Block]:
+    """A block cut in two after an index of its line `at`."""
+    return (low, (*high[:at], index, *high[at + 1 :])), ((*low[:at], index + 1, *low[at + 1 :]), high)
+
+
 def grid_of(box: Box, device: Side | None, host: Side | None) -> Grid:
-    """The grid of a box's memory axes. Axes without a finite worst case are left out: their fields stay unknown."""
+    """The grid of a box's memory axes. Unbounded axes are left out, and their fields are unknown."""
     known = ranges(box.axes)
     rising: list[Line] = []
     loose: list[Line] = []
     for axis in box.memory_axes:
-        line = _line(axis, _way(axis, box, known))
+        line = _line(axis, _direction(axis, box, known))
         if line is not None:
             (rising if line.rises else loose).append(line)
     return Grid(box, tuple(rising), tuple(loose), device, host)
 
 
-def _way(axis: Axis, box: Box, known: Mapping[str, tuple[float, float]]) -> int | None:
-    """+1 or -1 where memory never falls (never rises) as the axis grows, through every field that it feeds."""
+def _direction(axis: Axis, box: Box, known: Mapping[str, tuple[float, float]]) -> int | None:
+    """+1: memory never falls as the axis grows, through every field that it feeds. -1: never rises. None: unknown."""
     ways: set[int | None] = set()
     for name in axis.fields:
         way = direction(box.fields[name].expr, axis.name, known)

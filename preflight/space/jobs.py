@@ -1,4 +1,4 @@
-"""From a Box and one value per axis to a Job, and the fields that could not be known."""
+"""Makes the Jobs of a Box from a value for each axis, with the fields that are unknown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, 
 
 @dataclass(frozen=True)
 class Made:
-    """One combination as a Job. `unknown`: Job field -> why its value cannot be known."""
+    """One combination as a Job. `unknown`: for each unknown Job field, the reason."""
 
     job: Job
     unknown: Mapping[str, str]
@@ -25,12 +25,12 @@ class Made:
 
 @dataclass(frozen=True)
 class JobMaker:
-    """Makes the Jobs of one box; what no axis feeds is evaluated once."""
+    """Makes the Jobs of one box. Fields that no axis feeds are evaluated once."""
 
     box: Box
 
     def at(self, assignment: Mapping[str, Value]) -> Made:
-        """The Job where the axes have these values (an axis that is left out is unknown)."""
+        """The Job for these values of the axes. An axis without a value is unknown."""
         env = {name: Const(value) for name, value in assignment.items()}
         values: dict[str, object] = {}
         unknown = dict(self._base.unknown)
@@ -41,13 +41,13 @@ class JobMaker:
         return Made(unchecked(self._base.job, values), unknown)
 
     def key(self, assignment: Mapping[str, Value]) -> tuple[str, ...]:
-        """What of the assignment memory depends on: equal keys mean equal estimates."""
+        """What the memory of the Job depends on: equal keys mean equal estimates."""
         env = {name: Const(value) for name, value in assignment.items()}
-        return tuple(_seen_by_memory(bound.field, evaluate(bound.expr, env)) for bound in self._varying)
+        return tuple(_memory_key(bound.field, evaluate(bound.expr, env)) for bound in self._varying)
 
     @cached_property
     def _base(self) -> Made:
-        """What every combination has in common; fields that an axis feeds stand at their defaults."""
+        """The Job with the fields that all combinations share; fields that an axis feeds have their defaults."""
         return _made(dict(self._fixed[0]), dict(self._fixed[1]))
 
     @cached_property
@@ -65,8 +65,11 @@ class JobMaker:
         return values, unknown
 
 
-def _seen_by_memory(field: str, value: Value) -> str:
-    """Accumulating over two micro-batches or twenty is the same: gradients live through the next forward pass."""
+def _memory_key(field: str, value: Value) -> str:
+    """The part of a value that memory depends on.
+
+    Accumulation over 2 or 20 micro-batches needs the same memory: gradients live through the next forward pass.
+    """
     if field == "train.grad_accum" and isinstance(value, (int, float)):
         value = min(value, 2)
     return repr(value)
@@ -81,7 +84,7 @@ def _put(bound: Bound, value: Value, values: dict[str, object], unknown: dict[st
         unknown[bound.field] = found.words
         values[bound.field] = None
     elif _holds_unknown(found):
-        unknown[bound.field] = "part of it cannot be known"
+        unknown[bound.field] = "a part of it is unknown"
         values[bound.field] = thawed(_known_part(found))
     else:
         values[bound.field] = thawed(found)
@@ -102,7 +105,7 @@ def _known_part(value: Value) -> Value:
 
 
 def _made(values: dict[str, object], unknown: dict[str, str]) -> Made:
-    """A Job of the values; a field that the schema refuses after all counts as unknown."""
+    """A Job of the values. A field that the schema refuses is unknown."""
     from pydantic import ValidationError
 
     values = _nested(values)
@@ -116,7 +119,7 @@ def _made(values: dict[str, object], unknown: dict[str, str]) -> Made:
 
 
 def _drop(location: str, message: str, values: dict[str, object], unknown: dict[str, str]) -> None:
-    """Forgets the field at a place of the schema (or the field that the place lies in)."""
+    """Make the field at a location of the schema unknown (or the field that contains the location)."""
     matches = [name for name in values if location == name or location.startswith(f"{name}.")]
     for name in matches or [name for name in values if name.startswith(f"{location}.")] or list(values)[:1]:
         values.pop(name)
@@ -124,7 +127,7 @@ def _drop(location: str, message: str, values: dict[str, object], unknown: dict[
 
 
 def _nested(values: dict[str, object]) -> dict[str, object]:
-    """Fields inside a mapping (`model.config.n_layer` beside `model.config`) put into it; containers are copied."""
+    """The values, with fields of a mapping (`model.config.n_layer`) put into a copy of it (`model.config`)."""
     found: dict[str, object] = {}
     for name in sorted(values, key=lambda field: field.count(".")):
         value = values[name]

@@ -1,4 +1,4 @@
-"""How an expression moves with an axis: up, down, not at all, or nobody knows."""
+"""Whether an expression rises, falls or stays as an axis grows, and between which numbers it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Interval = tuple[float, float]
 Ranges = Mapping[str, Interval]
 
 _KEEP = frozenset({"int", "float", "round", "ceil", "floor"})
-"""Operations of one number that never turn the order round."""
+"""Operations on one number that keep the order of numbers."""
 
 INCREASING = (
     "train.batch_size", "train.seq_len", "train.target_len", "train.text_len", "train.image_size", "train.vocab_size",
@@ -19,8 +19,8 @@ INCREASING = (
     "data.workers", "data.prefetch", "data.samples", "data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes",
     "data.validation_workers", "parallel.trials_per_gpu", "model.config.", "model.parameters",
 )  # fmt: skip
-"""Fields (or prefixes of fields) that more of never takes less memory, all else equal. Accumulation: only from one
-micro-batch to several, as gradients then live through the next forward pass."""
+"""Fields (or prefixes of fields) whose larger values never need less memory if everything else is equal. Accumulation
+needs more only from one micro-batch to several: gradients then live through the next forward pass."""
 
 
 def increasing(field: str) -> bool:
@@ -43,7 +43,7 @@ def ranges(axes: Iterable[Axis]) -> dict[str, Interval]:
 
 
 def interval(expr: Expr, known: Ranges) -> Interval | None:
-    """Bounds of a numeric expression; None where they cannot be told."""
+    """Bounds of a numeric expression; None if they are unknown."""
     if isinstance(expr, Const):
         value = expr.value
         return (value, value) if isinstance(value, (int, float)) else None
@@ -81,7 +81,7 @@ def _interval_of(operator: str, parts: list[Interval]) -> Interval | None:
 
 
 def direction(expr: Expr, axis: str, known: Ranges) -> int | None:
-    """+1: never falls as the axis grows. -1: never rises. 0: does not depend on it. None: may do either."""
+    """+1: never falls as the axis grows. -1: never rises. 0: does not depend on it. None: unknown."""
     if axis not in names(expr):
         return 0
     if isinstance(expr, Ref):
@@ -90,30 +90,30 @@ def direction(expr: Expr, axis: str, known: Ranges) -> int | None:
         return 0
     ways = [direction(operand, axis, known) for operand in expr.operands]
     if expr.operator in ("+", "min", "max", *_KEEP):
-        return _together(ways)
+        return _common(ways)
     if expr.operator == "-":
-        return _together([ways[0], _flip(ways[1])]) if len(ways) > 1 else None
+        return _common([ways[0], _opposite(ways[1])]) if len(ways) > 1 else None
     if expr.operator == "neg":
-        return _flip(ways[0])
+        return _opposite(ways[0])
     if expr.operator in ("*", "/", "//") and len(ways) == 2:
         return _product(expr, ways, known)
     if expr.operator == "**" and len(ways) == 2:
         base, exponent = (interval(operand, known) for operand in expr.operands)
         fine = base is not None and exponent is not None and base[0] >= 1 and exponent[0] >= 0
-        return _together(ways) if fine else None
+        return _common(ways) if fine else None
     if expr.operator == "if" and ways[0] == 0:
-        return _together(ways[1:])
+        return _common(ways[1:])
     return None
 
 
 def _product(expr: Op, ways: list[int | None], known: Ranges) -> int | None:
     left, right = (interval(operand, known) for operand in expr.operands)
-    second = ways[1] if expr.operator == "*" else _flip(ways[1])
-    return _together([_signed(ways[0], right), _signed(second, left)])
+    second = ways[1] if expr.operator == "*" else _opposite(ways[1])
+    return _common([_signed(ways[0], right), _signed(second, left)])
 
 
 def _signed(way: int | None, other: Interval | None) -> int | None:
-    """The direction of a factor whose partner lies in `other`."""
+    """The direction of a factor whose other factor is in the interval `other`."""
     if way == 0 or way is None:
         return way
     if other is None:
@@ -121,11 +121,12 @@ def _signed(way: int | None, other: Interval | None) -> int | None:
     return way if other[0] >= 0 else -way if other[1] <= 0 else None
 
 
-def _flip(way: int | None) -> int | None:
+def _opposite(way: int | None) -> int | None:
     return None if way is None else -way
 
 
-def _together(ways: Iterable[int | None]) -> int | None:
+def _common(ways: Iterable[int | None]) -> int | None:
+    """The direction that all parts have, apart from those that do not depend on the axis."""
     found = set(ways) - {0}
     if not found:
         return 0

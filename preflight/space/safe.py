@@ -1,10 +1,10 @@
-"""The largest sub-space of a grid that fits: a prefix of every rising line times a subset of every other one.
+"""The largest sub-space of a grid that fits: the first values of every rising line times a subset of every loose one.
 
-A box of combinations fits if its highest corner fits in each of its cells, so the search is over corners. It is a
-branch and bound over blocks of corners, the most promising block first: a block is worth at most its highest corner
-times the cells that fit at its lowest, and at least its lowest corner. It is exact while the budget of evaluations
-lasts, and then returns the best found so far. The user's constraints come first: a box is a candidate only where they
-hold throughout, and lines on which a constraint asks for larger values may be cut from below.
+A sub-space fits if its highest corner fits in each of its cells, so the search is for a corner. It is branch and bound
+over blocks of corners. The upper bound of a block is the size at its highest corner times the number of cells that fit
+at its lowest; the block with the largest bound is first. The result is exact if the budget of evaluations lasts, else
+the best so far. The user's constraints hold everywhere in the result. Where a constraint asks for larger values of a
+line, its lower end may rise.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from itertools import combinations, product
 from math import prod
 
 from preflight.space.constraints import Constraint, holds, in_box, truth_direction
-from preflight.space.grid import FITS, Grid, Index, Line
+from preflight.space.grid import FITS, Grid, Index, Line, halves, volume
 from preflight.space.monotone import ranges
 from preflight.vocabulary.values import Choices, Expr, Range, Value, names
 from preflight.vocabulary.verdicts import SafeBox
 
 MAX_SUBSETS = 4096
-"""Subsets of cells that are tried one by one; beyond it, the value that fits worst is dropped until the rest fits."""
+"""Subsets of cells that are tried one by one. If there are more, the value that fits worst is dropped until all fit."""
 
 MAX_STARTS = 32
-"""Lower ends of a line that a constraint cuts from below."""
+"""Lower ends that are tried of a line of which a constraint asks for larger values."""
 
 STEPS = 1024
-"""Steps that a block's diagonal is looked at in."""
+"""Points of a block's diagonal that are tried."""
 
 Subset = tuple[tuple[int, ...], ...]
-"""For each loose line, the indices kept."""
+"""The kept indices of each loose line."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Search:
         return self.grid.evaluations >= self.budget
 
     def fitting(self, index: Index, among: Iterable[Index]) -> list[Index]:
-        """Cells that fit at a corner and keep the constraints on the way there from the lower end."""
+        """Cells that fit at a corner, with constraints that hold from the lower end up to it."""
         return [c for c in among if self.grid.verdict(c, index) == FITS and self._allowed(c, index)]
 
     def any_fits(self, index: Index, among: Iterable[Index]) -> bool:
@@ -66,7 +66,7 @@ class _Search:
         return any(self.grid.verdict(c, index) == FITS and self._allowed(c, index) for c in among)
 
     def all_fit(self, index: Index, among: Sequence[Index]) -> bool:
-        """Whether `fitting` would find all of them. The cell that failed last is asked first."""
+        """Whether `fitting` would find all of them. The cell that failed last is tried first."""
         for cell in (self.hardest, *among) if self.hardest in among else among:
             if self.grid.verdict(cell, index) != FITS or not self._allowed(cell, index):
                 self.hardest = cell
@@ -86,24 +86,24 @@ class _Search:
             negative, _, low, high, cells = heapq.heappop(queue)
             if self.best is not None and -negative < self.best.rank[0] and serial:
                 return
-            self._offer(low, cells)
+            self._try(low, cells)
             if low == high or self._spent:
                 continue
             high = self._shrunk(low, high, cells)
             if low == high:
                 continue
-            if self._offer_all(high, cells):
+            if self._try_highest(high, cells):
                 continue
-            self._dive(low, high, cells)
-            for first, last in _halves(low, high):
+            self._climb(low, high, cells)
+            for first, last in reversed(halves(low, high)):
                 fitting = cells if first == low else self.fitting(first, cells)
-                worth = _volume(self.low, last) * len(fitting)
+                worth = volume(self.low, last) * len(fitting)
                 if fitting and (self.best is None or worth >= self.best.rank[0]):
                     serial += 1
                     heapq.heappush(queue, (-float(worth), serial, first, last, fitting))
 
     def _shrunk(self, low: Index, high: Index, cells: list[Index]) -> Index:
-        """The highest corner with every line cut where, the others at their lowest, nothing fits any more."""
+        """The highest corner, with each line cut where no cell fits while the other lines are at their lowest."""
         ends = list(high)
         for at in range(len(ends)):
 
@@ -114,17 +114,17 @@ class _Search:
                 ends[at] = low[at] + bisect_left(range(low[at] + 1, ends[at]), True, key=bad)
         return tuple(ends)
 
-    def _offer_all(self, high: Index, cells: list[Index]) -> bool:
-        """Offers the highest corner; True where all cells of the block fit there, so that nothing in it is better."""
+    def _try_highest(self, high: Index, cells: list[Index]) -> bool:
+        """Try the highest corner; True if all cells of the block fit there, so that no corner of it is better."""
         fitting = self.fitting(high, cells)
         if fitting:
-            self._offer(high, fitting)
+            self._try(high, fitting)
         return len(fitting) == len(cells)
 
-    def _dive(self, low: Index, high: Index, cells: list[Index]) -> None:
-        """Offers a corner that cannot be moved up: along the diagonal first, then line by line.
+    def _climb(self, low: Index, high: Index, cells: list[Index]) -> None:
+        """Try a corner that cannot move up: found along the diagonal first, then line by line.
 
-        Without a good box in hand nothing is cut off; on a frontier of equal products (batch x length) that is costly.
+        A good result early leaves many blocks out: there are many corners of the same size (batch x length).
         """
         corner = low
         for lines in (tuple(range(len(low))), *((at,) for at in range(len(low)))):
@@ -137,13 +137,13 @@ class _Search:
                 return self._spent or not self.all_fit(moved(part), cells)
 
             corner = moved(bisect_left(range(1, STEPS + 1), True, key=bad))
-        self._offer(corner, self.fitting(corner, cells))
+        self._try(corner, self.fitting(corner, cells))
 
-    def _offer(self, high: Index, cells: list[Index]) -> None:
+    def _try(self, high: Index, cells: list[Index]) -> None:
         for subset in _subsets(self.grid, cells):
             kept = list(product(*subset))
             rank = (
-                float(_volume(self.low, high) * len(kept)),
+                float(volume(self.low, high) * len(kept)),
                 max(_size(self.grid, cell, self.low) for cell in kept),
                 float(_length(self.grid, high)),
             )
@@ -154,10 +154,10 @@ class _Search:
 def largest(
     grid: Grid, cells: Sequence[Index], constraints: Sequence[Constraint], budget: int
 ) -> tuple[Subset, Index, Index] | None:
-    """The sub-box of the cells that keeps the most combinations: subset, lowest and highest index; None: nothing fits.
+    """The sub-space that keeps the most combinations: subset, lowest and highest index; None if nothing fits.
 
-    Ties keep the larger model (more bytes at the smallest settings), then the longer length. `budget` bounds the
-    evaluations of the grid, those made before included.
+    Of equal sizes, the one with the larger model (more bytes at the smallest settings) wins, then the longer length.
+    `budget` limits the evaluations of the grid, with those made before.
     """
     relevant = [(in_box(one, grid.box), frozenset(names(in_box(one, grid.box)))) for one in constraints]
     relevant = [(expr, used) for expr, used in relevant if used & {axis.name for axis in grid.box.axes}]
@@ -170,7 +170,7 @@ def largest(
 
 
 def safe_box(grid: Grid, found: tuple[Subset, Index, Index]) -> SafeBox:
-    """What is kept and dropped of each axis, in the order it is written; ranges by their two bounds."""
+    """The kept and dropped values of each axis, in the order of the file; of a range its two bounds."""
     subset, low, high = found
     keep: dict[str, tuple[Value, ...]] = {}
     dropped: dict[str, tuple[Value, ...]] = {}
@@ -189,7 +189,7 @@ def safe_box(grid: Grid, found: tuple[Subset, Index, Index]) -> SafeBox:
         if (first, last) != (0, line.size - 1):
             bounds = sorted([line.value_at(0), line.value_at(line.size - 1)])  # type: ignore[type-var]
             dropped[line.name] = tuple(bounds)
-    size = prod(len(indices) for indices in subset) * _volume(low, high)
+    size = prod(len(indices) for indices in subset) * volume(low, high)
     exact = all(line.exact for line in grid.rising)
     return SafeBox(keep, size if exact else 0, dropped)
 
@@ -208,26 +208,14 @@ def _keep(
     keep[line.name] = (values[0], values[-1])  # type: ignore[assignment]
 
 
-def _volume(low: Index, high: Index) -> int:
-    return prod(h - s + 1 for s, h in zip(low, high, strict=True))
-
-
-def _halves(low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
-    sides = [h - s for s, h in zip(low, high, strict=True)]
-    at = sides.index(max(sides))
-    middle = (low[at] + high[at]) // 2
-    yield (*low[:at], middle + 1, *low[at + 1 :]), high
-    yield low, (*high[:at], middle, *high[at + 1 :])
-
-
 def _size(grid: Grid, cell: Index, index: Index) -> float:
-    """How large a model is: what a cell takes at the smallest settings."""
+    """The size of a model: the bytes of a cell at the smallest settings."""
     _, _, device, host = grid.evaluate(cell, index)
     return float(device or host or 0)
 
 
 def _length(grid: Grid, high: Index) -> int:
-    """How long the sequences may be, as an index."""
+    """The length of the sequences, as an index."""
     lengths = ("train.seq_len", "train.target_len", "train.text_len", "train.image_size")
     return sum(i for line, i in zip(grid.rising, high, strict=True) if any(f in line.axis.fields for f in lengths))
 
@@ -272,7 +260,7 @@ def _cell(others: list[int], rest: tuple[int, ...], widest: int, value: int) -> 
 
 
 def _greedy(lines: list[list[int]], good: set[Index]) -> Subset:
-    """Drops the value with the most cells that do not fit, until all fit."""
+    """Drop the value with the most cells that do not fit, until all fit."""
     lines = [list(line) for line in lines]
     while True:
         misses: dict[tuple[int, int], int] = {}
@@ -291,7 +279,7 @@ def _greedy(lines: list[list[int]], good: set[Index]) -> Subset:
 
 
 def _starts(grid: Grid, constraints: Sequence[Expr]) -> Iterator[Index]:
-    """Lower ends to try: zero, except on lines of which a constraint asks for more."""
+    """Lower ends to try: zero, except on lines of which a constraint asks for larger values."""
     known = ranges(grid.box.axes)
     choices: list[list[int]] = []
     for line in grid.rising:
@@ -308,17 +296,16 @@ def _along(line: Line) -> int:
 
 
 def _holds_throughout(grid: Grid, expr: Expr, used: frozenset[str], cell: Index, low: Index, high: Index) -> bool:
-    """Whether a constraint holds everywhere between two corners of a cell (judged at its hardest corner)."""
-    corners = list(_corners(grid, expr, used, low, high))
+    """Whether a constraint holds everywhere between two corners of a cell; judged where it is hardest to meet."""
+    corners = list(_hardest(grid, expr, used, low, high))
     if not corners:
         return False
     loose = grid.assignment(cell, low)
     return all(holds(expr, {**loose, **corner}) is True for corner in corners)
 
 
-def _corners(
-    grid: Grid, expr: Expr, used: frozenset[str], low: Index, high: Index
-) -> Iterator[Mapping[str, Value]]:  # fmt: skip
+def _hardest(grid: Grid, expr: Expr, used: frozenset[str], low: Index, high: Index) -> Iterator[Mapping[str, Value]]:
+    """The points of a block at which a constraint is hardest to meet."""
     known = ranges(grid.box.axes)
     options: list[tuple[str, list[Value]]] = []
     for line, first, last in zip(grid.rising, low, high, strict=True):

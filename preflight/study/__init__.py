@@ -1,1 +1,1 @@
-"""Studies: what the files of one launch mean together."""
+"""Studies: what the files of one launch say together."""

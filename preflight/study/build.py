@@ -1,4 +1,4 @@
-"""Files to studies: `build` reads what was given, follows links both ways and reports every launch once."""
+"""From files to studies: `build` reads files, follows links in both directions, and makes one study of each launch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from preflight.study.assemble import assemble
-from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed
+from preflight.study.launchers import Launchers
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields
@@ -21,12 +21,12 @@ from preflight.vocabulary.values import Value
 def build(
     paths: Sequence[str], project: Project, overrides: Mapping[str, Value] | None = None
 ) -> tuple[tuple[Study, ...], tuple[Skipped, ...]]:
-    """Every study that the given files have a say in, and the files that make none.
+    """Every study that the given files are part of, and the files that are part of none.
 
     `paths` are relative to the project's root. `overrides` (Job field -> value, from --set) beat everything else.
-    Raises SettingsError or UsageError for Job fields that there are none of, or values that a field cannot have.
+    Raises SettingsError or UsageError for names that are no Job field, and for values that a field cannot have.
 
-    Studies stand in the order of the paths that lead to them; one that several paths lead to stands there once.
+    Studies are in the order of the paths that lead to them. One that several paths lead to is there once.
     """
     _known_fields(project, overrides or {})
     follower = Follower(project)
@@ -46,7 +46,7 @@ def build(
             kept.append(chain)
         except ExtensionError:
             raise
-        except Exception as error:  # a bug of ours in one study must not hide the others
+        except Exception as error:  # an internal error in one study must not hide the others
             skipped[chain[0].reading.path] = crashed(chain[0].reading.path, error)
     used = {path for study in studies for path in study.paths}
     skipped.update(_broken(kept, follower))
@@ -58,7 +58,6 @@ def _known_fields(project: Project, overrides: Mapping[str, Value]) -> None:
     settings = project.settings
     if not (settings.map or settings.set or overrides):
         return
-
     given: list[tuple[str, type[PreflightError], str, Value]] = [
         *((f"[tool.preflight.map] {name}", SettingsError, target, None) for name, target in settings.map.items()),
         *(("[tool.preflight.set]", SettingsError, name, value) for name, value in settings.set.items()),
@@ -74,19 +73,19 @@ def _known_fields(project: Project, overrides: Mapping[str, Value]) -> None:
 
 
 def _key(chain: Chain) -> object:
-    """What makes a launch itself: the files it goes through and the places of its links."""
+    """The identity of a launch: its files and the places of its links."""
     return tuple((step.reading.path, step.link.origin if step.link is not None else None) for step in chain)
 
 
 def _longest(chains: Iterable[Chain]) -> list[Chain]:
-    """Chains without those that are only the tail of another: a program that a given script launches."""
+    """The chains that are no part of another: not a program that a given script launches."""
     found = list(chains)
-    launched = {step.reading.path for chain in found for step in chain[1:] if not _of_its_own(step.link)}
+    launched = {step.reading.path for chain in found for step in chain[1:] if not _is_command(step.link)}
     return [chain for chain in found if chain[0].reading.path not in launched]
 
 
-def _of_its_own(link: Link | None) -> bool:
-    """Whether a launch is a line of the script that has it, and no other file."""
+def _is_command(link: Link | None) -> bool:
+    """Whether a link leads to a command in the same script, not to another file."""
     return link is not None and link.kind == "command"
 
 
@@ -95,12 +94,12 @@ def _why_not(path: str, follower: Follower) -> Skipped:
         return follower.skipped[path]
     reading = follower.read(path, None)
     if reading is None:
-        return follower.skipped.get(path, Skipped(path, "unrecognised", "no dialect recognises it"))
+        return follower.skipped.get(path, Skipped(path, "unrecognised", "its format is not recognised"))
     return Skipped(path, "no-training", f"{reading.dialect}: nothing in it trains a model", reading.problems)
 
 
 def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:
-    """Files that a launch leads to and that cannot be read: what the study lacks is their fault."""
+    """Files that a launch leads to and that cannot be read: the study lacks what they say."""
     found = {}
     for chain in chains:
         for step in chain:
@@ -113,10 +112,10 @@ def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:
 
 
 def _concurrent(chains: list[Chain], studies: list[Study]) -> tuple[Study, ...]:
-    """Marks launches of one file that run at the same time: those of one group number."""
+    """Mark launches of one file that run at the same time: those with the same group number."""
     groups: dict[object, list[int]] = {}
     for index, chain in enumerate(chains):
         if len(chain) > 1 and chain[1].link is not None:
             groups.setdefault((chain[0].reading.path, chain[1].link.group), []).append(index)
-    others = {index: tuple(i for i in members if i != index) for members in groups.values() for index in members}
-    return tuple(replace(study, concurrent_with=others.get(index, ())) for index, study in enumerate(studies))
+    same_time = {index: tuple(i for i in group if i != index) for group in groups.values() for index in group}
+    return tuple(replace(study, concurrent_with=same_time.get(index, ())) for index, study in enumerate(studies))

@@ -1,14 +1,15 @@
-"""From a file to the launches it leads to: readings joined by links, each with the names it can see.
+"""From a file to the launches it leads to: readings joined by links, each with the names that it can use.
 
-A chain runs from the file that starts everything to the program that trains. Configurations that a program composes
-stand beside its step, not below it.
+A chain starts with the file that starts everything and ends with the program that trains. Configurations that a program
+composes belong to its step and are no steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from preflight.dialects import Dialect, load, recognise
 from preflight.study.scope import Scope
@@ -18,21 +19,23 @@ from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.vocabulary.study import Skipped
-from preflight.vocabulary.text import DocumentError
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span
 
 MAX_DEPTH = 8
-"""Scripts that start scripts: deeper than this, two files start each other under changing names."""
+"""Scripts that start scripts. A longer chain has files that start each other."""
 
 MAX_CHAINS = 200
 """Launches of one file (a script may hold a loop that was unrolled)."""
+
+Result = TypeVar("Result")
 
 LAUNCHES = ("program", "module", "sweep", "script", "command")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One file of a chain: its reading, how it was started, and what its names stand for."""
+    """One file of a chain: its reading, how it was started, and the values of its names."""
 
     reading: Reading
     link: Link | None
@@ -61,14 +64,21 @@ class Follower:
         self._plain: dict[str, Reading | None] = {}
 
     def dialect(self, path: str) -> Dialect | None:
-        """The dialect of a file; None, and a word in `skipped`, where there is none."""
+        """The dialect of a file; None, and the reason in `skipped`, if there is none."""
         if path not in self._dialects:
             self._dialects[path] = self._recognise(path)
         return self._dialects[path]
 
     def _recognise(self, path: str) -> Dialect | None:
+        found = self._tried(path, lambda source: recognise(source, self.project))
+        if found is None:
+            self.skipped.setdefault(path, Skipped(path, "unrecognised", "its format is not recognised"))
+        return found
+
+    def _tried(self, path: str, action: Callable[[Source], Result]) -> Result | None:
+        """What `action` returns for a file; None, and the reason in `skipped`, for a file that cannot be read."""
         try:
-            found = recognise(self.project.source(path), self.project)
+            return action(self.project.source(path))
         except UnreadableFile as error:
             self.skipped[path] = Skipped(path, "unreadable", str(error))
         except DocumentError as error:
@@ -77,14 +87,10 @@ class Follower:
             raise
         except Exception as error:
             self.skipped[path] = crashed(path, error)
-        else:
-            if found is None:
-                self.skipped[path] = Skipped(path, "unrecognised", "no dialect recognises it")
-            return found
         return None
 
     def read(self, path: str, call: Call | None, composed: bool = False) -> Reading | None:
-        """What a file says when started so; None, and a word in `skipped`, where it cannot be read.
+        """What a file says when it is started by `call`; None, and the reason in `skipped`, if it cannot be read.
 
         A file that a program says it composes is a Hydra configuration, even if it does not look like one by itself.
         """
@@ -94,29 +100,21 @@ class Follower:
         if dialect is None and composed and path.endswith((".yaml", ".yml")) and self._only_unrecognised(path):
             dialect = load("hydra")
         if dialect is not None:
-            try:
-                reading = dialect.read(self.project.source(path), call, self.project)
-            except UnreadableFile as error:
-                self.skipped[path] = Skipped(path, "unreadable", str(error))
-            except DocumentError as error:
-                self.skipped[path] = _malformed(path, error)
-            except ExtensionError:
-                raise
-            except Exception as error:
-                self.skipped[path] = crashed(path, error)
+            read = dialect.read
+            reading = self._tried(path, lambda source: read(source, call, self.project))
         if call is None:
             self._plain[path] = reading
         return reading
 
     def _command(self, path: str, call: Call) -> Reading:
-        """What one line of a script says: a trainer without a file of the project."""
+        """What a command in a script says that starts no file of the project."""
         return load("commands").read(self.project.source(path), call, self.project)
 
     def _only_unrecognised(self, path: str) -> bool:
         return path in self.skipped and self.skipped[path].kind == "unrecognised"
 
     def chains(self, path: str) -> list[Chain]:
-        """Every launch that a file leads to, in the order of its links; none where it is no reader's."""
+        """Every launch that a file leads to, in the order of its links; none if no dialect reads the file."""
         reading = self.read(path, None)
         if reading is None:
             return []
@@ -135,7 +133,7 @@ class Follower:
             if parameter.kind == "wandb" and parameter.name in settings:
                 given[parameter.name] = settings[parameter.name]
             elif parameter.kind not in ("wandb", "hydra"):
-                given.pop(parameter.name, None)  # argv alone speaks to it
+                given.pop(parameter.name, None)  # only the command line sets it
         composed = {name for config in configs for name in config.scope.local}
         given.update({name: expr for name, expr in bound.values.items() if name not in composed})
         axes = frozenset(axis.name for axis in _axes(reading))
@@ -172,7 +170,7 @@ class Follower:
         scope = step.scope
         words = tuple(_resolved(item, scope) for item in link.words)
         settings = {name: scope.resolve(expr) for name, expr in link.settings.items()}
-        launch = _merge(step.launch, _resolved_launch(link.launch, scope))
+        launch = _merge(step.launch, with_expressions(link.launch, scope.resolve))
         call = Call(step.reading.path, words, settings, launch)
         reading = self._command(target, call) if link.kind == "command" else self.read(target, call)
         if reading is None or not (reading.trains or any(one.kind in LAUNCHES for one in reading.links)):
@@ -180,7 +178,7 @@ class Follower:
         yield from self._extend(self._step(reading, replace(link, target=target), call, launch), chain)
 
     def _target(self, link: Link) -> str | None:
-        """The file a link means, None where it is not in the project."""
+        """The file that a link leads to; None if it is not in the project."""
         names = [link.target]
         if link.kind == "module":
             stem = link.target.replace(".", "/")
@@ -198,7 +196,7 @@ def _axes(reading: Reading) -> Iterator[Axis]:
 
 
 def _local(reading: Reading) -> dict[str, Expr]:
-    """Names of a file that are its own: settings by rank, later ones first among equals, then defaults."""
+    """What a file itself says of names: the setting of the highest rank (the last of equal ranks), else the default."""
     local = {parameter.name: parameter.default for parameter in reading.parameters}
     for setting in sorted(reading.settings, key=lambda setting: setting.rank):
         local[setting.key] = setting.expr
@@ -206,30 +204,35 @@ def _local(reading: Reading) -> dict[str, Expr]:
 
 
 def branch_scope(scope: Scope, branch: Branch) -> Scope:
-    """The same names as one branch of a conditional space sees them."""
-    held: dict[str, Expr] = {name: Const(value) for name, value in branch.fixed.items()}
+    """The names of a scope in one branch of a conditional search space."""
+    fixed: dict[str, Expr] = {name: Const(value) for name, value in branch.fixed.items()}
     local = {**scope.local, **{setting.key: setting.expr for setting in branch.settings}}
     own = frozenset(axis.name for axis in branch.axes)
-    return Scope((scope.axes | own) - held.keys(), {**scope.given, **held}, local)
+    return Scope((scope.axes | own) - fixed.keys(), {**scope.given, **fixed}, local)
 
 
 def _resolved(item: Word, scope: Scope) -> Word:
     return item if item.value is None else replace(item, value=scope.resolve(item.value))
 
 
-def _resolved_launch(launch: Launch, scope: Scope) -> Launch:
-    def one(expr: Expr | None) -> Expr | None:
-        return None if expr is None else scope.resolve(expr)
+def with_expressions(launch: Launch, change: Callable[[Expr], Expr]) -> Launch:
+    """A launch with each of its expressions changed."""
+
+    def changed(expr: Expr | None) -> Expr | None:
+        return None if expr is None else change(expr)
 
     return replace(
-        launch, nodes=one(launch.nodes), ranks_per_node=one(launch.ranks_per_node),
-        total_ranks=one(launch.total_ranks), trials_per_gpu=one(launch.trials_per_gpu),
-        environment={name: scope.resolve(expr) for name, expr in launch.environment.items()},
-    )  # fmt: skip
+        launch,
+        nodes=changed(launch.nodes),
+        ranks_per_node=changed(launch.ranks_per_node),
+        total_ranks=changed(launch.total_ranks),
+        trials_per_gpu=changed(launch.trials_per_gpu),
+        environment={name: change(expr) for name, expr in launch.environment.items()},
+    )
 
 
 def _merge(outer: Launch, inner: Launch) -> Launch:
-    """What both say about processes: the inner one where it says anything, the outer one otherwise."""
+    """The launch by both: what the inner one says of processes, else the outer one."""
     trials = inner.trials_per_gpu
     if trials is None:
         trials = outer.trials_per_gpu
@@ -252,8 +255,8 @@ def _malformed(path: str, error: DocumentError) -> Skipped:
 
 
 def crashed(path: str, error: Exception) -> Skipped:
-    """A file that a reader of ours failed on, or that holds what Python itself refuses."""
+    """A file that a reader failed on, by an error of ours or because it is too large for Python."""
     if why := too_much(error):
         problem = Problem("invalid-config", f"{path} {why}", Origin(path, Span(0, 0)))
         return Skipped(path, "malformed", f"it {why}", (problem,))
-    return Skipped(path, "crashed", f"its reader failed: {type(error).__name__}: {error}")
+    return Skipped(path, "crashed", f"internal error while reading it: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""From the bindings of a chain to the bounds of one box: named passes, each over what the passes before it left."""
+"""From the bindings of a chain to the bounds of one box, in passes. Each works on the result of those before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from preflight.program.names import binding_for
 from preflight.slurm.resources import resources
 from preflight.study.follow import Chain, Step, branch_scope
-from preflight.study.scope import MARK, Scope, fixed, references, unmark
+from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
 from preflight.vocabulary.defaults import table_defaults
 from preflight.vocabulary.reading import Binding, Branch, Problem, Rank, Reading, Request
 from preflight.vocabulary.spelling import checked
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from preflight.vocabulary.settings import Settings
 
 ALSO_BY_NAME = ("train.seq_len",)
-"""Fields that a name is a hint at even if something else was seen to read it: `--seq_len` that sizes the positions of a
-model is the length of its samples, too, where nothing else says how long they are."""
+"""Fields that a name suggests even if something else reads it. `--seq_len` may size the positions of a model; it is the
+length of the samples, too, if nothing else says how long they are."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A binding with its expression over marked axes."""
+    """A binding that a Job field may obey; its expression is over marked axes."""
 
     rank: Rank
     order: int
@@ -52,7 +52,7 @@ class Candidate:
 
 @dataclass
 class Draft:
-    """One box in the making: the launch it belongs to, and what the passes so far made of it."""
+    """An unfinished box: its launch, and what the passes so far found."""
 
     chain: Chain
     branch: Branch
@@ -60,16 +60,16 @@ class Draft:
     settings: Settings
     overrides: Mapping[str, Value]
     candidates: dict[str, list[Candidate]] = field(default_factory=dict)
-    """Job field -> everything that speaks of it."""
+    """For each Job field, all bindings for it."""
     constants: dict[str, Expr] = field(default_factory=dict)
-    """Every setting by its own name."""
+    """The value of every setting, by its own name."""
     bounds: dict[str, Bound] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     axes: tuple[Axis, ...] = ()
 
     @property
-    def held(self) -> dict[str, Const]:
-        """Axes that have one value in this branch."""
+    def fixed_axes(self) -> dict[str, Const]:
+        """The axes that have one value in this branch."""
         return {name: Const(value) for name, value in self.branch.fixed.items()}
 
     def add(
@@ -85,7 +85,7 @@ def box_of(draft: Draft) -> Box:
     """The box of a draft after all passes."""
     for one in PASSES:
         one(draft)
-    constants = {name: unmark(fixed(expr, draft.held)) for name, expr in draft.constants.items()}
+    constants = {name: unmark(fix_axes(expr, draft.fixed_axes)) for name, expr in draft.constants.items()}
     return Box(draft.bounds, draft.axes, dict(draft.branch.fixed), constants)
 
 
@@ -93,7 +93,7 @@ def box_of(draft: Draft) -> Box:
 
 
 def gather_files(draft: Draft) -> None:
-    """The bindings of every file of the chain, and those that the names of its settings suggest."""
+    """The bindings of every file of the chain, and those that names of settings suggest."""
     consumed = _consumed(draft.chain, draft.branch)
     for step in draft.chain:
         parts = [(config.reading, config.scope) for config in step.configs]
@@ -106,7 +106,7 @@ def gather_files(draft: Draft) -> None:
 
 
 def _consumed(chain: Chain, branch: Branch) -> frozenset[str]:
-    """Names that some binding of the chain reads: what they mean is known, whatever they are called."""
+    """Names that a binding of the chain reads. Their meaning is known, so their spelling is no hint."""
     found: set[str] = set()
     for step in chain:
         exprs = [binding.expr for reading in step.readings for binding in reading.bindings]
@@ -117,15 +117,9 @@ def _consumed(chain: Chain, branch: Branch) -> frozenset[str]:
 
 def _by_name(step: Step, reading: Reading, scope: Scope, consumed: frozenset[str], draft: Draft) -> None:
     kinds = {parameter.name: parameter.kind for parameter in reading.parameters}
-    own: dict[str, Expr] = {}
-    for name in scope.local:
-        own[name] = Ref(name)
-    for name in scope.axes:
-        own[name] = Ref(name)
-    if reading is step.reading:
-        own |= {name: Ref(name) for name in scope.given}
-    for name, ref in own.items():
-        expr = scope.resolve(ref)
+    own = [*scope.local, *scope.axes, *(scope.given if reading is step.reading else ())]
+    for name in dict.fromkeys(own):
+        expr = scope.resolve(Ref(name))
         draft.constants[name] = expr
         suggested = binding_for(name, expr, kinds.get(name, reading.dialect))
         if suggested is None or _empty(suggested.expr):
@@ -143,13 +137,13 @@ def _empty(expr: Expr) -> bool:
 
 
 def gather_resources(draft: Draft) -> None:
-    """What the launch and the request say of processes, nodes and memory."""
+    """The processes, nodes and memory of the launch and the request."""
     for binding, source in resources(draft.chain[-1].launch, draft.request):
         draft.add(binding, source)
 
 
 def gather_statements(draft: Draft) -> None:
-    """What the user says about the project, in settings and on the command line."""
+    """Job fields that the user sets, in settings and on the command line."""
     for name, job_field in draft.settings.map.items():
         if name in draft.constants:
             draft.add(Binding(job_field, draft.constants[name], Rank.mapped), Source.map)
@@ -163,10 +157,10 @@ def gather_statements(draft: Draft) -> None:
 
 
 def choose_winners(draft: Draft) -> None:
-    """The candidate that each field obeys; a value that its field cannot have becomes unknown, with a problem."""
-    held = draft.held
+    """Choose the binding that each field obeys. A value that its field cannot have becomes unknown, with a problem."""
+    fixed_axes = draft.fixed_axes
     for name, candidates in draft.candidates.items():
-        bound = winner(name, candidates, held)
+        bound = winner(name, candidates, fixed_axes)
         if bound is None:
             continue
         draft.bounds[name], problem = checked(bound)
@@ -175,7 +169,7 @@ def choose_winners(draft: Draft) -> None:
 
 
 def drop_guessed_dimensions(draft: Draft) -> None:
-    """A model that the program names has its own dimensions: a `hidden_dim` nobody was seen to read is not one."""
+    """A model that the program names has its own dimensions. A `hidden_dim` that nothing reads is not one."""
     bounds = draft.bounds
     named = [bounds.get(f"model.{name}") for name in ("name", "path", "target", "law")]
     if any(bound is not None and not bound.setting for bound in named):
@@ -184,14 +178,14 @@ def drop_guessed_dimensions(draft: Draft) -> None:
 
 
 def share_vocabulary(draft: Draft) -> None:
-    """A model described by its dimensions has the vocabulary that is trained on, under both names."""
+    """A model described by its dimensions is trained with its own vocabulary."""
     described = draft.bounds.get("model.config.vocab_size")
     if described is not None and "train.vocab_size" not in draft.bounds:
         draft.bounds["train.vocab_size"] = replace(described, field="train.vocab_size")
 
 
 def keep_stated_mappings_whole(draft: Draft) -> None:
-    """A mapping that the user states (`parallel.options`) has its keys from there, whatever files say of them."""
+    """The keys of a mapping that the user sets (`parallel.options`) are the user's, whatever files say."""
     bounds = draft.bounds
     for name in list(bounds):
         whole = bounds.get(name.rpartition(".")[0])
@@ -200,8 +194,8 @@ def keep_stated_mappings_whole(draft: Draft) -> None:
             del bounds[name]
 
 
-def doubt_one_process(draft: Draft) -> None:
-    """One process with the model on several GPUs: none of them holds what a GPU of its own would, or a share of it."""
+def one_process_on_several_gpus(draft: Draft) -> None:
+    """If one process uses several GPUs, the memory of each is unknown: neither the whole model nor an equal share."""
     bounds, chain = draft.bounds, draft.chain
     fact = next((f for step in chain for r in step.readings for f in r.facts if f.name == "one_process"), None)
     count, ranks = (
@@ -213,19 +207,19 @@ def doubt_one_process(draft: Draft) -> None:
     name = "parallel.strategy"
     stated = bounds.get(name)
     if stated is None or not (stated.stated_by_user or evaluate(stated.expr) not in (None, "none")):
-        words = f"{fact.value} has one process use {count} GPUs: what each of them holds is not modelled"
+        words = f"{fact.value} makes one process use {count} GPUs; the memory of each is not modelled"
         expr = Const(Unknown(words, Cause.not_modelled), fact.origin)
         bounds[name] = Bound(name, expr, fact.origin, where=chain[-1].reading.path)
 
 
 def add_defaults(draft: Draft) -> None:
-    """The Job's own defaults, for fields that nothing speaks of."""
+    """Defaults of the Job, for fields without a binding."""
     bounds = draft.bounds
     draft.bounds = {**{name: one for name, one in table_defaults().items() if name not in bounds}, **bounds}
 
 
 def find_axes(draft: Draft) -> None:
-    """The axes of the box, with the fields they feed; a field without a place of its own has that of its axis."""
+    """The axes of the box, with the Job fields that each feeds. A field without a place gets the place of its axis."""
     draft.axes = _axes(draft.chain, draft.branch, draft.bounds)
     places = {axis.name: axis.origin for axis in draft.axes}
     for name, bound in draft.bounds.items():
@@ -235,7 +229,7 @@ def find_axes(draft: Draft) -> None:
 
 
 def _axes(chain: Chain, branch: Branch, bounds: Mapping[str, Bound]) -> tuple[Axis, ...]:
-    """Every axis of the box, with the Job fields it feeds."""
+    """Every axis of the box, with the Job fields that it feeds."""
     feeds: dict[str, list[str]] = {}
     for name, bound in bounds.items():
         for axis_name in set(names(bound.expr)):
@@ -266,23 +260,23 @@ PASSES: tuple[Callable[[Draft], None], ...] = (
     drop_guessed_dimensions,
     share_vocabulary,
     keep_stated_mappings_whole,
-    doubt_one_process,
+    one_process_on_several_gpus,
     add_defaults,
     find_axes,
 )
-"""In this order: what stands later in a list of candidates wins among equal ranks."""
+"""In this order: of candidates with equal rank, the one added later wins."""
 
 
 # Which of several candidates a Job field obeys.
 
 
-def winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) -> Bound | None:
-    """The candidate that the program would obey; None where all of them leave the field to the default.
+def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Const]) -> Bound | None:
+    """The candidate that the program obeys; None if all of them leave the field at the default.
 
-    An argument that cannot be followed rules a library's default out. Where the
-    winner names something that is set nowhere, a setting whose name suggests the field is the better witness.
+    An argument that cannot be followed excludes a library's default. If the winner uses a name that is set nowhere, a
+    setting whose name suggests the field is preferred.
     """
-    here = [replace(one, expr=fixed(one.expr, held)) for one in candidates]
+    here = [replace(one, expr=fix_axes(one.expr, fixed_axes)) for one in candidates]
     here = [_as_default(replace(one, origin=next(origins(one.expr), None) or one.origin)) for one in here]
     ordered = sorted(here, key=lambda one: (one.rank, one.order), reverse=True)
     if any(one.rank == Rank.not_followed for one in ordered):
@@ -293,8 +287,8 @@ def winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) ->
     if not stated:
         return None
     best = stated[0]
-    if _nowhere(best.expr):
-        best = next((one for one in stated if one.rank == Rank.by_name and not _nowhere(one.expr)), best)
+    if _is_set_nowhere(best.expr):
+        best = next((one for one in stated if one.rank == Rank.by_name and not _is_set_nowhere(one.expr)), best)
     losers = tuple(dict.fromkeys(o.origin for o in stated if o is not best and o.origin not in (None, best.origin)))
     expr = unmark(best.expr)
     default = best.rank == Rank.default
@@ -311,14 +305,14 @@ def winner(name: str, candidates: list[Candidate], held: Mapping[str, Const]) ->
 
 
 def _as_default(candidate: Candidate) -> Candidate:
-    """What no file says is a library's default, whatever was seen to read it (a flag left alone)."""
+    """A value that no file states is a library's default, even if the program reads it (a flag that is not given)."""
     written = candidate.origin is not None or any(True for _ in names(candidate.expr))
-    if written or candidate.rank != Rank.read or _nowhere(candidate.expr):
+    if written or candidate.rank != Rank.read or _is_set_nowhere(candidate.expr):
         return candidate
     return replace(candidate, rank=Rank.default)
 
 
-def _nowhere(expr: Expr) -> bool:
+def _is_set_nowhere(expr: Expr) -> bool:
     if isinstance(expr, Const):
         return isinstance(expr.value, Unknown)
     return any(not name.startswith(MARK) for name in names(expr))

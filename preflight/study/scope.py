@@ -1,7 +1,7 @@
-"""Names and what they stand for: one scope per file, chained by what the caller hands over.
+"""The values of names: a scope for each file, with the values that its caller gives.
 
-An axis keeps its own name to the end. Between files it travels under a marked name, so that a program's parameter
-`batch_size` and the sweep's axis `batch_size` are never taken for each other.
+Between files an axis has a marked name. So a program's parameter `batch_size` and the sweep's axis `batch_size` are
+never confused.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
 
 MARK = "\0"
-"""Starts the name of an axis on its way from the file that declares it to the study."""
+"""The first character of an axis's name in expressions over several files."""
 
 MAX_NODES = 2_000
-"""An expression that grows beyond this many nodes is unknown: hostile configurations double a value line by line."""
+"""An expression with more nodes is unknown: a hostile configuration can double a value in each line."""
 
 MAX_DEPTH = 100
-"""Levels of an expression, and definitions on the way to one: half of what `values.evaluate` goes down."""
+"""Levels of an expression, and definitions of definitions: half of what `values.evaluate` allows."""
 
 
 @dataclass
 class Scope:
-    """What the names of one file mean: `axes` of its own, `given` by callers (finished), `local` (not yet resolved)."""
+    """The names of one file: its own `axes`; `given` by callers, over marked axes; `local`, not yet resolved."""
 
     axes: frozenset[str] = frozenset()
     given: Mapping[str, Expr] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Scope:
     _open: set[str] = field(default_factory=set)
 
     def lookup(self, ref: Ref) -> Expr:
-        """What a name stands for, over marked axes alone; the name itself where nobody says."""
+        """The value of a name, over marked axes alone; the name itself if it has none."""
         name = ref.name
         if name.startswith(MARK):
             return ref
@@ -44,7 +44,7 @@ class Scope:
             return ref
         if name not in self._done:
             if name in self._open or len(self._open) >= MAX_DEPTH:
-                why = "refers to itself" if name in self._open else "is defined through too many others"
+                why = "refers to itself" if name in self._open else f"is defined through over {MAX_DEPTH} other names"
                 return unknown(f"{name} {why}", ref.origin, Cause.budget)
             self._open.add(name)
             self._done[name] = self.resolve(self.local[name])
@@ -52,7 +52,7 @@ class Scope:
         return self._done[name]
 
     def resolve(self, expr: Expr) -> Expr:
-        """`expr` with every name replaced by what it stands for; operations stay as they are written."""
+        """`expr` with each name replaced by its value; operations are not evaluated."""
         found = self._resolve(expr)
         if isinstance(found, Op) and _too_large(found):
             return unknown("the expression is too large", expr.origin, Cause.budget)
@@ -67,7 +67,7 @@ class Scope:
 
 
 def _too_large(expr: Expr) -> bool:
-    """Whether an expression has more nodes, or more levels, than anything that people write."""
+    """Whether an expression has more nodes or levels than people write."""
     count, stack = 0, [(expr, 1)]
     while stack:
         top, depth = stack.pop()
@@ -80,7 +80,7 @@ def _too_large(expr: Expr) -> bool:
 
 
 def unmark(expr: Expr) -> Expr:
-    """A finished expression as the study shows it: axes under their own names, other names unknown."""
+    """A resolved expression for the study: axes have their own names again, other names are unknown."""
     if isinstance(expr, Ref):
         if expr.name.startswith(MARK):
             return Ref(expr.name[len(MARK) :], expr.origin)
@@ -90,18 +90,18 @@ def unmark(expr: Expr) -> Expr:
     return expr
 
 
-def fixed(expr: Expr, values: Mapping[str, Const]) -> Expr:
-    """`expr` with some axes (by their own names, marked in the expression) held at a value."""
+def fix_axes(expr: Expr, values: Mapping[str, Const]) -> Expr:
+    """`expr` with the values of some axes; `values` has their own names, the expression the marked ones."""
     if isinstance(expr, Ref):
         return values.get(expr.name[len(MARK) :], expr) if expr.name.startswith(MARK) else expr
     if isinstance(expr, Op):
-        found = Op(expr.operator, tuple(fixed(operand, values) for operand in expr.operands), expr.origin)
+        found = Op(expr.operator, tuple(fix_axes(operand, values) for operand in expr.operands), expr.origin)
         return _decided(found) if expr.operator == "if" else found
     return expr
 
 
 def _decided(expr: Op) -> Expr:
-    """The branch that a condition takes, where nothing is left to be known about it."""
+    """The chosen side of an `if` whose condition has no names any more."""
     if any(True for _ in names(expr.operands[0])):
         return expr
     test = evaluate(expr.operands[0])

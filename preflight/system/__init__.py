@@ -1,1 +1,1 @@
-"""The machine around preflight: files read with care, programs started in isolation, the import path."""
+"""What preflight asks of the operating system: files, directories of the user, programs to start, the import path."""

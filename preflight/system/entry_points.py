@@ -1,7 +1,7 @@
-"""What installed distributions add: the entry points of preflight's groups, found in one scan of the import path.
+"""Extensions in installed distributions: the entry points of preflight's groups, found in one scan of the import path.
 
-A distribution in a checked tree does not count: its metadata can be written by whoever wrote the tree. Most installed
-distributions add nothing here. So the text of their entry points is looked through before anything else is read.
+A distribution in a checked tree does not count: anyone may have written its metadata. Most distributions have no such
+entry points. So the text of their entry points is searched before anything else is read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from preflight.system.import_path import checked_trees, foreign
 
 RULES, DIALECTS, WORKLOADS = "preflight.rules", "preflight.dialects", "preflight.workloads"
 OPTIMIZERS, GPUS = "preflight.optimizers", "preflight.gpus"
-"""The groups. Each is read by the one part of preflight that has such parts of its own."""
+"""The groups of entry points. One part of preflight reads each."""
 
 _OURS = re.compile(r"^\s*\[\s*preflight\.", re.MULTILINE)
 
 
 @dataclass(frozen=True, order=True)
 class Added:
-    """One entry point, as its distribution states it. `broken`: the distribution's list of them cannot be read."""
+    """One entry point of a distribution. `broken`: the distribution's list of entry points cannot be read."""
 
     value: str
     distribution: str
@@ -44,9 +44,9 @@ def installed(group: str) -> tuple[Added, ...]:
 
 @lru_cache(maxsize=8)
 def _scan(folders: tuple[str, ...]) -> tuple[tuple[str, Added], ...]:
-    """(group, entry point) of every distribution that has a group of preflight's.
+    """(group, entry point) of every distribution with a group of preflight's.
 
-    A distribution's name is looked up only then: it stands in its metadata, which takes much longer to parse.
+    Only then is the distribution's name read: it is in the metadata, which takes much longer to parse.
     """
     found = []
     for one in distributions(path=list(folders)):
@@ -64,6 +64,6 @@ def _stated(one: Distribution, name: str) -> list[tuple[str, Added]]:
 
 
 def _counts(one: Distribution, folders: tuple[str, ...]) -> bool:
-    """Whether it is the first of its name, which is the one that is imported."""
+    """Whether it is the first distribution of its name: that one is imported."""
     first = next(iter(distributions(name=one.name, path=list(folders))), one)
     return first.locate_file("") == one.locate_file("") and first.version == one.version

@@ -1,8 +1,8 @@
-"""Which places modules may be imported from: none in a tree that is checked, for its files may be a stranger's.
+"""The places from which modules may be imported: none in a checked tree, whose files anyone may have written.
 
-Python puts the current directory on its path for `python -m`, and whatever PYTHONPATH names, where an empty entry is
-the current directory again. This module runs before any other, while those entries are still there. So it imports only
-`sys`, which is built in, and `os`, which every Python has imported at its start; it has no `from __future__`.
+Python's path has the current directory for `python -m`, and the entries of PYTHONPATH, of which an empty one is the
+current directory, too. This module runs before any other, while those entries are still there. So it imports only
+`sys`, which is built in, and `os`, which every Python imports at its start; it has no `from __future__`.
 """
 
 import os
@@ -10,10 +10,10 @@ import sys
 
 
 def leave_checked_trees_out(words: list[str], as_module: bool = False) -> None:
-    """Take off `sys.path` what PYTHONPATH put there of the checked trees, and with `as_module` its first entry.
+    """Remove the entries of `sys.path` that PYTHONPATH added from checked trees, and with `as_module` its first entry.
 
-    `words` are those of the command line: the trees that they name are checked, and so is the current directory's.
-    What an installation put there stays: an environment inside the tree, and what is installed in editable mode.
+    `words` are the words of the command line. The trees that they name are checked, and that of the current directory.
+    Entries of an installation stay: of an environment inside the tree, and of projects installed in editable mode.
     """
     stated = os.environ.get("PYTHONPATH", "")
     given = {os.path.abspath(entry) for entry in stated.split(os.pathsep)} if stated else set()
@@ -26,7 +26,7 @@ def leave_checked_trees_out(words: list[str], as_module: bool = False) -> None:
 
 
 def checked_trees(words: list[str]) -> list[str]:
-    """Real paths of the checkouts of the current directory and of every word that names a file or a directory."""
+    """Real paths of the trees of the current directory and of every word that names a file or directory."""
     found = []
     for word in [os.curdir, *words]:
         try:
@@ -38,7 +38,7 @@ def checked_trees(words: list[str]) -> list[str]:
 
 
 def foreign(entry: str, trees: list[str]) -> bool:
-    """Whether an entry of a path leads into a checked tree, to something else than what is installed there."""
+    """Whether an entry of a path is in a checked tree and belongs to no installation there."""
     if not os.path.isabs(entry):
         return True
     real = os.path.realpath(entry)
@@ -49,13 +49,13 @@ def foreign(entry: str, trees: list[str]) -> bool:
 
 
 def inside(path: str, folder: str) -> bool:
-    """Whether a real path is a folder's, or the folder itself."""
+    """Whether a real path is in a folder, or is the folder itself."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _checkout(path: str) -> str:
     """The version-controlled tree of a path, else its own folder. A home directory under version control is no tree:
-    all that a user has installed lies in it."""
+    everything that a user installs is in it."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     home, here = os.path.realpath(os.path.expanduser("~")), folder
     while True:
@@ -70,7 +70,7 @@ def _checkout(path: str) -> str:
 
 
 def _installed() -> list[str]:
-    """Where this Python and this preflight are installed."""
+    """The folders in which this Python and this preflight are installed."""
     homes = [sys.prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(os.path.dirname(__file__)))]
     user = getattr(sys.modules.get("site"), "USER_SITE", None)
     return [os.path.realpath(home) for home in [*homes, *([user] if user else [])]]

@@ -1,7 +1,7 @@
-"""Every program that preflight starts: Pythons in isolation, and the cluster's own commands.
+"""Starts programs: isolated Pythons, and the commands of the cluster.
 
-A Python is started as `python -I` is: no current directory and no PYTHON* variable adds to its path, and it has few
-variables beside. No program starts in the checked tree, and none is found there through PATH.
+A Python is started like `python -I`: the current directory and PYTHON* variables add nothing to its path. It gets few
+other variables. No program starts in the checked tree, and PATH finds none there.
 """
 
 from __future__ import annotations
@@ -17,43 +17,55 @@ if TYPE_CHECKING:
     import subprocess
 
 NEUTRAL = os.path.abspath(os.sep)
-"""Where programs start: relative entries of a path lead nowhere from here."""
+"""The directory in which programs start. Relative entries of a path find nothing here."""
 
 _NEEDED = ("HOME", "USER", "LOGNAME", "USERPROFILE", "LOCALAPPDATA", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LANG",
            "LC_ALL", "LC_CTYPE", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # fmt: skip
 _PATHS = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Lists of directories that libraries are loaded from: what leads into a checked tree is left out."""
+"""Lists of directories of programs and libraries. Directories of a checked tree are left out."""
 
-# What -I does, said in the program: it drops PYTHONHASHSEED as well, which a tracer needs.
+# The same as -I, done by the program itself: -I ignores PYTHONHASHSEED, too, which a tracer needs.
 _AS_ISOLATED = "import sys\nsys.path[:] = [entry for entry in sys.path if entry]\n"
 _WITH_OWN = "import site\nfor entry in {site!r}: site.addsitedir(entry)\nsys.path.extend({path!r})\n"
 
 
 def ask_python(interpreter: str | None, code: str, arguments: Sequence[str], seconds: float) -> str:
-    """What a program prints in an isolated Python (None: this one). Raises OSError or subprocess.SubprocessError."""
-    import subprocess
-
-    done = subprocess.run(
-        [interpreter or sys.executable, "-I", "-c", _prepared(interpreter, code), *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=seconds, cwd=NEUTRAL,
-        env=environment(),
-    )  # fmt: skip
+    """The output of a program in an isolated Python (None: this one). Raises OSError or subprocess.SubprocessError."""
+    command = [interpreter or sys.executable, "-I", "-c", _prepared(interpreter, code), *arguments]
+    done = _run(command, seconds, environment())
+    done.check_returncode()
     return done.stdout
 
 
-def start_python(interpreter: str | None, code: str, complaints: IO[bytes], seed: int) -> subprocess.Popen[bytes]:
-    """An isolated Python with pipes to and from it, whose strings hash as `seed` says. Raises OSError.
+def _run(command: Sequence[str], seconds: float, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """A program with no input, run to its end."""
+    import subprocess
 
-    `-I` would ignore the seed. So this is what it stands for, one by one: `-s`, no PYTHON* variable but two, and a path
-    without the current directory (PYTHONSAFEPATH since Python 3.11; before, the program's first line).
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+        cwd=NEUTRAL,
+        env=variables,
+    )
+
+
+def start_python(interpreter: str | None, code: str, errors: IO[bytes], seed: int) -> subprocess.Popen[bytes]:
+    """An isolated Python with pipes to and from it; `seed` is that of its hashes. Raises OSError.
+
+    `-I` would ignore the seed. So its parts are given one by one: `-s`, no PYTHON* variable except two, and a path
+    without the current directory (by PYTHONSAFEPATH since Python 3.11, before by the program's first line).
     """
     import subprocess
 
     more = {"PYTHONHASHSEED": str(seed), "PYTHONSAFEPATH": "1"}
-    return subprocess.Popen(
-        [interpreter or sys.executable, "-s", "-c", _prepared(interpreter, code)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, cwd=NEUTRAL, env={**environment(), **more},
-    )  # fmt: skip
+    command = [interpreter or sys.executable, "-s", "-c", _prepared(interpreter, code)]
+    pipe, variables = subprocess.PIPE, {**environment(), **more}
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, cwd=NEUTRAL, env=variables)
 
 
 def environment() -> dict[str, str]:
@@ -68,7 +80,7 @@ def environment() -> dict[str, str]:
 
 
 def _prepared(interpreter: str | None, code: str) -> str:
-    """The program, after the current directory is off the path and, for this Python, what only it would find is on."""
+    """The program, after lines that take the current directory off the path and, for this Python, add its places."""
     if interpreter is not None:
         return _AS_ISOLATED + code
     site, path = _own_places()
@@ -76,8 +88,10 @@ def _prepared(interpreter: str | None, code: str) -> str:
 
 
 def _own_places() -> tuple[list[str], list[str]]:
-    """This Python's user site where it is in use, and what it has of PYTHONPATH: torch may be installed there, and this
-    process imports from there anyway. Nothing of a checked tree."""
+    """This Python's user site, if it is used, and its entries of PYTHONPATH, without those of a checked tree.
+
+    torch may be installed there, and this process imports from there anyway.
+    """
     site = sys.modules.get("site")
     user = getattr(site, "USER_SITE", None) if getattr(site, "ENABLE_USER_SITE", False) else None
     trees = import_path.checked_trees(sys.argv[1:])
@@ -87,7 +101,7 @@ def _own_places() -> tuple[list[str], list[str]]:
 
 
 def found_program(name: str, variables: Mapping[str, str] = os.environ) -> str | None:
-    """The path of a program; relative and empty entries of PATH, which mean the checked tree, do not count."""
+    """The path of a program. Relative and empty entries of PATH do not count: they would be in the checked tree."""
     for folder in folders(variables):
         path = os.path.join(folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK):
@@ -96,22 +110,17 @@ def found_program(name: str, variables: Mapping[str, str] = os.environ) -> str |
 
 
 def folders(variables: Mapping[str, str]) -> list[str]:
-    """The directories of PATH that are the same from everywhere."""
+    """The absolute directories of PATH."""
     stated = variables.get("PATH", os.defpath).split(os.pathsep)
     return [one for one in stated if os.path.isabs(one) and not one.startswith("/proc/")]
 
 
 def ask_program(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """What a command of the cluster says; its first word is a name or a path. Raises OSError or TimeoutExpired.
+    """The result of a command of the cluster; its first word is a name or a path. Raises OSError or TimeoutExpired.
 
-    It has the user's whole environment: SLURM's commands find their configuration and their credentials by it.
+    It gets the user's whole environment, in which SLURM's commands find their configuration and credentials.
     """
-    import subprocess
-
     path = command[0] if os.path.isabs(command[0]) else found_program(command[0])
     if path is None:
         raise FileNotFoundError(command[0])
-    return subprocess.run(
-        [path, *command[1:]], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-        timeout=seconds, check=False, cwd=NEUTRAL,
-    )  # fmt: skip
+    return _run([path, *command[1:]], seconds, os.environ)

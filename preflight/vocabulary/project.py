@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from preflight.system.regular import MAX_BYTES as MAX_BYTES
-from preflight.system.regular import UnreadableFile as UnreadableFile
-from preflight.system.regular import read_bytes, real
+from preflight.system.files import MAX_BYTES as MAX_BYTES
+from preflight.system.files import UnreadableFile as UnreadableFile
+from preflight.system.files import read_bytes, real
 from preflight.vocabulary.remembered import Remembered
 from preflight.vocabulary.text import Source
 

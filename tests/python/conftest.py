@@ -8,12 +8,12 @@ from textwrap import dedent
 
 import pytest
 
-from preflight.python.evaluator import Evaluator
+from preflight.python.interpreter import Interpreter
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Environment, Expr
 
-Run = Callable[..., Evaluator]
+Run = Callable[..., Interpreter]
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def run(project: Callable[[Mapping[str, str]], Project]) -> Run:
         environment: Mapping[str, Expr] | None = None,
         assume: Environment | None = None,
         path: str = "main.py",
-    ) -> Evaluator:
-        evaluator = Evaluator(project({path: text, **(files or {})}), environment=environment, assume=assume)
+    ) -> Interpreter:
+        evaluator = Interpreter(project({path: text, **(files or {})}), environment=environment, assume=assume)
         evaluator.run(path)
         return evaluator
 

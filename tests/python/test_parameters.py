@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.python.evaluator import Evaluator
-from preflight.python.hooks_config import HYDRA_MAIN
+from preflight.python.hooks.configurations import HYDRA_MAIN
+from preflight.python.interpreter import Interpreter
 from preflight.vocabulary.values import Const, Expr, Ref, Unknown, evaluate
 
 
-def probed(evaluator: Evaluator) -> list[Expr]:
+def probed(evaluator: Interpreter) -> list[Expr]:
     return [call.args[0] for call in evaluator.calls if call.name == "lib.probe"]
 
 
-def by_default(evaluator: Evaluator) -> list[object]:
+def by_default(evaluator: Interpreter) -> list[object]:
     """Probed values where nothing is given on the command line."""
     env = {name: parameter.default for name, parameter in evaluator.parameters.items()}
     return [evaluate(expr, env) for expr in probed(evaluator)]

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.python.evaluator import Evaluator
+from preflight.python.interpreter import Interpreter
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Unknown, evaluate
@@ -107,7 +107,7 @@ def test_never_a_wrong_value(program: str, p: int, q: int) -> None:
         return
     with TemporaryDirectory() as directory:
         (Path(directory) / "main.py").write_text(HEAD + body)
-        evaluator = Evaluator(Project(Path(directory), Settings()))
+        evaluator = Interpreter(Project(Path(directory), Settings()))
         evaluator.run("main.py")
     found = [call.args[0] for call in evaluator.calls if call.name == "lib.probe"]
     assert len(found) == len(expected)
@@ -127,7 +127,7 @@ def test_nothing_is_unknown_where_all_is_given(program: str) -> None:
         return
     with TemporaryDirectory() as directory:
         (Path(directory) / "main.py").write_text(HEAD + body)
-        evaluator = Evaluator(Project(Path(directory), Settings()))
+        evaluator = Interpreter(Project(Path(directory), Settings()))
         evaluator.run("main.py")
     found = [evaluate(call.args[0]) for call in evaluator.calls if call.name == "lib.probe"]
     assert found == expected

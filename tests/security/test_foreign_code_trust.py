@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bait import Bait
 
-from preflight.system.user_directory import user_directory
+from preflight.system.files import user_directory
 
 PYTHON = sys.executable
 CHECK = (PYTHON, "-I", "-m", "preflight", "check")

@@ -16,7 +16,7 @@ from command_line import PROGRAM, SWEEP
 from folders import Write
 
 from preflight.cli import run
-from preflight.system.regular import MAX_BYTES, UnreadableFile, read_bytes, read_text, real
+from preflight.system.files import MAX_BYTES, UnreadableFile, read_bytes, read_text, real
 
 DIGITS = "9" * 5000
 """More than Python reads as a whole number (sys.get_int_max_str_digits: 4,300)."""
@@ -53,7 +53,7 @@ def answered(root: Path, arguments: list[str], capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(("arrange", "words"), [
     (folder("x"), "it is a directory"), (fifo("x"), "it is not a regular file"), (link("x", "x"), "symbolic links"),
-    (link("gone", "x"), "a link that leads nowhere"), (lambda _: None, "there is no such file"),
+    (link("gone", "x"), "a link to a file that does not exist"), (lambda _: None, "there is no such file"),
     (link("/dev/zero", "x"), "it is not a regular file"), (text("x", b"\xff"), "not UTF-8 text (byte 0)"),
     (lambda root: os.truncate(os.open(root / "x", os.O_CREAT | os.O_WRONLY), MAX_BYTES + 1), "larger than 8 MiB"),
 ])  # fmt: skip

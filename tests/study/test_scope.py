@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.study.scope import MARK, Scope, fixed, references, unmark
+from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate
 
 
@@ -47,9 +47,9 @@ def test_names_of_nobody_are_unknown_in_the_end() -> None:
 def test_a_held_axis_decides_conditions() -> None:
     axis = Ref(MARK + "model")
     choice = Op("if", (Op("==", (axis, Const("a"))), Const(1), Const(2)))
-    assert fixed(choice, {"model": Const("a")}) == Const(1)
-    assert fixed(choice, {"model": Const("b")}) == Const(2)
-    assert fixed(choice, {"other": Const("b")}) == choice
+    assert fix_axes(choice, {"model": Const("a")}) == Const(1)
+    assert fix_axes(choice, {"model": Const("b")}) == Const(2)
+    assert fix_axes(choice, {"other": Const("b")}) == choice
 
 
 def test_references_go_through_definitions() -> None:

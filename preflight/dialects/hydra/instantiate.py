@@ -21,7 +21,7 @@ from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
 
 if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator
+    from preflight.python.interpreter import Interpreter
     from preflight.python.objects import Abstract, Instance, Key, ModuleValue
 
 _TARGET = "_target_"
@@ -98,10 +98,10 @@ class _Objects:
     def __init__(
         self, settings: Mapping[str, Expr], records: Mapping[str, CallRecord], own: Mapping[str, str], project: Project
     ) -> None:
-        from preflight.python.evaluator import Evaluator
+        from preflight.python.interpreter import Interpreter
 
         self.settings, self.records, self.own = settings, records, own
-        self.evaluator: Evaluator = Evaluator(project)
+        self.evaluator: Interpreter = Interpreter(project)
         self.project = project
 
     def calls(self) -> list[CallRecord]:
@@ -120,12 +120,12 @@ class _Objects:
         return ev.calls
 
     def _methods(self, module: ModuleValue) -> None:
-        from preflight.python.evaluator import functions_of
+        from preflight.python.interpreter import functions_of
 
         ev = self.evaluator
         for function in functions_of(module, ev, False):
             if id(function.node) not in ev.interpreted and ev.steps_left > 0:
-                ev.guarded(lambda: ev.call(function, (), missing="unknown"))  # noqa: B023  # called before it changes
+                ev.guarded(lambda: ev.call(function, ()))  # noqa: B023  # called before it changes
 
     def _made(self, node: str, depth: int) -> Abstract | None:
         """The object of one node, or what a partial call leaves to be called."""

@@ -10,6 +10,7 @@ from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
 from preflight.frameworks.facts import CallFacts, read_calls
 from preflight.frameworks.launch import environment_of, launch_bindings
 from preflight.python.evaluator import Evaluator
+from preflight.python.interpreter import Interpreter
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -75,7 +76,7 @@ class Explorer:
     def _run(self, assume: Mapping[str, Expr]) -> Exploration:
         self.runs += 1
         environment = environment_of(self.call.launch) if self.call is not None else {}
-        ev = Evaluator(
+        ev = Interpreter(
             self.project, {**SUGGEST, **STUDY}, environment=environment, assume={**self.words, **assume},
             assume_defaults=self.defaults,
         )  # fmt: skip

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def hook(words: Sequence[Word], project: Project) -> Hook:
     """What the script's globals are once it opened a configurator (to run it); any other `open` is as it was."""
-    from preflight.python.hooks import library_hooks
+    from preflight.python.hooks import LIBRARY_HOOKS
 
-    usual = library_hooks().get("open")
+    usual = LIBRARY_HOOKS.get("open")
 
     def run(record: CallRecord, ev: Evaluator) -> Abstract | None:
         if "configurator" not in ast.unparse(record.node):

@@ -21,12 +21,13 @@ from preflight.vocabulary.values import Axis, Cause, Const, Expr, Unknown
 if TYPE_CHECKING:
     from preflight.frameworks.facts import CallFacts
     from preflight.python.evaluator import Evaluator, Hook
+    from preflight.python.interpreter import Interpreter
 
 NAME = "program"
 
 __all__ = ["NAME", "read", "recognises"]
 
-_EVALUATED: Kind[list[tuple[Mapping[str, Expr], Evaluator]]] = Kind("programs evaluated, by their environment")
+_EVALUATED: Kind[list[tuple[Mapping[str, Expr], Interpreter]]] = Kind("programs evaluated, by their environment")
 _SAID: Kind[CallFacts] = Kind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
@@ -77,16 +78,16 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
     return None
 
 
-def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator:
+def _evaluated(source: Source, call: Call | None, project: Project) -> Interpreter:
     """The program interpreted; a second time where the command line names a data file that it reads."""
     from preflight.frameworks.launch import environment_of
-    from preflight.python.evaluator import Evaluator
+    from preflight.python.interpreter import Interpreter
 
     environment = environment_of(call.launch) if call is not None else {}
     hooks = _hooks(source, call, project)
     evaluator = None if hooks else _known(source, environment, project)
     if evaluator is None:
-        evaluator = Evaluator(project, hooks, environment=environment)
+        evaluator = Interpreter(project, hooks, environment=environment)
         evaluator.run(source.path)
     files = {
         name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
@@ -97,15 +98,15 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator
         if isinstance(parameter.default, Const) and str(parameter.default.value).endswith(_DATA_FILES)
     }  # fmt: skip
     if files or defaults:
-        evaluator = Evaluator(project, hooks, environment=environment, assume={**defaults, **files})
+        evaluator = Interpreter(project, hooks, environment=environment, assume={**defaults, **files})
         evaluator.run(source.path)
     return evaluator
 
 
-def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Evaluator:
+def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Interpreter:
     """The program interpreted once for all launches that it can not tell apart: on the same texts, and with the same
     values of the variables that these mention."""
-    from preflight.python.evaluator import Evaluator
+    from preflight.python.interpreter import Interpreter
 
     known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
     for before, one in known:
@@ -113,7 +114,7 @@ def _known(source: Source, environment: Mapping[str, Expr], project: Project) ->
         mentioned = [name for name in {*before, *environment} if name in text]
         if all(before.get(name) == environment.get(name) for name in mentioned):
             return one
-    found = Evaluator(project, environment=environment)
+    found = Interpreter(project, environment=environment)
     found.run(source.path)
     known.append((environment, found))
     return found
@@ -167,7 +168,7 @@ def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
     from preflight.program.loops import handled_oom
-    from preflight.python.hooks_config import HYDRA_MAIN
+    from preflight.python.hooks.configurations import HYDRA_MAIN
 
     for attempt in evaluator.tries:
         for names, handler in attempt.handlers:
@@ -185,7 +186,7 @@ def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence
 
 def _hydra(source: Source, evaluator: Evaluator, call: Call | None, project: Project) -> Iterator[Link]:
     """`@hydra.main(config_path=..., config_name=...)`: the composed configuration, with the program's own overrides."""
-    from preflight.python.hooks_config import HYDRA_COMPOSE, HYDRA_MAIN
+    from preflight.python.hooks.configurations import HYDRA_COMPOSE, HYDRA_MAIN
 
     record = evaluator.remembered.known(HYDRA_MAIN) or evaluator.remembered.known(HYDRA_COMPOSE)
     if record is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.system import regular
+from preflight.system import files
 from preflight.vocabulary.errors import MachineError
 
 MAX_INCLUDES = 20
@@ -72,8 +72,8 @@ def _included(name: str, line: Line, folder: Path, depth: int) -> Iterator[Line]
 def read_text(path: Path, line: Line | None = None) -> str:
     """A file's text. Raises MachineError, at the line that names the file where there is one."""
     try:
-        return regular.read_text(path, MOST)
-    except regular.UnreadableFile as error:
+        return files.read_text(path, MOST)
+    except files.UnreadableFile as error:
         message = f"{path}: cannot be read: {error}"
         raise (line.error(message) if line is not None else MachineError(message)) from error
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from preflight.memory.device.fit.make import Made
 from preflight.memory.device.fit.subprocess import installed
 from preflight.memory.device.law import store
-from preflight.system.regular import UnreadableFile, read_bytes
-from preflight.system.user_directory import user_directory
+from preflight.system.files import UnreadableFile, read_bytes, user_directory
 
 _MAKERS = (
     "adapters quantization setup "

@@ -20,7 +20,7 @@ from preflight.memory.device.law.sizes import decode, encode
 from preflight.memory.device.quantization import QuantizedWeights
 from preflight.memory.device.setup import Setup
 from preflight.memory.device.workload import Resolved
-from preflight.system.regular import read_bytes
+from preflight.system.files import read_bytes
 
 LAWS = Path(__file__).with_name("laws")
 FORMAT = 3

@@ -1,15 +1,70 @@
-"""YAML and JSON files that a program loads by a literal path: containers whose values keep their places."""
+"""Paths that a program makes, and YAML and JSON files that it loads; values of files have the place in their file."""
 
 from __future__ import annotations
 
-from preflight.python.objects import Abstract, Container, Key
+import posixpath
+
+from preflight.python.evaluator import Evaluator
+from preflight.python.objects import Abstract, CallRecord, Container, Instance, Key, is_expr, to_expr
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Origin, Route, Scalar, Span, unknown
 
+PATH = "pathlib.Path"
+
+# Limits of a YAML or JSON file. Configurations that people write are far smaller.
 MAX_NODES = 20_000
 MAX_DEPTH = 60
 MAX_CHARACTERS = 2**20
+
+
+def make_path(path: object, record: CallRecord | None = None) -> Instance:
+    """A pathlib.Path; `path` is its text where that is known."""
+    text = posixpath.normpath(path) if isinstance(path, str) and path else path
+    return Instance(PATH, record=record, state={"path": text})
+
+
+def path_text(ev: Evaluator, value: Abstract | None) -> str | None:
+    """The text of a path object or string; None if it is not known."""
+    if isinstance(value, Instance):
+        found = value.state.get("path")
+        return found if isinstance(found, str) else None
+    found = ev.value_of(to_expr(value)) if value is not None and is_expr(value) else None
+    return found if isinstance(found, str) else None
+
+
+def join_path(ev: Evaluator, left: Instance, right: Abstract) -> Abstract:
+    """`path / name`."""
+    one, other = path_text(ev, left), path_text(ev, right)
+    return make_path(posixpath.join(one, other) if one is not None and other is not None else None)
+
+
+def path_parent(path: Instance) -> Instance:
+    """`path.parent`."""
+    text = path.state.get("path")
+    return make_path((posixpath.dirname(text) or ".") if isinstance(text, str) else None)
+
+
+def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
+    """A path named in a program, from the project's root: the program starts there or in its own folder."""
+    bases = [".", *(posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1]))]
+    for base in dict.fromkeys(bases):
+        found = posixpath.normpath(posixpath.join(base, path))
+        if not found.startswith(("..", "/")) and ev.project.exists(found):
+            return found
+    return None
+
+
+def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallRecord | None = None) -> Abstract | None:
+    """The values of a YAML or JSON file of the project, as `load_data` gives them; None for an unknown path."""
+    text = path_text(ev, source)
+    path = find_file(ev, text, record) if text is not None else None
+    if path is None:
+        return None
+    found = load_data(ev.project, path, kind)
+    if found is not None and path not in ev.reads:
+        ev.reads.append(path)
+    return found
 
 
 def load_data(project: Project, path: str, kind: str = "dict") -> Abstract | None:
@@ -32,19 +87,21 @@ def load_data(project: Project, path: str, kind: str = "dict") -> Abstract | Non
         return None
     if root is None:
         return Const(None)
-    return _Builder(source, kind, loader_type("")).build(root, (), 0)
+    return _Builder(source, kind).build(root, (), 0)
 
 
 class _Builder:
-    def __init__(self, source: Source, kind: str, constructor: object) -> None:
-        self.source, self.kind, self.constructor, self.left = source, kind, constructor, MAX_NODES
+    """Builds abstract values from the nodes of a YAML file."""
+
+    def __init__(self, source: Source, kind: str) -> None:
+        self.source, self.kind, self.nodes_left = source, kind, MAX_NODES
 
     def build(self, node: object, route: Route, depth: int) -> Abstract:
         import yaml
 
-        self.left -= 1
+        self.nodes_left -= 1
         origin = self._origin(node, route)
-        if depth > MAX_DEPTH or self.left < 0:  # nested aliases grow without end
+        if depth > MAX_DEPTH or self.nodes_left < 0:  # nested aliases grow without end
             return unknown("the file is too large", origin, Cause.budget)
         if isinstance(node, yaml.MappingNode):
             items: dict[Key, Abstract] = {}

@@ -1,15 +1,15 @@
-"""Parsers that make a command line of dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis."""
+"""Parsers that make the command line from dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from preflight.python.classes import dataclass_fields, field_default
-from preflight.python.hooks_argparse import state_of
-from preflight.python.hooks_click import entry_function
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.hooks.argparse import state_of
+from preflight.python.hooks.click import entry_function
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -23,10 +23,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.reading import Parameter, ParameterKind
-from preflight.vocabulary.values import Cause, Const, Ref, Unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
+from preflight.vocabulary.values import Cause, Const, Ref, unknown
 
 HF = "transformers.HfArgumentParser"
 
@@ -34,7 +31,10 @@ HF = "transformers.HfArgumentParser"
 def parameter_object(
     ev: Evaluator, cls: Abstract, prefix: str, kind: ParameterKind = "dataclass", _depth: int = 0
 ) -> Abstract:
-    """An object of a dataclass whose fields the command line sets; one of a library is a configuration object."""
+    """An object of a dataclass whose fields are parameters of the command line.
+
+    An object of a library's class is a configuration object.
+    """
     if not isinstance(cls, ClassValue):
         return Config(prefix, kind)
     made = Instance(f"{cls.module.name}.{cls.name}", cls, {})
@@ -52,16 +52,14 @@ def _field(ev: Evaluator, owner: ClassValue, name: str, full: str, kind: Paramet
     annotation = owner.annotations.get(name, "")
     nested = default.cls if isinstance(default, Instance) else None
     if nested is None and default is None:
-        found = owner.module and ev.modules[owner.module.path].frame.variables.get(annotation.strip("\"'"))
+        found = ev.modules[owner.module.path].frame.variables.get(annotation.strip("\"'"))
         nested = found if isinstance(found, ClassValue) else None
     if nested is not None and depth < 6:
         made = parameter_object(ev, nested, full, kind, depth + 1)
         if isinstance(default, Instance) and isinstance(made, Instance):
             _own_defaults(ev, made, default)
         return made
-    expr = to_expr(default) if default is not None else Const(Unknown(f"{full} has no default", Cause.not_set))
-    if isinstance(expr, Const) and expr.value is None and default is None:
-        expr = Const(Unknown(f"{full} has no default", Cause.not_set))
+    expr = to_expr(default) if default is not None else unknown(f"{full} has no default", cause=Cause.not_set)
     flags = tuple(dict.fromkeys((f"--{full}", f"--{full.replace('_', '-')}")))
     origin = owner.annotation_origins.get(name)
     ev.add_parameter(Parameter(full, expr, flags, kind, _type(annotation), (), origin))
@@ -106,16 +104,15 @@ def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
-    """The library's arguments object that the parser makes, as a call whose arguments come from the command line."""
+    """Record that the parser makes an arguments object of the library, with arguments of the command line."""
     names = [cls.name] if isinstance(cls, External) else list(cls.external_bases) if isinstance(cls, ClassValue) else []
     for name in names:
         overridden = {}
         if isinstance(cls, ClassValue):
             overridden = {key: Ref(key) for key in ev.parameters if any(key in c.annotations for c in cls.lineage())}
-        ev.calls.append(
-            replace(record, name=name, receiver=None, method=name.rpartition(".")[2], args=(), kwargs=overridden,
-                    arguments=(), keywords=dict(overridden), complete=False, receiver_object=None)
-        )  # fmt: skip
+        made = replace(record, name=name, receiver=None, method=name.rpartition(".")[2], receiver_object=None)
+        made = replace(made, args=(), arguments=(), kwargs=overridden, keywords=dict(overridden), complete=False)
+        ev.calls.append(made)
 
 
 def cli(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -137,7 +134,6 @@ def wrap(record: CallRecord, ev: Evaluator) -> Abstract | None:
     function = record.callee
     if not isinstance(function, FunctionValue) or record.arguments or not function.node.args.args:
         return None
-
     annotation = function.node.args.args[0].annotation
     name = ast.unparse(annotation) if annotation is not None else ""
     cls = function.frame.globals_.get(name)
@@ -147,10 +143,9 @@ def wrap(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def add_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """simple_parsing: `parser.add_arguments(Options, dest="options")`."""
     state = state_of(record.receiver_object)
-    cls, dest = record.object("dataclass", 0), record.argument("dest", 1)
-    name = ev.value_of(dest) if dest is not None else None
+    cls, name = record.object("dataclass", 0), ev.argument_value(record, "dest", 1)
     if state is not None and cls is not None and isinstance(name, str):
-        state.groups.append((name, cls))
+        state.groups[name] = lambda evaluator: parameter_object(evaluator, cls, "")
     return Const(None)
 
 

@@ -1,11 +1,11 @@
-"""argparse: arguments become parameters, `parse_args()` a namespace of references to them."""
+"""argparse: each argument is a parameter; `parse_args()` returns a namespace of references to them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from preflight.python.evaluator import Evaluator, Hook, LibraryValue
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -15,22 +15,19 @@ from preflight.python.objects import (
     Instance,
     Key,
     alternatives,
+    copy_items,
     made_by,
     sequence,
-    spread,
     to_expr,
 )
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.reading import Parameter, Word, word
-from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
+from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value, unknown
 
 PARSER = "argparse.ArgumentParser"
 _ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonargparse.ArgumentParser",
             "transformers.HfArgumentParser", "simple_parsing.ArgumentParser", "tap.Tap")  # fmt: skip
-"""Parsers that take `add_argument` as argparse's does."""
+"""Parsers with the same `add_argument` as argparse's."""
 
 
 @dataclass
@@ -39,8 +36,8 @@ class ParserState:
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
     children: list[ParserState] = field(default_factory=list)
-    groups: list[tuple[str, Abstract]] = field(default_factory=list)
-    """Whole dataclasses added under a name (simple_parsing)."""
+    groups: dict[str, LibraryValue] = field(default_factory=dict)
+    """How to make the objects that take several arguments, by name (dataclasses of simple_parsing)."""
 
     def everything(self, _depth: int = 0) -> dict[str, Parameter]:
         """Its own arguments and those of its subparsers."""
@@ -84,9 +81,8 @@ def add_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter:
-    kwargs = record.kwargs
     options = tuple(flag for flag in flags if flag.startswith("-"))
-    dest = ev.value_of(kwargs["dest"]) if "dest" in kwargs else None
+    dest = ev.argument_value(record, "dest")
     if not isinstance(dest, str):
         long = next((flag for flag in flags if flag.startswith("--")), flags[0])
         dest = long.lstrip("-").replace("-", "_") if options else flags[0]
@@ -103,28 +99,26 @@ def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter
 
 def _action(record: CallRecord, ev: Evaluator) -> tuple[str | None, Expr]:
     """Type and default of an argument."""
-    kwargs = record.kwargs
-    action = record.keywords.get("action")
+    action, default = record.keywords.get("action"), record.kwargs.get("default", Const(None))
     name = made_by(action) if isinstance(action, External) else ev.value_of(to_expr(action)) if action else None
     if name == "store_true":
-        return "flag", kwargs.get("default", Const(False))
+        return "flag", record.kwargs.get("default", Const(False))
     if name == "store_false":
-        return "no-flag", kwargs.get("default", Const(True))
+        return "no-flag", record.kwargs.get("default", Const(True))
     if name in ("store_const", "append_const", "count", "append", "extend"):
         kind = "int" if name == "count" else "list" if name in ("append", "extend") else None
-        return kind, kwargs.get("default", Const(None))
+        return kind, default
     if isinstance(name, str) and name.endswith("BooleanOptionalAction"):
-        return "bool", kwargs.get("default", Const(None))
-    if "nargs" in kwargs and ev.value_of(kwargs["nargs"]) != "?":
-        return "list", kwargs.get("default", Const(None))
-    # argparse leaves a value without `type` a string
-    return type_name(record.keywords.get("type")) or ("str" if "type" not in record.keywords else None), kwargs.get(
-        "default", Const(None)
-    )
+        return "bool", default
+    if "nargs" in record.kwargs and ev.argument_value(record, "nargs") != "?":
+        return "list", default
+    if "type" not in record.keywords:
+        return "str", default  # argparse leaves it a string
+    return type_name(record.keywords["type"]), default
 
 
 def type_name(value: Abstract | None) -> str | None:
-    """`type=` as Parameter names it."""
+    """The value of `type=`, as the field `type` of Parameter has it."""
     if isinstance(value, External):
         return value.name if value.name in ("int", "float", "str", "bool") else None
     if isinstance(value, FunctionValue):
@@ -134,29 +128,25 @@ def type_name(value: Abstract | None) -> str | None:
 
 
 def set_defaults(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    state = state_of(record.receiver_object)
+    state = state_of(record.receiver_object) or ParserState()
     for name, value in record.kwargs.items():
-        if state is not None:
-            known = state.parameters.get(name)
-            state.parameters[name] = (
-                replace(known, default=value) if known else Parameter(name, value, (), "argparse", origin=record.origin)
-            )
+        added = Parameter(name, value, (), "argparse", origin=record.origin)
+        state.parameters[name] = replace(state.parameters.get(name, added), default=value)
     return Const(None)
 
 
 def group(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """Groups add to their parser."""
+    """A group: its arguments are its parser's."""
     return record.receiver_object
 
 
 def subparsers(record: CallRecord, ev: Evaluator) -> Abstract | None:
     made = Instance("argparse._SubParsersAction", record=record, state={"parent": state_of(record.receiver_object)})
-    dest = ev.value_of(record.kwargs["dest"]) if "dest" in record.kwargs else None
+    dest = ev.argument_value(record, "dest")
     state = state_of(record.receiver_object)
     if state is not None and isinstance(dest, str):
-        state.parameters[dest] = Parameter(
-            dest, Const(Unknown("which command is run is not known", Cause.not_set)), (), "argparse"
-        )
+        default = unknown("which command is run is not known", cause=Cause.not_set)
+        state.parameters[dest] = Parameter(dest, default, (), "argparse")
     return made
 
 
@@ -171,7 +161,7 @@ def add_parser(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """The namespace; words given in the program's text (`parse_args([])`) leave nothing to the command line."""
+    """The namespace. With words in the program's text (`parse_args([])`) the command line sets nothing."""
     state = state_of(record.receiver_object)
     if state is None:
         return None
@@ -185,18 +175,15 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
         for name, parameter in found.items():
             ev.add_parameter(parameter)
             items[name] = Ref(name)
-    for dest, cls in state.groups:
-        from preflight.python.hooks_dataclass import parameter_object
-
-        items[dest] = parameter_object(ev, cls, "", "dataclass")
+    items.update({dest: make(ev) for dest, make in state.groups.items()})
     namespace = record.object("namespace", 1)
     if isinstance(namespace, Container):
-        spread(namespace, items)
-    return Container("namespace", items, record.origin, type_name="argparse.Namespace")
+        copy_items(namespace, items)
+    return Container("namespace", items, record.origin)
 
 
 def plain_words(words: Container) -> list[Word]:
-    """The items of a list in the program's text, as argv words."""
+    """The items of a list in the program's text, as words of a command line."""
     made: list[Word] = []
     for item in words.items.values():
         expr = to_expr(item)

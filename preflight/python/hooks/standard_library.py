@@ -1,4 +1,4 @@
-"""The standard library and its kin: environment, paths, files of the project, copies, namespaces, mathematics."""
+"""The standard library: environment, paths, files of the project, copies, namespaces, mathematics."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from preflight.python.data import load_data
+from preflight.python.access import environment_variable
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.files import PATH, join_path, make_path, path_text, read_yaml
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -17,20 +18,15 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     Key,
+    copy_items,
     from_value,
     is_expr,
+    namespace,
+    open_container,
     openness,
     sequence,
-    spread,
-    to_expr,
 )
-from preflight.vocabulary.values import Cause, Const, Unknown, unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
-
-PATH = "pathlib.Path"
-
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 # --- environment ------------------------------------------------------------------------------------------------------
 
@@ -40,42 +36,16 @@ def getenv(record: CallRecord, ev: Evaluator) -> Abstract | None:
     name = ev.value_of(record.args[0]) if record.args else None
     if isinstance(name, str) and name in ev.environment:
         return ev.environment[name]
-    default = record.object("default", 1)
-    return (
-        default
-        if default is not None
-        else unknown(f"environment variable {name} is not known", record.origin, Cause.run_time)
-    )
+    return record.object("default", 1) or environment_variable(ev, str(name), record.origin)
 
 
 # --- paths and files --------------------------------------------------------------------------------------------------
-
-
-def make_path(path: object, record: CallRecord | None = None) -> Instance:
-    """A pathlib.Path; `path` is its text where that is known."""
-    text = posixpath.normpath(path) if isinstance(path, str) and path else path
-    return Instance(PATH, record=record, state={"path": text})
-
-
-def path_text(ev: Evaluator, value: Abstract | None) -> str | None:
-    """The text of a path object or string; None where it is not known."""
-    if isinstance(value, Instance):
-        found = value.state.get("path")
-        return found if isinstance(found, str) else None
-    found = ev.value_of(to_expr(value)) if value is not None and is_expr(value) else None
-    return found if isinstance(found, str) else None
 
 
 def new_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
     parts = [path_text(ev, argument) for argument in record.arguments] or ["."]
     known = [part for part in parts if part is not None]
     return make_path(posixpath.join(*known) if len(known) == len(parts) else None, record)
-
-
-def join_path(ev: Evaluator, left: Instance, right: Abstract) -> Abstract:
-    """`path / name`."""
-    one, other = path_text(ev, left), path_text(ev, right)
-    return make_path(posixpath.join(one, other) if one is not None and other is not None else None)
 
 
 def joined_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -86,27 +56,21 @@ def joined_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return found
 
 
-def path_parent(path: Instance) -> Instance:
-    """`path.parent`."""
-    text = path.state.get("path")
-    return make_path((posixpath.dirname(text) or ".") if isinstance(text, str) else None)
-
-
 def join_texts(record: CallRecord, ev: Evaluator) -> Abstract | None:
     parts = [path_text(ev, argument) for argument in record.arguments]
     known = [part for part in parts if part is not None]
     if not known or len(known) != len(parts):
-        return unknown("a path that is not known", record.origin)
+        return unknown("the path is not known", record.origin)
     return Const(posixpath.normpath(posixpath.join(*known)), replace(record.origin, editable=False))
 
 
 def dirname(record: CallRecord, ev: Evaluator) -> Abstract | None:
     text = path_text(ev, record.object("p", 0))
-    return unknown("a path that is not known") if text is None else Const(posixpath.dirname(text) or ".")
+    return unknown("the path is not known") if text is None else Const(posixpath.dirname(text) or ".")
 
 
 def same_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """resolve(), absolute(), os.path.abspath(p): paths stay relative to the project here."""
+    """`path.resolve()`, `path.absolute()`: the path itself. Paths stay relative to the project."""
     if record.receiver_object is not None and isinstance(record.receiver_object, Instance):
         return record.receiver_object
     return record.arguments[0] if record.arguments else None
@@ -117,43 +81,20 @@ def open_file(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Instance("open", record=record, state={"path": path_text(ev, holder)})
 
 
-def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
-    """A path named in a program, as the project names it: from the root, or beside the program."""
-    bases = [".", *(posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1]))]
-    for base in dict.fromkeys(bases):
-        found = posixpath.normpath(posixpath.join(base, path))
-        if not found.startswith(("..", "/")) and ev.project.exists(found):
-            return found
-    return None
-
-
-def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallRecord | None = None) -> Abstract | None:
-    """A YAML or JSON file of the project as containers whose values keep their places; None where it is not known."""
-    text = path_text(ev, source)
-    path = find_file(ev, text, record) if text is not None else None
-    if path is None:
-        return None
-
-    found = load_data(ev.project, path, kind)
-    if found is not None and path not in ev.reads:
-        ev.reads.append(path)
-    return found
-
-
 def yaml_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
     source = record.object("stream", 0) or record.object("fp", 0)
     found = read_yaml(ev, source, "dict", record) if source is not None else None
-    return found if found is not None else Container("dict", {}, record.origin, {"open": True})
+    return found if found is not None else open_container("dict", record.origin)
 
 
 # --- copies and namespaces --------------------------------------------------------------------------------------------
 
 
 def copied(value: Abstract, deep: bool, _depth: int = 0) -> Abstract:
-    """A copy of a container or object."""
+    """A copy of a container or object; `deep`: of what it contains, too."""
     if isinstance(value, Container):
         items = {k: copied(v, True, _depth + 1) if deep and _depth < 20 else v for k, v in value.items.items()}
-        return Container(value.kind, items, value.origin, dict(value.flags), value.type_name)
+        return Container(value.kind, items, value.origin, dict(value.flags))
     if isinstance(value, Instance):
         return replace(value, attributes=dict(value.attributes), state=dict(value.state))
     return value
@@ -172,19 +113,17 @@ def partial(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    from preflight.python.hooks_config import namespace
-
     items: dict[Key, Abstract] = {}
-    known = not [argument for argument in record.arguments if not spread(argument, items)]  # all are spread
+    known = not [argument for argument in record.arguments if not copy_items(argument, items)]  # all are spread
     items.update(record.keywords)
     flags = openness(not (known and record.complete))
-    return namespace(Container("namespace", items, record.origin, flags, record.name))
+    return namespace(Container("namespace", items, record.origin, flags))
 
 
 def ordered_dict(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     parts = [a for a in record.arguments if not isinstance(a, FunctionValue) and not is_expr(a)]
-    known = not [part for part in parts if not spread(part, items)]
+    known = not [part for part in parts if not copy_items(part, items)]
     items.update(record.keywords)
     return Container("dict", items, record.origin, openness(not known or "default" in record.method))
 
@@ -204,7 +143,7 @@ def as_plain(value: Abstract, _depth: int = 0) -> Abstract:
 
 
 def replaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """dataclasses.replace(value, field=...)."""
+    """`dataclasses.replace(value, field=...)`."""
     value = record.arguments[0] if record.arguments else None
     if not isinstance(value, Instance):
         return None
@@ -216,49 +155,43 @@ def replaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
 # --- mathematics ------------------------------------------------------------------------------------------------------
 
 
-def operation(name: str) -> Hook:
+def operation(name: str, before: tuple[Expr, ...] = (), after: tuple[Expr, ...] = ()) -> Hook:
+    """A function that is an operation on its arguments, with constant operands before and after them."""
+
     def hook(record: CallRecord, ev: Evaluator) -> Abstract | None:
-        return ev.op(name, record.args, record.origin)
+        return ev.op(name, (*before, *record.args, *after), record.origin)
 
     return hook
 
 
-def power_of_two(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    return ev.op("**", (Const(2), *record.args[:1]), record.origin)
-
-
-def square_root(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    return ev.op("**", (*record.args[:1], Const(0.5)), record.origin)
-
-
-def first(record: CallRecord, ev: Evaluator) -> Abstract | None:
+def first_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return record.arguments[0] if record.arguments else None
 
 
-def second(record: CallRecord, ev: Evaluator) -> Abstract | None:
+def second_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return record.arguments[1] if len(record.arguments) > 1 else None
 
 
 def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """itertools.product of known iterables, as far as a program would list them by hand."""
+    """`itertools.product` of known iterables, up to 1,024 rows."""
     rows: list[list[Abstract]] = [[]]
     for argument in record.arguments:
         items = ev.iterate(argument)
         if items is None or len(rows) * len(items) > 1024:
-            return Container("list", {}, record.origin, {"open": True})
+            return open_container("list", record.origin)
         rows = [[*row, item] for row in rows for item in items]
     return sequence([sequence(row, "tuple") for row in rows], "list", record.origin)
 
 
 def literal(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """ast.literal_eval, json.loads of a text that is known: literals, nothing else."""
+    """`ast.literal_eval` and `json.loads` of a text that is known."""
     text = ev.value_of(record.args[0]) if record.args else Unknown("no text", Cause.not_read)
     if not isinstance(text, str) or len(text) > 100_000:
-        return unknown("a text that is not known", record.origin)
+        return unknown("the text is not known", record.origin)
     try:
         found: object = ast.literal_eval(text) if record.method == "literal_eval" else json.loads(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return unknown("a text that does not parse", record.origin, Cause.invalid)
+        return unknown("the text does not parse", record.origin, Cause.invalid)
     return _plain(found, 0)
 
 
@@ -267,29 +200,34 @@ def _plain(value: object, depth: int) -> Abstract:
         return sequence([_plain(item, depth + 1) for item in value])
     if isinstance(value, dict) and depth < 20:
         return Container("dict", {str(k): _plain(v, depth + 1) for k, v in value.items()})
-    return from_value(value) if isinstance(value, (str, int, float, bool, type(None))) else unknown("a literal")
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return from_value(value)
+    return unknown("the literal is not evaluated statically")
 
 
 _NAMESPACES = ("argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "ml_collections.ConfigDict",
                "ml_collections.config_dict.ConfigDict", "addict.Dict", "munch.Munch", "box.Box", "munch.munchify",
                "transformers.utils.generic.ModelOutput")  # fmt: skip
 
+_FIRST_ARGUMENT = ("os.path.abspath", "os.path.realpath", "os.path.expanduser", "os.fspath", "tqdm.tqdm",
+                   "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "rich.progress.track")  # fmt: skip
+"""Functions that return their first argument, or one like it. Paths stay relative to the project."""
+
 HOOKS: Mapping[str, Hook] = {
     "os.environ.get": getenv, "os.getenv": getenv, "os.environ.setdefault": getenv, "os.environ.pop": getenv,
     PATH: new_path, "pathlib.PurePath": new_path, f"{PATH}.resolve": same_path, f"{PATH}.absolute": same_path,
     f"{PATH}.expanduser": same_path, f"{PATH}.open": open_file, "open": open_file, f"{PATH}.joinpath": joined_path,
     f"{PATH}.read_text": same_path, f"{PATH}.as_posix": same_path, "open.read": same_path,
-    "os.path.join": join_texts, "os.path.dirname": dirname, "os.path.abspath": first, "os.path.realpath": first,
-    "os.path.expanduser": first, "os.fspath": first,
+    "os.path.join": join_texts, "os.path.dirname": dirname,
     **dict.fromkeys(("yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load"), yaml_load),
     "copy.copy": copy, "copy.deepcopy": copy, "functools.partial": partial,
     **dict.fromkeys(_NAMESPACES, make_namespace),
     "collections.OrderedDict": ordered_dict, "collections.defaultdict": ordered_dict,
     "dataclasses.asdict": as_dict, "dataclasses.replace": replaced, "attr.asdict": as_dict, "attrs.asdict": as_dict,
-    "typing.cast": second, "math.ceil": operation("ceil"), "math.floor": operation("floor"),
-    "numpy.ceil": operation("ceil"),
-    "math.pow": operation("**"), "math.sqrt": square_root, "numpy.sqrt": square_root, "math.exp2": power_of_two,
+    "typing.cast": second_argument, "math.ceil": operation("ceil"), "numpy.ceil": operation("ceil"),
+    "math.floor": operation("floor"),
+    "math.pow": operation("**"), "math.exp2": operation("**", before=(Const(2),)),
+    **dict.fromkeys(("math.sqrt", "numpy.sqrt"), operation("**", after=(Const(0.5),))),
     "itertools.product": product, "ast.literal_eval": literal, "json.loads": literal,
-    "tqdm.tqdm": first, "tqdm.auto.tqdm": first, "tqdm.notebook.tqdm": first,
-    "rich.progress.track": first
+    **dict.fromkeys(_FIRST_ARGUMENT, first_argument),
 }  # fmt: skip

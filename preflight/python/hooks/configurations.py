@@ -1,50 +1,27 @@
-"""Configuration objects: wandb.config, Hydra's cfg, OmegaConf."""
+"""Configuration objects of libraries: `wandb.config`, Hydra's `cfg`, OmegaConf."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from preflight.python.hooks_std import read_yaml
+from preflight.python.config_objects import add_defaults, config_child
+from preflight.python.evaluator import Evaluator, Hook, LibraryValue
+from preflight.python.files import read_yaml
+from preflight.python.hooks.standard_library import first_argument
 from preflight.python.objects import (
     Abstract,
     CallRecord,
     Config,
     Container,
-    Either,
     FunctionValue,
     Instance,
     Key,
-    is_expr,
+    copy_items,
+    namespace,
     sequence,
-    spread,
-    to_expr,
 )
-from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.remembered import Kind
-from preflight.vocabulary.values import Cause, Const, Ref, Unknown
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
-
-
-def absorb(ev: Evaluator, config: Config, value: Abstract, prefix: str = "") -> None:
-    """Values that the program gives a configuration object: defaults of its parameters."""
-    items: dict[Key, Abstract] = {}
-    spread(value, items)
-    for key, item in items.items():
-        name = f"{prefix}{key}"
-        if isinstance(item, Container) and not item.is_sequence and len(prefix) < 200:
-            absorb(ev, config, item, f"{name}.")
-        elif isinstance(item, Config):
-            continue
-        elif is_expr(item) or isinstance(item, (Container, Either)):
-            expr = to_expr(item)
-            if not (isinstance(expr, Ref) and expr.name == name):
-                ev.add_parameter(Parameter(name, expr, (), config.kind, origin=expr.origin))
-        else:
-            ev.write(config.known, key, item)
-
+from preflight.vocabulary.values import Cause, Const, Unknown
 
 _WANDB: Kind[Config] = Kind("the one wandb.config of a program")
 HYDRA_MAIN: Kind[CallRecord] = Kind("the call that made the decorator of main")
@@ -62,7 +39,7 @@ def wandb_init(record: CallRecord, ev: Evaluator) -> Abstract | None:
     config = wandb_config(ev)
     given = record.keywords.get("config")
     if given is not None and isinstance(config, Config) and given is not config:
-        absorb(ev, config, given)
+        add_defaults(ev, config, given)
     return Instance("wandb.init", attributes={"config": config}, record=record, origin=record.origin)
 
 
@@ -82,7 +59,7 @@ def wandb_agent(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def hydra_main(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`main()` under `@hydra.main(...)`: cfg's keys are the composed configuration's."""
+    """`main()` with the decorator `@hydra.main(...)`: its argument is the composed configuration."""
     if record.arguments:
         return None
     decorator = record.receiver_object
@@ -101,14 +78,6 @@ def omega_create(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return namespace(given) if given is not None else Container("namespace", {}, record.origin)
 
 
-def namespace(value: Abstract, _depth: int = 0) -> Abstract:
-    """A dict whose keys are attributes too, all the way down."""
-    if isinstance(value, Container) and not value.is_sequence and _depth < 20:
-        items = {key: namespace(item, _depth + 1) for key, item in value.items.items()}
-        return Container("namespace", items, value.origin, dict(value.flags))
-    return value
-
-
 def omega_merge(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """Later ones win; what comes from the command line is a reference with the merged value as its default."""
     items: dict[Key, Abstract] = {}
@@ -120,13 +89,13 @@ def omega_merge(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if not overridable:
         return Container("namespace", items, record.origin)
     config = Config("", "omegaconf", origin=record.origin)
-    absorb(ev, config, Container("dict", items))
+    add_defaults(ev, config, Container("dict", items))
     return config
 
 
 def _merge_into(items: dict[Key, Abstract], part: Abstract) -> None:
     fresh: dict[Key, Abstract] = {}
-    spread(part, fresh)
+    copy_items(part, fresh)
     for key, value in fresh.items():
         old = items.get(key)
         if (
@@ -142,17 +111,9 @@ def _merge_into(items: dict[Key, Abstract], part: Abstract) -> None:
             items[key] = value
 
 
-def first(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """Calls that give their first argument back: OmegaConf.to_container(cfg)."""
-    return record.arguments[0] if record.arguments else None
-
-
 def select(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """OmegaConf.select(cfg, "a.b")."""
-    from preflight.python.access import config_child
-
-    value, key = record.object("cfg", 0), record.argument("key", 1)
-    name = ev.value_of(key) if key is not None else None
+    value, name = record.object("cfg", 0), ev.argument_value(record, "key", 1)
     if value is None or not isinstance(name, str):
         return None
     for part in name.split("."):
@@ -170,12 +131,12 @@ def compose(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Config("", "hydra", origin=record.origin)
 
 
-VALUES: Mapping[str, Callable[[Evaluator], Abstract]] = {
+LIBRARY_VALUES: Mapping[str, LibraryValue] = {
     "wandb.config": wandb_config,
     "wandb.run.config": wandb_config,
     "absl.flags.FLAGS": lambda ev: Config("", "argparse"),
 }
-"""Attributes of libraries that are configuration objects."""
+"""Attributes of libraries that hold a configuration object."""
 
 HOOKS: Mapping[str, Hook] = {
     "wandb.init": wandb_init, "wandb.agent": wandb_agent,
@@ -185,7 +146,7 @@ HOOKS: Mapping[str, Hook] = {
     "omegaconf.OmegaConf.merge": omega_merge, "omegaconf.OmegaConf.unsafe_merge": omega_merge,
     "omegaconf.OmegaConf.from_cli": lambda record, ev: Config("", "omegaconf"),
     "omegaconf.OmegaConf.from_dotlist": lambda record, ev: Config("", "omegaconf"),
-    "omegaconf.OmegaConf.to_container": first, "omegaconf.OmegaConf.to_object": first,
+    "omegaconf.OmegaConf.to_container": first_argument, "omegaconf.OmegaConf.to_object": first_argument,
     "omegaconf.OmegaConf.structured": omega_create, "omegaconf.OmegaConf.select": select,
     "omegaconf.DictConfig": omega_create,
 }  # fmt: skip

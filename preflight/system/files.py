@@ -1,22 +1,26 @@
-"""Reading a regular file: a directory, a pipe, a device, a link that leads nowhere or a file far too large is an error
-in words, at once. A pipe that nobody writes to would be waited for without end."""
+"""Files of the machine: regular files are read, anything else is an error in words; the user's own directories.
+
+A directory, a pipe, a device, a broken link or a file that is far too large is an error at once. To read a pipe that
+nothing writes to would take forever.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 from pathlib import Path
+from typing import Literal
 
 MAX_BYTES = 8 * 2**20
-"""A configuration larger than this is not one: sbatch itself refuses scripts of more than 4 MiB (max_script_size)."""
+"""The largest file that is read as a configuration. sbatch refuses scripts of more than 4 MiB (max_script_size)."""
 
 
 class UnreadableFile(Exception):
-    """A file cannot be read as text; the message says why, in words for the user."""
+    """A file cannot be read as text; the message tells the user why."""
 
 
 def real(path: Path) -> Path:
-    """The path without links; as it is where they lead in a circle (Path.resolve raises there), or where no file can
+    """The path without links; the same path if its links form a circle (Path.resolve raises there), or if no file can
     have such a name."""
     try:
         return Path(os.path.realpath(path))
@@ -37,7 +41,9 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
             data = file.read(most + 1)
     except FileNotFoundError as error:
         link = os.path.islink(path)
-        raise UnreadableFile("it is a link that leads nowhere" if link else "there is no such file") from error
+        raise UnreadableFile(
+            "it is a link to a file that does not exist" if link else "there is no such file"
+        ) from error
     except IsADirectoryError as error:
         raise UnreadableFile("it is a directory") from error
     except (OSError, ValueError) as error:
@@ -54,3 +60,15 @@ def read_text(path: Path, most: int = MAX_BYTES) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UnreadableFile(f"it is not UTF-8 text (byte {error.start})") from error
+
+
+def user_directory(kind: Literal["config", "cache"]) -> Path | None:
+    """The user's directory for settings and saved machines, or for the cache of laws.
+
+    None if the environment has a relative path for it, which would be in the checked tree.
+    """
+    import platformdirs
+
+    find = platformdirs.user_config_path if kind == "config" else platformdirs.user_cache_path
+    path = find("preflight")
+    return path if path.is_absolute() else None

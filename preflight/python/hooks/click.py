@@ -1,17 +1,17 @@
-"""click, typer, fire and absl: parameters of an entry function, and flags read from a global."""
+"""click, typer, fire and absl: parameters of an entry function, and global flags."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from preflight.python.hooks_argparse import type_name
+from preflight.python.access import class_attribute
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.hooks.argparse import type_name
 from preflight.python.objects import (
     Abstract,
     CallRecord,
     ClassValue,
-    Config,
     Container,
     FunctionValue,
     Instance,
@@ -20,9 +20,6 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.reading import Parameter, ParameterKind
 from preflight.vocabulary.values import Const, Expr, Ref, Value
-
-if TYPE_CHECKING:
-    from preflight.python.evaluator import Evaluator, Hook
 
 OPTIONS = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
 
@@ -53,7 +50,7 @@ def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
     default = record.kwargs.get("default", Const(None))
     kind = type_name(record.keywords.get("type"))
     values: tuple[Value, ...] = ()
-    if ev.value_of(record.kwargs.get("is_flag", Const(False))) is True:
+    if ev.argument_value(record, "is_flag") is True:
         kind, default = "flag", record.kwargs.get("default", Const(False))
     elif any("/" in one for one in names):
         kind = "bool"
@@ -69,16 +66,21 @@ def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
 
 
 def entry_function(ev: Evaluator, function: FunctionValue, kind: ParameterKind = "click") -> Abstract:
-    """Call a function whose parameters are the command line's."""
-    kwargs: dict[str, Abstract] = {}
+    """Call a function whose parameters are those of the command line."""
     arguments = function.node.args
-    for parameter in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-        if function.self_value is not None and parameter.arg == "self":
-            continue
-        made = _signature(ev, function, parameter, kind)
-        ev.add_parameter(made)
-        kwargs[parameter.arg] = Ref(made.name)
-    return ev.call(function, (), kwargs)
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    own = [one for one in every if function.self_value is None or one.arg != "self"]
+    return ev.call(function, (), _references(ev, function, own, kind))
+
+
+def _references(
+    ev: Evaluator, function: FunctionValue, arguments: Sequence[ast.arg], kind: ParameterKind
+) -> dict[str, Abstract]:
+    """Parameters of the command line for arguments of a function, each as its value."""
+    made = [_signature(ev, function, argument, kind) for argument in arguments]
+    for parameter in made:
+        ev.add_parameter(parameter)
+    return {parameter.name: Ref(parameter.name) for parameter in made}
 
 
 def _signature(ev: Evaluator, function: FunctionValue, parameter: ast.arg, kind: ParameterKind) -> Parameter:
@@ -106,14 +108,10 @@ def run_entry(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if isinstance(target, FunctionValue):
         return entry_function(ev, target)
     if isinstance(target, ClassValue):
-        init = next((c.attributes["__init__"] for c in target.lineage() if "__init__" in c.attributes), None)
-        kwargs: dict[str, Abstract] = {}
+        init = class_attribute(target, "__init__")
         if isinstance(init, FunctionValue):
-            for parameter in init.node.args.args[1:]:
-                made = _signature(ev, init, parameter, "click")
-                ev.add_parameter(made)
-                kwargs[parameter.arg] = Ref(made.name)
-        return ev.call(target, (), kwargs)
+            return ev.call(target, (), _references(ev, init, init.node.args.args[1:], "click"))
+        return ev.call(target, ())
     return None
 
 
@@ -134,14 +132,9 @@ def _belongs(decorator: Abstract, app: Abstract | None) -> bool:
 # --- absl -------------------------------------------------------------------------------------------------------------
 
 _ABSL = {
-    "integer": "int",
-    "float": "float",
-    "string": "str",
-    "bool": "bool",
-    "boolean": "bool",
-    "enum": "str",
+    "integer": "int", "float": "float", "string": "str", "bool": "bool", "boolean": "bool", "enum": "str",
     "list": "list",
-}
+}  # fmt: skip
 
 
 def define_flag(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -157,10 +150,6 @@ def define_flag(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def absl_run(record: CallRecord, ev: Evaluator) -> Abstract | None:
     main = record.object("main", 0)
     return ev.call(main, ()) if isinstance(main, FunctionValue) else None
-
-
-def absl_flags(ev: Evaluator) -> Abstract:
-    return Config("", "argparse")
 
 
 HOOKS: Mapping[str, Hook] = {

@@ -1,8 +1,8 @@
-"""Who starts this file: the way back from a program or a config to the files that launch it.
+"""Finds the files that launch a program or use a configuration.
 
-Links are only known by reading the file that has them. Candidates are therefore found by name first: a file that does
-not even mention another's name cannot launch it. The search is bounded: the settings' roots, the given files, and
-scripts, sweeps and programs in the usual places.
+A link is known only after the file that has it is read. So candidates are found by name first: a file that does not
+contain the name of another cannot launch it. The search is limited to the settings' roots, the given files, and
+scripts, sweeps and programs in the usual directories.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ USUAL = (
     "", "scripts", "script", "sweeps", "sweep", "slurm", "jobs", "job", "launch", "bash", "sbatch", "bin", "tools",
     "configs", "config", "configs/sweeps", "config/sweeps", "wandb", "experiments", "examples", "src", "hpc", "run",
 )  # fmt: skip
-"""Directories under the root where projects keep what starts their programs."""
+"""Directories in which projects keep the files that start their programs."""
 
 MAX_CANDIDATES = 400
 """Files of one directory that are searched."""
 MAX_LENGTH = 200_000
-"""Characters of a candidate that are searched for names. A launcher is a small file."""
+"""Characters of a candidate that are searched for names. Files that launch programs are small."""
 
 LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".py")
 _WORD = re.compile(r"[A-Za-z0-9_\-]+")
@@ -35,7 +35,7 @@ Index = Mapping[str, Sequence[str]]
 
 
 class Launchers:
-    """The candidates of one project, by the words in their text. Built when a file's launchers are first asked for."""
+    """The files of a project that may launch others, by the words in their text. Directories are read when needed."""
 
     def __init__(self, project: Project, follower: Follower, given: Sequence[str]) -> None:
         self.project, self.follower, self.given = project, follower, tuple(given)
@@ -43,7 +43,7 @@ class Launchers:
         self._words: dict[str, Index] = {}
 
     def chains_to(self, path: str) -> list[Chain]:
-        """The launches that a file is part of: its own where nobody starts it."""
+        """The launches that a file is part of; those that start with itself if no file launches it."""
         found = [chain for root in self._roots(path, frozenset()) for chain in self._own(root) if _has(chain, path)]
         if found:
             return found
@@ -51,9 +51,9 @@ class Launchers:
         return [again for chain in own for again in self._from_program(chain, path)]
 
     def _from_program(self, chain: Chain, path: str) -> list[Chain]:
-        """A configuration starts nothing: the launches of the program that compose it, where there are some.
+        """The launches of the program that composes a configuration, which itself starts nothing.
 
-        A file of a group that no launch chooses is read with the program all the same, as the launch that would.
+        A file of a group that no launch chooses is read with the program all the same.
         """
         if len(chain) < 2 or chain[0].reading.dialect != "hydra":
             return [chain]
@@ -67,7 +67,7 @@ class Launchers:
         return self._chains[path]
 
     def _roots(self, path: str, seen: frozenset[str]) -> list[str]:
-        """The files at the far end of the links that lead to `path`, without itself; shallow before deep."""
+        """The files at which the chains that lead to `path` start, without itself; short chains first."""
         if len(seen) > 3 or path in seen:
             return []
         roots: dict[str, None] = {}
@@ -91,17 +91,18 @@ class Launchers:
         seen: set[str] = set()
         for index in self._indices(folder):
             for candidate in (one for word in words for one in index.get(word, ())):
-                # scripts and sweeps start programs; Python that calls a program is its reader's business
+                # scripts and sweeps start programs; Python that starts a program has links by its own reader
                 if candidate not in seen and (is_config or is_module or not candidate.endswith(".py")):
                     seen.add(candidate)
                     yield candidate
-            for candidate in index.get("hydra", ()) if is_config else ():  # a composed file is named nowhere
+            # a program does not contain the names of the files that it composes
+            for candidate in index.get("hydra", ()) if is_config else ():
                 if candidate not in seen and candidate.endswith(".py"):
                     seen.add(candidate)
                     yield candidate
 
     def _indices(self, folder: str) -> Iterator[Index]:
-        """The settings' roots, the given files, the file's own directory and its parents, the usual places."""
+        """The words of the settings' roots, the given files, the directory and its parents, the usual directories."""
         yield self._index("\0roots", self._configured)
         yield self._index("\0given", [path for path in self.given if path.endswith(LAUNCHERS)])
         places = [folder]
@@ -111,7 +112,7 @@ class Launchers:
             yield self._index(place, None)
 
     def _index(self, place: str, paths: Iterable[str] | None) -> Index:
-        """Words of the candidates in a place, each with the files that hold it."""
+        """The words of the candidates in a directory (`place`), each with the files that contain it."""
         if place not in self._words:
             index: dict[str, list[str]] = {}
             for path in self._in(place) if paths is None else paths:
@@ -153,5 +154,5 @@ def _has(chain: Chain, path: str) -> bool:
 
 
 def _trains(chain: Chain) -> bool:
-    """Whether a chain is a study: something in it trains, or asks for what training needs."""
+    """Whether a file of the chain trains a model."""
     return any(reading.trains for step in chain for reading in step.readings)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from small_spaces import SIZES, box, device, full, host_law, law, points, study, verdict_at
 
 from preflight.space.grid import Side
-from preflight.space.space import judge
+from preflight.space.judge import judge
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.study import Box

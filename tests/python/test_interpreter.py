@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.python.evaluator import Evaluator
+from preflight.python.interpreter import Interpreter
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate
 
 
-def probes(evaluator: Evaluator) -> list[CallRecord]:
+def probes(evaluator: Interpreter) -> list[CallRecord]:
     return [call for call in evaluator.calls if call.name == "lib.probe"]
 
 
-def values(evaluator: Evaluator, **environment: object) -> list[object]:
+def values(evaluator: Interpreter, **environment: object) -> list[object]:
     env: dict[str, Expr] = {name: Const(value) for name, value in environment.items()}  # type: ignore[arg-type]
     return [evaluate(call.args[0], env) for call in probes(evaluator)]
 

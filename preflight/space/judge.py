@@ -1,8 +1,8 @@
-"""A study's search space, judged: how many combinations fit, the worst one, and the largest part that is safe.
+"""Judges a study's search space: how many combinations fit, the worst one, and the largest part that is safe.
 
-Nothing is enumerated. A bound that never falls along numeric axes judges corners (`grid`), blocks between equal
-corners are counted as a whole (`counting`), the safe sub-space is found over corners (`safe`). The worst combination
-of each box alone is estimated at full depth.
+Combinations are not judged one by one. A bound that never falls along numeric axes judges corners (`grid`). Blocks
+between corners of one verdict are counted as a whole (`counting`). The safe sub-space is found by its corner (`safe`).
+Only the worst combination of each box gets the full estimate.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MAX_CELLS = 1024
 """Combinations of unordered axes (models, precisions, switches) that are judged one by one; the rest is unknown."""
 
 BUDGET = 700
-"""Evaluations of the bound that counting a study may take: a third of a second, at half a millisecond each."""
+"""Evaluations of the bound for counting a study: a third of a second, at half a millisecond each."""
 
 SAFE_BUDGET = 250
-"""Further evaluations that the search for the safe sub-space may take."""
+"""Further evaluations for the search for the safe sub-space."""
 
 CONFIRMED = 8
-"""Cells that do not fit by the bound, which is from above, and whose worst is put to the full estimate."""
+"""Cells that do not fit by the bound, an upper one, and whose worst combination gets the full estimate."""
 
 SEVERITY: Mapping[Verdict, int] = {"unknown": 0, "fits": 1, "at-risk": 2, "exceeds": 3}
 _OF_BOUND = {FITS: SEVERITY["fits"], AT_RISK: SEVERITY["at-risk"], EXCEEDS: SEVERITY["exceeds"]}
@@ -50,10 +50,10 @@ def judge(
     constraints: Mapping[str, str] | None = None,
     budget: int = BUDGET,
 ) -> SpaceVerdict:
-    """All boxes of a study. `estimate` is the full estimate, asked for the worst combination of each box only.
+    """Judge all boxes of a study. `estimate` is the full estimate, made for the worst combination of each box only.
 
-    `device` and `host` bound the two sides from above (None: that side is not judged). `constraints` are the user's
-    own, by name. Raises ConstraintError for one that cannot be read.
+    `device` and `host` have upper bounds of the memory (None: that side is not judged). `constraints` are the user's,
+    by name. Raises ConstraintError for one that cannot be read.
     """
     parsed = parse_all(constraints or {})
     share = max(64, budget // max(1, len(study.boxes)))
@@ -64,7 +64,7 @@ def judge(
 
 
 def _weight(estimates: Estimates) -> tuple[int, int, int, int]:
-    """Orders estimates: the verdict of the worse side, expected device bytes (unknown below known), then host bytes."""
+    """Orders estimates: by the worse verdict, then expected device bytes (unknown is lowest), then host bytes."""
     device, host = estimates.device, estimates.host
     return (
         max(SEVERITY[_verdict(estimates)], SEVERITY["fits"]),
@@ -75,7 +75,7 @@ def _weight(estimates: Estimates) -> tuple[int, int, int, int]:
 
 
 def _verdict(estimates: Estimates) -> Verdict:
-    """The worse verdict of the two sides; one that is unknown counts only where the other is as well."""
+    """The worse verdict of the two sides; unknown only if both are."""
     verdicts: list[Verdict] = [side.verdict for side in (estimates.device, estimates.host) if side is not None]
     return max(verdicts, key=SEVERITY.__getitem__, default="unknown")
 
@@ -97,27 +97,26 @@ def _box(
     point, sure = _worst(grid, cells, estimate)
     bounded = not any(isinstance(axis.domain, Unbounded) for axis in box.memory_axes)
     if box.combinations is None or not bounded:
-        nothing = Counts(exact=False)
-        return BoxVerdict(box, nothing, point, _safe(grid, cells, constraints) if bounded else None)
+        uncounted = Counts(exact=False)
+        return BoxVerdict(box, uncounted, point, _safe(grid, cells, constraints) if bounded else None)
     per_cell = count(grid, cells, budget)
     counts = total(per_cell.values())
     left = (grid.cell_count - len(cells)) * prod(grid.shape)
     if left:
         counts = replace(counts, unknown=counts.unknown + left, exact=False)
     by_bound, counts = counts, _agreeing(counts, _verdict(point.estimates), sure)
-    if by_bound.unsafe and not counts.unsafe and not counts.unknown:  # the bound was too rough: all of it fits
+    if by_bound.unsafe and not counts.unsafe and not counts.unknown:  # the bound was too high: everything fits
         return BoxVerdict(box, counts, point)
     safe = _safe(grid, cells, constraints) if counts.unsafe and counts.fits else None
-    return BoxVerdict(
-        box, counts, point, safe, _unsafe_values(grid, cells), _by_model(grid, cells, per_cell, constraints)
-    )  # fmt: skip
+    unsafe_values = _unsafe_values(grid, cells)
+    return BoxVerdict(box, counts, point, safe, unsafe_values, _by_model(grid, cells, per_cell, constraints))
 
 
 def _agreeing(counts: Counts, worst: Verdict, sure: bool) -> Counts:
-    """Counts that say of the worst combination what its full estimate says.
+    """Counts that agree with the full estimate of the worst combination.
 
-    What is worse than by the bound is one combination at least. `sure`: no other combination can be worse, so that what
-    the bound, which is from above, made worse than the worst is not.
+    If the estimate is worse than the counts, it is so for one combination at least. `sure`: no other combination can be
+    worse, so that no combination has a worse verdict, though the upper bound may say so.
     """
     if worst == "exceeds" and not counts.exceeds:
         return _moved(counts, "exceeds")
@@ -131,7 +130,7 @@ def _agreeing(counts: Counts, worst: Verdict, sure: bool) -> Counts:
 
 
 def _moved(counts: Counts, to: str) -> Counts:
-    """One combination that the bound knew nothing of, or too little, counted as what it is."""
+    """Counts with one combination moved to its verdict."""
     source = next(name for name in ("unknown", "at_risk", "fits") if getattr(counts, name) and name != to)
     total_ = counts.fits + counts.unsafe + counts.unknown
     moved = {source: getattr(counts, source) - 1, to: getattr(counts, to) + 1}
@@ -146,8 +145,10 @@ def _single(estimates: Estimates) -> Counts:
 
 
 def _worst(grid: Grid, cells: Sequence[Index], estimate: Estimate) -> tuple[Point, bool]:
-    """The combination that is worst: one that exceeds before one that does not, then the one with the largest expected
-    bytes. And whether no other can be worse by its full estimate. Says on the way which sides are known at all."""
+    """The worst combination (by verdict, then by expected bytes), and whether no other can have a worse full estimate.
+
+    It also notes in the grid which sides are judged.
+    """
     weights: list[tuple[tuple[int, int, int, int], Index]] = []
     device_known = host_known = False
     for cell in cells:
@@ -188,7 +189,7 @@ def _safe(grid: Grid, cells: Sequence[Index], constraints: tuple[Constraint, ...
 
 
 def _unsafe_values(grid: Grid, cells: Sequence[Index]) -> dict[str, tuple[Value, ...]]:
-    """Axis values that fit nowhere, judged with everything else at its smallest."""
+    """Axis values that fit nowhere, even with all other axes at their smallest."""
     zero = tuple(0 for _ in grid.shape)
     found: dict[str, tuple[Value, ...]] = {}
     open_cells = [cell for cell in cells if grid.verdict(cell, zero) in (FITS, None)]
@@ -217,7 +218,7 @@ def _first_unsafe(grid: Grid, cells: Sequence[Index], zero: Index, at: int, size
 def _by_model(
     grid: Grid, cells: Sequence[Index], per_cell: Mapping[Index, Counts], constraints: tuple[Constraint, ...]
 ) -> tuple[ModelVerdict, ...]:
-    """The same questions for each value of the axis that chooses the model."""
+    """Counts and safe sub-space of each value of the axis that chooses the model."""
     at = next((i for i, line in enumerate(grid.loose) if any(_chooses(name) for name in line.axis.fields)), None)
     if at is None:
         return ()
@@ -235,12 +236,9 @@ def _by_model(
 
 
 def _of_model(safe: SafeBox, axis: str) -> SafeBox:
-    """The box without the model's own axis, of which the other values were left out on purpose."""
+    """The box without the axis of the model: its other values were left out on purpose."""
     return replace(safe, dropped={name: values for name, values in safe.dropped.items() if name != axis})
 
 
 def _chooses(field: str) -> bool:
     return field in ("model.name", "model.path", "model.target", "model.architecture", "model.config", "model.law")
-
-
-__all__ = ["BUDGET", "EXCEEDS", "Side", "judge"]
