@@ -12,7 +12,7 @@ from preflight.vocabulary.errors import PreflightError, SettingsError, UsageErro
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Link
+from preflight.vocabulary.reading import Link, Reading
 from preflight.vocabulary.spelling import Invalid, kind_of, normal
 from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.values import Value
@@ -52,6 +52,39 @@ def build(
     skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
     return _concurrent(kept, studies), left
+
+
+def rebuild(
+    studies: Sequence[Study], project: Project, overrides: Mapping[str, Value]
+) -> tuple[tuple[Study, ...], tuple[Skipped, ...]] | None:
+    """The same launches, read from a project in which some texts differ, and the files of theirs that cannot be read.
+
+    `studies` holds all studies of each file that starts one of them. The files that start something are read, and nothing
+    is searched: the cost does not depend on the size of the project. None where the launches are other ones now.
+    """
+    follower = Follower(project)
+    launches: dict[tuple[str, ...], list[Chain]] = {}
+    for root in dict.fromkeys(study.paths[0] for study in studies):
+        for chain in follower.chains(root):
+            launches.setdefault(_files(reading for step in chain for reading in step.readings), []).append(chain)
+    chains = []
+    for study in studies:
+        same = launches.get(_files(study.readings))
+        if not same:
+            return None
+        chains.append(same.pop(0))
+    try:
+        found = [assemble(chain, project, overrides) for chain in chains]
+    except ExtensionError:
+        raise
+    except Exception:  # `build` says of which file, and goes on with the others
+        return None
+    return _concurrent(chains, found), tuple(_broken(chains, follower).values())
+
+
+def _files(readings: Iterable[Reading]) -> tuple[str, ...]:
+    """The files of a launch, the one that starts it first."""
+    return tuple(reading.path for reading in readings)
 
 
 def _known_fields(project: Project, overrides: Mapping[str, Value]) -> None:
