@@ -49,7 +49,7 @@ def hydra(count: int) -> Files:
     each = (count - 21) // 5
     for i in range(each):
         yield f"conf/model/model{i}.yaml", f"name: {names[i % 4]}\n"
-        yield f"conf/data/data{i}.yaml", f"batch_size: {4 + i % 12}\nseq_len: {128 * (1 + i % 8)}\nworkers: 4\n"
+        yield f"conf/data/data{i}.yaml", f"batch_size: {8 + 8 * (i % 4)}\nseq_len: {512 * (1 + i % 2)}\nworkers: 4\n"
         yield f"conf/logger/logger{i}.yaml", f"project: p{i}\noffline: false\ntags: [a, b]\n"
         yield f"conf/debug/debug{i}.yaml", f"level: {i}\nprofile: false\n"
         experiment = f"# @package _global_\ndefaults:\n  - override /model: model{i}\n  - override /data: data{i}\nseed: {i}\n"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from preflight.study.assemble import assemble
 from preflight.study.find import Launchers
 from preflight.study.follow import Chain, Follower, crashed
+from preflight.study.same_job import CONFIGURATION, merged
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields
@@ -48,6 +49,9 @@ def build(
             raise
         except Exception as error:  # a bug of ours in one study must not hide the others
             skipped[chain[0].reading.path] = crashed(chain[0].reading.path, error)
+    if not project.settings.constraints:  # a constraint may speak of any setting
+        indices, studies = merged(studies)
+        kept = [kept[index] for index in indices]
     used = {path for study in studies for path in study.paths}
     skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
@@ -59,8 +63,8 @@ def rebuild(
 ) -> tuple[tuple[Study, ...], tuple[Skipped, ...]] | None:
     """The same launches, read from a project in which some texts differ, and the files of theirs that cannot be read.
 
-    `studies` holds all studies of each file that starts one of them. The files that start something are read, and nothing
-    is searched: the cost does not depend on the size of the project. None where the launches are other ones now.
+    `studies` holds all studies of each file that starts one of them. Only what these files lead to is read, and nothing
+    is searched: the cost does not depend on the size of the project. None if the launches are other ones now.
     """
     follower = Follower(project)
     launches: dict[tuple[str, ...], list[Chain]] = {}
@@ -112,9 +116,18 @@ def _key(chain: Chain) -> object:
 
 
 def _longest(chains: Iterable[Chain]) -> list[Chain]:
-    """Chains without those that are only the tail of another: a program that a given script launches."""
+    """Chains without those that are only the tail of another: a program that a given script launches.
+
+    A configuration launches nothing: the program with its defaults is a launch beside the one with another option.
+    """
     found = list(chains)
-    launched = {step.reading.path for chain in found for step in chain[1:] if not _of_its_own(step.link)}
+    launched = {
+        step.reading.path
+        for chain in found
+        if chain[0].reading.dialect != CONFIGURATION
+        for step in chain[1:]
+        if not _of_its_own(step.link)
+    }
     return [chain for chain in found if chain[0].reading.path not in launched]
 
 
