@@ -135,7 +135,11 @@ def analyse(project: Project, asked: Setup) -> Analysis:
     """Files to studies to findings, fixes left out: what is run again on a copy with edits."""
     from preflight.study.build import build
 
-    studies, skipped = build(asked.paths, project, asked.options.set)
+    return _judged_all(*build(asked.paths, project, asked.options.set), project, asked)
+
+
+def _judged_all(studies: Iterable[Study], skipped: tuple[Skipped, ...], project: Project, asked: Setup) -> Analysis:
+    """Studies to verdicts and findings."""
     results: list[StudyResult] = []
     cases: dict[int, Case] = {}
     findings: list[Finding] = []
@@ -273,13 +277,20 @@ def _proved(found: Analysis, asked: Setup) -> list[Finding]:
 
 
 def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
-    """The analysis of a project in which some texts differ: only studies that read one of them are made anew."""
+    """The analysis of a project in which some texts differ: only studies of files that start something, and lead to one
+    of these texts, are made anew."""
+    from preflight.study.build import rebuild
+
     changed = {path for path, text in project.overlay.items() if found.project.overlay.get(path) != text}
-    concerned = [i for i, result in enumerate(found.studies) if changed & set(result.study.paths)]
-    near = changed.union(*(found.studies[index].study.paths for index in concerned))
-    part = analyse(project, asked.only(near))
+    roots = {result.study.paths[0] for result in found.studies if changed & set(result.study.paths)}
+    concerned = [index for index, result in enumerate(found.studies) if result.study.paths[0] in roots]
+    rebuilt = rebuild([found.studies[index].study for index in concerned], project, asked.options.set)
+    if rebuilt is None or changed - {path for index in concerned for path in found.studies[index].study.paths}:
+        return analyse(project, asked)
+    part = _judged_all(*rebuilt, project, asked)
     if len(part.studies) != len(concerned):
         return analyse(project, asked)
+    near = changed.union(*(found.studies[index].study.paths for index in concerned))
     studies = list(found.studies)
     for index, result in zip(concerned, part.studies, strict=True):
         studies[index] = result

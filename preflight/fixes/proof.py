@@ -56,6 +56,8 @@ class Prover:
     def __init__(self, found: Read, again: Again) -> None:
         self.found, self.again = found, again
         self._checked: dict[frozenset[tuple[str, str]], Read] = {}
+        self._compared: list[tuple[Read, Intent, list[Difference]]] = []
+        """Many findings ask for one change of a shared file: what it does to each study is looked at once."""
         self.others = Launches(found)
         self._before = Counter(_key(finding) for finding in found.findings)
 
@@ -141,13 +143,19 @@ class Prover:
         """What else changed, in every study that reads an edited file; None where the studies are not the same ones."""
         if len(after.studies) != len(self.found.studies):
             return None
-        found: list[Difference] = []
-        for index, (old, new) in enumerate(zip(self.found.studies, after.studies, strict=True)):
-            if old.study is new.study:
-                continue
-            found += differences(old.study, new.study, intent)
+        changed = [
+            (index, old.study, new.study)
+            for index, (old, new) in enumerate(zip(self.found.studies, after.studies, strict=True))
+            if old.study is not new.study
+        ]
+        known = next((one for read, meant, one in self._compared if read is after and meant == intent), None)
+        if known is None:
+            known = [one for _, old, new in changed for one in differences(old, new, intent)]
+            self._compared.append((after, intent, known))
+        found = list(known)
+        for index, old, new in changed:
             if own is not None and index != own:
-                found += carried_over(self.found.studies[own].study, old.study, new.study, intent)
+                found += carried_over(self.found.studies[own].study, old, new, intent)
         return found
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from preflight.study.assemble import assemble
 from preflight.study.follow import Chain, Follower, crashed
 from preflight.study.launchers import Launchers
+from preflight.study.same_job import CONFIGURATION, merged
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Link
+from preflight.vocabulary.reading import Link, Reading
 from preflight.vocabulary.spelling import Invalid, kind_of, normal
 from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.values import Value
@@ -48,10 +49,46 @@ def build(
             raise
         except Exception as error:  # an internal error in one study must not hide the others
             skipped[chain[0].reading.path] = crashed(chain[0].reading.path, error)
+    if not project.settings.constraints:  # a constraint may speak of any setting
+        indices, studies = merged(studies)
+        kept = [kept[index] for index in indices]
     used = {path for study in studies for path in study.paths}
     skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
     return _concurrent(kept, studies), left
+
+
+def rebuild(
+    studies: Sequence[Study], project: Project, overrides: Mapping[str, Value]
+) -> tuple[tuple[Study, ...], tuple[Skipped, ...]] | None:
+    """The same launches, read from a project in which some texts differ, and the files of theirs that cannot be read.
+
+    `studies` holds all studies of each file that starts one of them. Only what these files lead to is read, and nothing
+    is searched: the cost does not depend on the size of the project. None if the launches are other ones now.
+    """
+    follower = Follower(project)
+    launches: dict[tuple[str, ...], list[Chain]] = {}
+    for root in dict.fromkeys(study.paths[0] for study in studies):
+        for chain in follower.chains(root):
+            launches.setdefault(_files(reading for step in chain for reading in step.readings), []).append(chain)
+    chains = []
+    for study in studies:
+        same = launches.get(_files(study.readings))
+        if not same:
+            return None
+        chains.append(same.pop(0))
+    try:
+        found = [assemble(chain, project, overrides) for chain in chains]
+    except ExtensionError:
+        raise
+    except Exception:  # `build` says of which file, and goes on with the others
+        return None
+    return _concurrent(chains, found), tuple(_broken(chains, follower).values())
+
+
+def _files(readings: Iterable[Reading]) -> tuple[str, ...]:
+    """The files of a launch, the one that starts it first."""
+    return tuple(reading.path for reading in readings)
 
 
 def _known_fields(project: Project, overrides: Mapping[str, Value]) -> None:
@@ -78,9 +115,18 @@ def _key(chain: Chain) -> object:
 
 
 def _longest(chains: Iterable[Chain]) -> list[Chain]:
-    """The chains that are no part of another: not a program that a given script launches."""
+    """The chains that are no part of another: not a program that a given script launches.
+
+    A configuration launches nothing: the program with its defaults is a launch beside the one with another option.
+    """
     found = list(chains)
-    launched = {step.reading.path for chain in found for step in chain[1:] if not _is_command(step.link)}
+    launched = {
+        step.reading.path
+        for chain in found
+        if chain[0].reading.dialect != CONFIGURATION
+        for step in chain[1:]
+        if not _is_command(step.link)
+    }
     return [chain for chain in found if chain[0].reading.path not in launched]
 
 

@@ -9,10 +9,13 @@ T = TypeVar("T")
 
 
 class Kind(Generic[T]):
-    """One sort of thing that is kept; the reader that keeps it holds the only one. `name` is for people."""
+    """One sort of thing that is kept; the reader that keeps it holds the only one. `name` is for people.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    `of_many`: it was made of several files, so that a change of any text makes it out of date.
+    """
+
+    def __init__(self, name: str, of_many: bool = False) -> None:
+        self.name, self.of_many = name, of_many
 
     def __repr__(self) -> str:
         return f"Kind({self.name!r})"
@@ -48,5 +51,9 @@ class Remembered:
     def without(self, paths: Collection[str]) -> Remembered:
         """A copy that has forgotten what was made of some files."""
         copy = Remembered()
-        copy._kept = {key: value for key, value in self._kept.items() if not key[1] or key[1][0] not in paths}
+        copy._kept = {
+            (kind, where): value
+            for (kind, where), value in self._kept.items()
+            if not (paths and kind.of_many) and (not where or where[0] not in paths)
+        }
         return copy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -33,6 +33,7 @@ from preflight.dialects.hydra.tree import (  # fmt: skip
 )
 from preflight.documents.schema_errors import nearest
 from preflight.vocabulary.reading import Problem, ProblemSeverity
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 COMMAND_LINE = 1
@@ -52,24 +53,79 @@ class Composition:
     """Groups of the defaults list, those without an option too."""
     problems: list[Problem] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    parts: list[tuple[str, str]] = field(default_factory=list)
+    """(configuration, package) in the order of merging."""
+    whole: bool = False
+    """Hydra composes it, and no file of it is missing or broken."""
+
+
+_COMPOSED: Kind[Composition] = Kind("compositions of an application", of_many=True)
 
 
 def compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Composition:
-    """The configuration `name` with overrides that sweep over nothing."""
+    """The configuration `name` with overrides that sweep over nothing. It is shared: nothing may change it."""
+    project, folders = repository.project, repository.folders
+    words = tuple(_words(given) for given in overrides)
+    if not all(words):
+        return _compose(repository, name, overrides)
+    return project.remembered.get(
+        _COMPOSED, lambda: _compose(Repository(project, folders), name, overrides), folders, name, words
+    )
+
+
+def _words(given: Given) -> tuple[Hashable, ...]:
+    """What an override says and where; nothing where it is more than its text."""
+    text = given.override.input_line if given.override is not None else None
+    return (text, given.origin, given.value_origin) if text is not None and given.expr is None else ()
+
+
+def _compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Composition:
     found = Composition()
     primary = repository.file(name)
     if primary is None:
         for message, origin in repository.broken.values():
             found.problems.append(Problem("invalid-config", message, origin))
         return found
-    parts = _defaults(repository, name, primary, overrides, found)
-    for config_path, package in parts:
+    found.parts = _with_option(repository, name, overrides, found) or _defaults(
+        repository, name, primary, overrides, found
+    )
+    for config_path, package in found.parts:
         _add(repository, config_path, package, found)
+    found.whole &= not repository.stubs and not repository.broken
     _report(repository, found)
     found.problems += [_gap(repository, path, parent, primary) for path, parent in repository.stubs.items()]
     for given in overrides:
         _apply(given, repository, found)
     return found
+
+
+def _with_option(
+    repository: Repository, name: str, overrides: Sequence[Given], found: Composition
+) -> list[tuple[str, str]]:
+    """The order of merging with another option of one group: the order of the defaults, one file replaced.
+
+    Nothing where more than that may change: one of the two files has a defaults list or another package, an entry
+    depends on what is chosen, or something is missing. Hydra's own algorithm takes a hundred times as long.
+    """
+    given = overrides[0] if len(overrides) == 1 else None
+    if given is None or given.override is None or given.sign or given.package is not None or given.expr is not None:
+        return []
+    group, option = given.key, given.override.value()
+    plain = compose(repository, name, ())
+    before = plain.choices.get(group)
+    if before is None or not isinstance(option, str) or not plain.whole:
+        return []
+    old, new = repository.file(f"{group}/{before}"), repository.file(f"{group}/{option}")
+    places = [index for index, (path, _) in enumerate(plain.parts) if path == f"{group}/{before}"]
+    if old is None or new is None or old.entries or new.entries or old.package != new.package or len(places) != 1:
+        return []
+    if any("${" in str(entry.option) for path, _ in plain.parts for entry in repository.entries(path)):
+        return []
+    found.choices, found.groups = {**plain.choices, group: option}, plain.groups
+    found.problems += _unchosen(repository, dict(found.choices))
+    parts = list(plain.parts)
+    parts[places[0]] = (f"{group}/{option}", parts[places[0]][1])
+    return parts
 
 
 def _add(repository: Repository, config_path: str, package: str, found: Composition) -> None:
@@ -179,6 +235,7 @@ def _by_hydra(
             check()
         except HydraException as error:
             found.problems.append(_unused(error, overrides, repository, name))
+    found.whole = True
     found.choices.update({key: str(value) for key, value in state.known_choices.items() if value is not None})
     found.groups = frozenset(state.known_choices)
     found.problems += _unchosen(repository, state.known_choices)

@@ -16,6 +16,7 @@ from preflight.vocabulary.settings import matches
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin
 
+_ENTRIES: Kind[list[Entry]] = Kind("entries of a file's defaults list")
 _PRIMARIES: Kind[tuple[str, ...]] = Kind("primary configurations of a folder")
 
 _DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
@@ -106,10 +107,13 @@ def _resolves(entry: Entry, folder: PurePosixPath, beside: PurePosixPath, projec
 
 
 def _entries(path: str, project: Project) -> list[Entry]:
-    try:
-        return list(read_entries(parsed(path, project), []))
-    except (DocumentError, UnreadableFile):
-        return []
+    def found() -> list[Entry]:
+        try:
+            return list(read_entries(parsed(path, project), []))
+        except (DocumentError, UnreadableFile):
+            return []
+
+    return project.remembered.get(_ENTRIES, found, path)
 
 
 def _by_group(path: str, project: Project) -> Application | None:

@@ -16,6 +16,7 @@ MAX_LEVELS = 8
 """Folders above a file that may hold its primary configuration."""
 
 _PROGRAMS: Kind[tuple[str, ...]] = Kind("programs of a folder's configuration")
+_AROUND: Kind[tuple[str, ...]] = Kind("Python files around a folder")
 _MAINS: Kind[tuple[tuple[str | None, str | None], ...]] = Kind("config_path and config_name of a file's decorators")
 
 
@@ -56,8 +57,12 @@ def _decorators_of(path: str, project: Project) -> tuple[tuple[str | None, str |
     return project.remembered.get(_MAINS, lambda: tuple(_decorators(path, project)), path)
 
 
-def python_files(project: Project, folder: str) -> Iterator[str]:
+def python_files(project: Project, folder: str) -> tuple[str, ...]:
     """Python files beside and above a configuration folder, and up to two levels below those places."""
+    return project.remembered.get(_AROUND, lambda: tuple(_around(project, folder)), folder)
+
+
+def _around(project: Project, folder: str) -> Iterator[str]:
     seen: set[str] = set()
     count = 0
     pure = PurePosixPath(folder)

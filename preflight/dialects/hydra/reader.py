@@ -92,8 +92,10 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
     base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
     sweeping = multirun or call is None or not call.words  # nobody says how it is launched: as it is meant to be
     if sweeping:
+        before = len(plan.fixed), len(plan.groups)
         add_sweeper(base[0], repository, plan)
-        base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
+        if (len(plan.fixed), len(plan.groups)) != before:
+            base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
     return _reading(path, plan, repository, name, base, call, sweeping)
 
 

@@ -18,6 +18,7 @@ from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
 
@@ -33,6 +34,8 @@ HYDRA_DEFAULTS = (
 )  # fmt: skip
 """Groups of Hydra's own configuration (hydra.conf.HydraConf.defaults, 1.3)."""
 
+_STORED: Kind[Mapping[str, ConfigFile]] = Kind("configurations that programs register", of_many=True)
+_FILES: Kind[ConfigFile] = Kind("a configuration's entries and values")
 _HEADER = re.compile(r"\s*#\s*@\s*package\s+(\S+)\s*")
 
 
@@ -60,8 +63,6 @@ class Repository:
     files: dict[str, ConfigFile] = field(default_factory=dict)
     """What was read so far, by configuration path ("model/small")."""
     broken: dict[str, tuple[str, Origin]] = field(default_factory=dict)
-    stored: dict[str, ConfigFile] | None = None
-    """What the program's ConfigStore holds; looked up when a file is missing."""
     loads: int = 0
 
     def file(self, config_path: str) -> ConfigFile | None:
@@ -85,27 +86,25 @@ class Repository:
             self.files[name] = found
 
     def _classes(self) -> Mapping[str, ConfigFile]:
-        if self.stored is None:
-            from preflight.dialects.hydra.structured import stored
+        """What the program's ConfigStore holds; looked up when a file is missing."""
+        return self.project.remembered.get(_STORED, self._in_store, self.folders[0])
 
-            self.stored = stored(python_files(self.project, self.folders[0]), self.project)
-        return self.stored
+    def _in_store(self) -> Mapping[str, ConfigFile]:
+        from preflight.dialects.hydra.structured import stored
+
+        return stored(python_files(self.project, self.folders[0]), self.project)
 
     def _read(self, name: str, path: str) -> None:
         try:
-            document = parsed(path, self.project)
+            self.files[name] = self.project.remembered.get(_FILES, lambda: _config_file(path, self.project), path)
         except (DocumentError, UnreadableFile) as error:
             span = error.span if isinstance(error, DocumentError) else Span(0, 0)
             self.broken[name] = (str(error), Origin(path, span, None, (), False))
-            return
-        complaints: list[tuple[str, Origin]] = []
-        found = tuple(read_entries(document, complaints))
-        whole = Origin(path, document.span(), (), (), False)
-        defaults = document.key_origin(("defaults",)) if document.has(("defaults",)) else whole
-        self.files[name] = ConfigFile(
-            path, from_document(document), found, package_header(document.source.text), tuple(complaints),
-            document.problems, whole, defaults,
-        )  # fmt: skip
+
+    def entries(self, config_path: str) -> tuple[Entry, ...]:
+        """The defaults list of a configuration; none where there is no such file."""
+        found = self.file(config_path)
+        return found.entries if found is not None else ()
 
     # --- the interface of hydra._internal.config_repository.IConfigRepository, as far as the defaults list needs it
 
@@ -152,6 +151,19 @@ class Repository:
 def parsed(path: str, project: Project) -> YamlDocument:
     """A Hydra file as OmegaConf reads it. Raises DocumentError and UnreadableFile."""
     return yaml_of(project.source(path), project, "omegaconf")
+
+
+def _config_file(path: str, project: Project) -> ConfigFile:
+    """A file with its defaults list and values. Raises DocumentError and UnreadableFile."""
+    document = parsed(path, project)
+    complaints: list[tuple[str, Origin]] = []
+    found = tuple(read_entries(document, complaints))
+    whole = Origin(path, document.span(), (), (), False)
+    defaults = document.key_origin(("defaults",)) if document.has(("defaults",)) else whole
+    header = package_header(document.source.text)
+    return ConfigFile(
+        path, from_document(document), found, header, tuple(complaints), document.problems, whole, defaults
+    )
 
 
 def package_header(text: str) -> str | None:

@@ -7,7 +7,7 @@ unknown, a field without one is `???`, as in OmegaConf.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from preflight.dialects.hydra.tree import MISSING, ConfigFile, Entry, Item, Leaf, Listing, Table
@@ -27,7 +27,7 @@ class _Module:
     values: dict[str, tuple[ast.expr, Source]] = field(default_factory=dict)
 
 
-def stored(paths: Iterator[str], project: Project) -> dict[str, ConfigFile]:
+def stored(paths: Iterable[str], project: Project) -> dict[str, ConfigFile]:
     """Configurations that Python files register, by configuration path ("model/small")."""
     trees = list(_trees(paths, project))
     module = _Module()
@@ -47,7 +47,7 @@ def stored(paths: Iterator[str], project: Project) -> dict[str, ConfigFile]:
     return found
 
 
-def _trees(paths: Iterator[str], project: Project) -> Iterator[tuple[ast.Module, Source]]:
+def _trees(paths: Iterable[str], project: Project) -> Iterator[tuple[ast.Module, Source]]:
     for path in paths:
         try:
             source = project.source(path)

@@ -1,0 +1,73 @@
+"""Options of a Hydra tree that change nothing a job's memory depends on: they are no studies of their own.
+
+Every option of a group is read as the launch that would choose it. A logger, a debug option or a seed gives the same
+job as the defaults; one study stands for all of them, so that one job is judged once and reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from preflight.vocabulary.study import Box, Study
+from preflight.vocabulary.values import Choices, Const, Domain, Expr, Ref
+
+CONFIGURATION = "hydra"
+"""The dialect whose files start nothing by themselves: they are composed by a program."""
+
+
+def merged(studies: Sequence[Study]) -> tuple[list[int], list[Study]]:
+    """The studies that are kept, by index and in order. Each has the files and the problems of those it stands for."""
+    same: dict[Hashable, list[int]] = {}
+    for index, study in enumerate(studies):
+        alone = study.program is None or study.request is not None
+        same.setdefault(index if alone else _job(study), []).append(index)
+    kept: dict[int, Study] = {}
+    for group in same.values():
+        options = [index for index in group if _is_option(studies[index])]
+        launches = [index for index in group if index not in options] or [options.pop(0)]
+        kept |= {index: studies[index] for index in launches}
+        kept[launches[0]] = _with(studies[launches[0]], [studies[index] for index in options])
+    return sorted(kept), [kept[index] for index in sorted(kept)]
+
+
+def _is_option(study: Study) -> bool:
+    """Whether a configuration starts the study, so that the launch is one that nobody wrote down."""
+    return bool(study.dialects) and study.dialects[0] == CONFIGURATION
+
+
+def _with(study: Study, others: Sequence[Study]) -> Study:
+    if not others:
+        return study
+    paths = dict.fromkeys((*study.paths, *(path for other in others for path in other.paths)))
+    problems = [*study.problems]
+    for other in others:
+        problems += [problem for problem in other.problems if problem not in problems]
+    return replace(study, paths=tuple(paths), problems=tuple(problems))
+
+
+def _job(study: Study) -> Hashable:
+    """What a study's verdict depends on, places left out."""
+    facts = tuple(sorted((name, repr(fact.value)) for name, fact in study.facts.items()))
+    return study.program, tuple(_box(box) for box in study.boxes), facts
+
+
+def _box(box: Box) -> Hashable:
+    fields = tuple(
+        (name, _shape(bound.expr), bound.default, bound.source, bound.setting) for name, bound in box.fields.items()
+    )
+    axes = tuple((axis.name, _domain(axis.domain), axis.fields) for axis in box.memory_axes)
+    return frozenset(fields), axes, tuple(sorted((name, repr(value)) for name, value in box.fixed.items()))
+
+
+def _domain(domain: Domain) -> Hashable:
+    return ("choices", repr(domain.values)) if isinstance(domain, Choices) else repr(domain)
+
+
+def _shape(expr: Expr) -> Hashable:
+    """An expression without the places of its parts."""
+    if isinstance(expr, Const):
+        return "const", repr(expr.value)
+    if isinstance(expr, Ref):
+        return "ref", expr.name
+    return "op", expr.operator, tuple(_shape(operand) for operand in expr.operands)

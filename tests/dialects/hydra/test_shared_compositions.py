@@ -1,0 +1,85 @@
+"""Another option of a group is composed from the defaults' composition: as Hydra's algorithm composes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra_trees import tree
+
+from preflight.dialects.hydra import compose as module
+from preflight.dialects.hydra.compose import Composition, compose
+from preflight.dialects.hydra.overrides import parse_override
+from preflight.dialects.hydra.repository import Repository
+from preflight.dialects.hydra.tree import leaves
+
+TREE = {
+    "conf/config.yaml": "defaults:\n  - model: small\n  - data: text\n  - _self_\n  - extra: one\nlr: 1\n",
+    "conf/model/small.yaml": "width: 64\nlr: 2\n",
+    "conf/model/large.yaml": "width: 128\ndepth: 4\n",
+    "conf/model/global.yaml": "# @package _global_\nlr: 5\n",
+    "conf/model/nested.yaml": "defaults: [small]\nwidth: 256\n",
+    "conf/data/text.yaml": "batch: ${model.width}\n",
+    "conf/data/none.yaml": "",
+    "conf/extra/one.yaml": "# @package _global_\nmodel: {width: 1}\n",
+    "conf/extra/two.yaml": "# @package _global_\nlr: 9\n",
+}
+CHOSEN = {**TREE, "conf/config.yaml": "defaults:\n  - model: small\n  - data: text\n  - extra: ${model}\n",
+          "conf/extra/small.yaml": "a: 1\n", "conf/extra/large.yaml": "a: 2\n"}  # fmt: skip
+TWICE = {**TREE, "conf/config.yaml": "defaults:\n  - model: small\n  - model@other: small\n"}
+GAP = {**TREE, "conf/config.yaml": "defaults:\n  - model: small\n  - missing: one\n"}
+
+
+def said(found: Composition) -> object:
+    values = [(path, repr(item)) for path, item in leaves(found.root)]
+    return values, found.choices, found.groups, found.files, found.parts, [one.message for one in found.problems]
+
+
+@pytest.mark.parametrize(
+    ("files", "word"),
+    [
+        (TREE, "model=large"),
+        (TREE, "model=global"),
+        (TREE, "model=nested"),
+        (TREE, "model=absent"),
+        (TREE, "model=null"),
+        (TREE, "data=none"),
+        (TREE, "extra=two"),
+        (TREE, "+data=none"),
+        (TREE, "~extra"),
+        (TREE, "lr=3"),
+        (TREE, "model=[small,large]"),
+        (CHOSEN, "model=large"),
+        (CHOSEN, "data=none"),
+        (TWICE, "model=large"),
+        (TWICE, "model@other=large"),
+        (GAP, "model=large"),
+    ],
+)
+def test_the_short_way_says_what_hydra_says(
+    files: dict[str, str], word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = parse_override(word, None, None, [])
+    assert given is not None
+    short = said(compose(Repository(tree(tmp_path, files), ("conf",)), "config", [given]))
+    monkeypatch.setattr(module, "_with_option", lambda *_: [])
+    assert short == said(compose(Repository(tree(tmp_path, files), ("conf",)), "config", [given]))
+
+
+def test_hydra_is_asked_once_for_all_simple_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, asked = tree(tmp_path, TREE), []
+    real = module._by_hydra
+    monkeypatch.setattr(module, "_by_hydra", lambda *args: (asked.append(args[1]), real(*args))[1])
+    for word in ("model=large", "data=none", "extra=two", "model=large"):
+        given = parse_override(word, None, None, [])
+        assert given is not None
+        compose(Repository(project, ("conf",)), "config", [given])
+    assert asked == ["config"]
+
+
+def test_a_changed_text_is_composed_anew(tmp_path: Path) -> None:
+    project = tree(tmp_path, TREE)
+    before = compose(Repository(project, ("conf",)), "config", ())
+    changed = project.with_overlay({"conf/model/small.yaml": "width: 65\n"})
+    after = compose(Repository(changed, ("conf",)), "config", ())
+    assert said(before) != said(after)
