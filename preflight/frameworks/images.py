@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import Found
+from preflight.memory.device.law.catalogue import find
 from preflight.vocabulary.values import Cause, Const, Unknown
 
 Switches = Mapping[str, tuple[str, bool]]
@@ -58,9 +59,7 @@ def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixe
 
 
 def _sees(name: object) -> str | None:
-    """The architecture of a model of images and text by its name; None for any other."""
-    from preflight.memory.device.law import catalogue
-    from preflight.memory.device.workloads.vision_language import knows
-
-    known = catalogue.find(name) if isinstance(name, str) else None
-    return known.architecture if known is not None and knows(known.architecture) else None
+    """The architecture of a language model that sees images, by the model's name; None for any other model."""
+    known = find(name) if isinstance(name, str) else None
+    sees = known is not None and known.task == "causal-lm" and "vision_config" in known.config
+    return known.architecture if known is not None and sees else None

@@ -90,19 +90,6 @@ def _model(record: Said) -> list[Binding]:
     return [bind("model.target", target), bind("task", Const("other"), Rank.default)]
 
 
-def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
-    """What its trainer does in a Job that somebody wrote by hand, where the Job does not say it."""
-    from preflight.memory.device.workloads.yolo import spelled
-
-    batch = values.get("train.batch_size")
-    if spelled(target) is None:
-        return {}
-    nominal = DEFAULTS["nbs"]
-    assert isinstance(nominal, int)
-    steps = {"train.grad_accum": max(1, round(nominal / batch))} if isinstance(batch, int) and batch > 0 else {}
-    return {"train.precision": "fp16-mixed", "train.copies.ema": 1, **steps}
-
-
 def _argument(record: Said, name: str) -> tuple[Expr, Rank | None]:
     """An argument's expression and its rank: a default's where it is not given, unknown where it may be passed on."""
     expr = record.argument(name)

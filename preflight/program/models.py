@@ -14,11 +14,11 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.memory.device.batch_statistics import of_target
 from preflight.program.bindings import bind, constant, first_origin, fold, under, unless_unset, when
 from preflight.program.call_site import parents, targets, words
 from preflight.program.sentence_transformers import embedder_bindings
 from preflight.python.objects import CallRecord, Container, Instance, is_expr, to_expr
+from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -294,6 +295,20 @@ DTYPES: Mapping[str, str] = _DATA["dtypes"]
 """What a tensor is stored in."""
 PARTS: Mapping[str, Mapping[str, list[str]]] = _DATA["parts"]
 """How a family names its layers -> part of a layer (litgpt's words, litgpt/lora.py) -> transformers' modules of it."""
+
+
+YOLO_HOMES = ("ultralytics:", "yolov5:")
+"""The package `ultralytics`, and the repository ultralytics/yolov5."""
+YOLO_NAME = re.compile(r"(?:.*/)?yolo(v5|v8|11|v11)([nsmlx])(u?)(?:-(seg|pose|cls))?(?:\.pt|\.yaml|\.yml)?")
+YOLO_NOMINAL_BATCH = 64
+"""`nbs` of ultralytics/cfg/default.yaml: its trainer accumulates gradients up to this batch by itself."""
+
+
+def yolo_target(name: str) -> str | None:
+    """The import target of a YOLO model: of "yolov8n.pt" it is "ultralytics:yolov8n.pt". None for any other name."""
+    if name.startswith(YOLO_HOMES):
+        return name
+    return f"ultralytics:{name.rpartition('/')[2]}" if YOLO_NAME.fullmatch(name) else None
 
 
 def spelled(expr: Expr, spellings: Mapping[str, Scalar], default: Scalar = None) -> Expr:
