@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_objects
-from preflight.frameworks.shared import Found
 from preflight.frameworks.table import read
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, is_unknown, under
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS

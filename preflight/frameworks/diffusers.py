@@ -8,8 +8,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TypedDict
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.shared import Found
+from preflight.program.arguments import Arguments
+from preflight.program.rows import Found
 from preflight.vocabulary.values import Cause, Const, Unknown
 
 _UNREAD = "--train_text_encoder trains the text encoders, which no law covers"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.frameworks import lightning, ultralytics
-from preflight.frameworks.accelerator import accelerate_bindings, accelerator_bindings
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
 from preflight.frameworks.library_defaults import shrinks_itself
-from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings, strategy_bindings
+from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings
+from preflight.frameworks.table import bindings_of_calls
 from preflight.frameworks.transformers_trainer import (
     ARGUMENT_CLASSES,
     FP32,
@@ -23,7 +23,6 @@ from preflight.frameworks.transformers_trainer import (
     training_arguments,
 )
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
-from preflight.frameworks.unsloth import unsloth_bindings
 from preflight.program import loaders
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
@@ -110,7 +109,7 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
 def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, names: Collection[str]) -> CallFacts:
     calls, spread = _filled(calls, project)
     weights = weights_dtype(calls)
-    models = [*model_bindings(calls, project, names), *unsloth_bindings(calls)]
+    models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
     if not any(
         binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
     ):
@@ -137,16 +136,16 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *kept,
         *checkpoint_bindings(calls),
         *resume_bindings(calls, project),
-        *accelerator_bindings(calls),
+        *bindings_of_calls("arguments", calls),
         *optimizer_bindings(calls),
         *([bind("train.precision", stored, Rank.read)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
-        *accelerate_bindings(calls),
+        *bindings_of_calls("accelerate", calls),
         *lightning_bindings(calls, stored),
         *length_bindings(calls, task),
         *loops,
         *parallel_bindings(calls),
-        *strategy_bindings(calls),
+        *bindings_of_calls("lightning", calls),
         *offloading_bindings(calls),
         *evaluated.bindings,
         *trained,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_settings
-from preflight.frameworks.shared import Found, doubled
+from preflight.frameworks.shared import doubled
 from preflight.frameworks.transformers_trainer import Use, training_arguments
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin, fold, when
+from preflight.program.rows import Found
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.shared import Found
 from preflight.memory.device.law.catalogue import find
+from preflight.program.arguments import Arguments
+from preflight.program.rows import Found
 from preflight.vocabulary.values import Cause, Const, Unknown
 
 Switches = Mapping[str, tuple[str, bool]]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_settings
-from preflight.frameworks.lightning import lightning_arguments
-from preflight.frameworks.shared import Found, scheme_link
+from preflight.frameworks.shared import scheme_link
 from preflight.frameworks.transformers_trainer import Use, training_arguments
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin, fold
-from preflight.program.names import binding_for
+from preflight.program.rows import Found
 from preflight.vocabulary.values import Const, Op, Value
 
 
@@ -63,12 +62,3 @@ def fsdp(args: Arguments, found: Found) -> None:
     """FSDP's settings in a file of their own."""
     bindings = fsdp_settings(args.given, None)
     found.bindings += [b for b in bindings if b.field != "parallel.strategy" or constant(b.expr) != "fsdp"]
-
-
-def lightning(args: Arguments, found: Found) -> None:
-    """`trainer` is the Trainer's arguments; names of the data module and the model speak for themselves."""
-    found.bindings += lightning_arguments(args.inner("trainer").given)
-    for key, expr in args.given.items():
-        suggested = binding_for(key, expr, "json") if key.startswith(("data.", "model.")) else None
-        if suggested is not None:
-            found.bindings.append(suggested)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.frameworks.arguments import Arguments
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin, fold
 from preflight.vocabulary.values import Const, Expr, Op, Scalar
 from preflight.vocabulary.versions import NEWEST, release

@@ -8,9 +8,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TypedDict
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.shared import Found
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, fold
+from preflight.program.rows import Found
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PARTS
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown

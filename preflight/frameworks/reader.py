@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight.frameworks.arguments import arguments_of, document_of, given_by
-from preflight.frameworks.table import Head, function, heads
+from preflight.frameworks.table import Head, heads
+from preflight.program.rows import function
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Problem, Reading
 from preflight.vocabulary.text import DocumentError, Source

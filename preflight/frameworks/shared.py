@@ -3,54 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import shrinks_itself
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin
+from preflight.program.rows import Found
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Problem, Rank
-from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, OPTIMIZERS, PRECISIONS
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value
-
-
-def _attentions() -> Mapping[str, Scalar]:
-    from preflight.program.models import table
-
-    known: Mapping[str, Scalar] = table()["attention"]
-    return known
-
-
-SPELLINGS: Mapping[str, Callable[[], Mapping[str, Scalar]]] = {
-    "optimizers": lambda: OPTIMIZERS, "implementations": lambda: IMPLEMENTATIONS, "precisions": lambda: PRECISIONS,
-    "dtypes": lambda: DTYPES, "attentions": _attentions,
-}  # fmt: skip
-"""Spellings that several tools share, by the names that their tables have for them."""
-
-
-@dataclass
-class Found:
-    """What was read so far."""
-
-    bindings: list[Binding] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-    schemes: list[Link] = field(default_factory=list)
-    """Of the links, those to a file that says how the model is sharded."""
-
-    def add(self, name: str, expr: Expr, rank: Rank | None = Rank.read) -> None:
-        """A binding, unless the value is None; without a place it is a default."""
-        if constant(expr) is not None:
-            self.bindings.append(bind(name, expr, rank if first_origin(expr) is not None else Rank.default))
-
-    def default(self, name: str, value: Value) -> None:
-        """What the tool does where nobody says otherwise."""
-        self.bindings.append(bind(name, Const(value), Rank.default))
-
-    def has(self, name: str) -> bool:
-        return any(binding.field == name for binding in self.bindings)
+from preflight.vocabulary.reading import Binding, Fact, Link, Rank
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 
 def peft_targets(expr: Expr) -> Expr:

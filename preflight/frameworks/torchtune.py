@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.litgpt import table, targets
-from preflight.frameworks.shared import Found
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin
+from preflight.program.rows import Found
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 

@@ -10,7 +10,6 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.deepspeed import deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.library_defaults import (
@@ -25,6 +24,7 @@ from preflight.frameworks.library_defaults import (
     truth,
 )
 from preflight.frameworks.trl import trl
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import (
     bind,
     constant,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import Use, truth
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Op, Unknown

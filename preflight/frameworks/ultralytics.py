@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.launchers import text
-from preflight.frameworks.shared import Found
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, is_unknown
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord, kinds_of
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Fact, Rank, Word

@@ -21,7 +21,7 @@ from preflight.python.objects import CallRecord, Container, Instance, is_expr, t
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
-from preflight.vocabulary.spelling import DTYPES, spelled
+from preflight.vocabulary.spelling import ATTENTION_IMPLEMENTATIONS, DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown
 
 _HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum")
@@ -138,7 +138,7 @@ def _dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
         found.append(bind("train.weights_dtype", unless_unset(dtype, spelled(dtype, DTYPES), (None, "auto"))))
     attention = given.get("attn_implementation")
     if attention is not None and constant(attention) is not None:
-        found.append(bind("train.attention", unless_unset(attention, spelled(attention, table()["attention"]))))
+        found.append(bind("train.attention", unless_unset(attention, spelled(attention, ATTENTION_IMPLEMENTATIONS))))
     return found
 
 

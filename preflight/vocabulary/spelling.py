@@ -244,6 +244,7 @@ class _Tables(TypedDict):
     precisions: dict[str, str]
     dtypes: dict[str, str]
     parts: dict[str, dict[str, list[str]]]
+    attention: dict[str, str]
 
 
 _DATA: _Tables = json.loads(files("preflight.vocabulary").joinpath("spellings.json").read_text("utf-8"))
@@ -293,6 +294,8 @@ PRECISIONS: Mapping[str, str] = _DATA["precisions"]
 """What is asked of autocast (a bare "bf16" is mixed precision here)."""
 DTYPES: Mapping[str, str] = _DATA["dtypes"]
 """What a tensor is stored in."""
+ATTENTION_IMPLEMENTATIONS: Mapping[str, str] = _DATA["attention"]
+"""transformers' `attn_implementation`."""
 PARTS: Mapping[str, Mapping[str, list[str]]] = _DATA["parts"]
 """How a family names its layers -> part of a layer (litgpt's words, litgpt/lora.py) -> transformers' modules of it."""
 
