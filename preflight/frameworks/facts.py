@@ -6,11 +6,11 @@ import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.frameworks import lightning, ultralytics
+from preflight.frameworks import lightning
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
 from preflight.frameworks.library_defaults import shrinks_itself
 from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings
-from preflight.frameworks.table import bindings_of_calls
+from preflight.frameworks.table import bindings_of_calls, load
 from preflight.frameworks.transformers_trainer import (
     ARGUMENT_CLASSES,
     FP32,
@@ -24,6 +24,7 @@ from preflight.frameworks.transformers_trainer import (
 )
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
 from preflight.program import loaders
+from preflight.program.adaptations import liger_bindings
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
@@ -34,7 +35,6 @@ from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
 from preflight.program.models import batch_norm, frozen_bindings, model_bindings
-from preflight.program.offloading import offloading_bindings
 from preflight.program.optimizers import optimizer_bindings
 from preflight.program.own_transformer import handwritten_bindings
 from preflight.program.precision import autocast_binding, weights_dtype
@@ -146,7 +146,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *loops,
         *parallel_bindings(calls),
         *bindings_of_calls("lightning", calls),
-        *offloading_bindings(calls),
+        *liger_bindings(calls),
         *evaluated.bindings,
         *trained,
         *yolo,
@@ -192,7 +192,7 @@ def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
     if is_lightning_trainer(record):
         return lightning.DEFAULTS
     if is_training(record):
-        return ultralytics.DEFAULTS
+        return load("ultralytics").defaults
     flavour = ARGUMENT_CLASSES.get(record.method)
     if flavour is not None and not from_command_line(record):
         return {p.name: p.default.value for p in parameters(flavour) if isinstance(p.default, Const)}  # type: ignore[misc]

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from preflight.program.arguments import Arguments
+from preflight.program.bindings import under
 from preflight.program.loaders import keywords_of_fields
 from preflight.program.rows import CONFIG, Found, Plain, Sheet, function, parts_of, read_call, read_parts
 from preflight.python.objects import CallRecord
@@ -86,7 +87,7 @@ class Head(BaseModel):
     calls: list[Call] = []
     modules: list[str] = []
     """Beginnings of whole names of calls that parts of the table read."""
-    defaults: dict[str, Plain | None] = {}
+    defaults: dict[str, Plain] = {}
     """The tool's values of keys that are not given."""
 
 
@@ -138,17 +139,17 @@ def read(kind: str, args: Arguments) -> Found:
     """What arguments of this kind say of a Job."""
     table = load(kind)
     args = _named(args, table.renamed)
-    if table.prepare:
-        args = function(table.prepare)(args)
     if table.defaults:
         args = args.completed({}, {**table.defaults, **args.defaults})
+    if table.prepare:
+        args = function(table.prepare)(args)
     return read_parts((part for part in table.parts if not part.calls), args, table)
 
 
 def bindings_of_calls(kind: str, records: Sequence[CallRecord]) -> list[Binding]:
     """What those of the calls say that the table of this kind knows."""
     own = [record for record in records if record.name.startswith(tuple(heads()[kind].modules))]
-    return [binding for record in own for binding in read_call(load(kind), record)]
+    return [b for record in own for b in under(record.conditions, read_call(load(kind), record))]
 
 
 def _named(args: Arguments, renamed: Mapping[str, str]) -> Arguments:

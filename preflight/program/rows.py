@@ -17,7 +17,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from preflight.program.arguments import Arguments, arguments_of_call
-from preflight.program.bindings import bind, constant, first_origin, under, when
+from preflight.program.bindings import bind, constant, first_origin, when
+from preflight.program.call_site import evaluates
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.reading import Binding, Fact, Link, Problem, Rank
@@ -86,6 +87,8 @@ class Row(Condition):
     """The field takes this value, at the key's place."""
     unknown: str = ""
     """The field's value cannot be known, for this reason; `{value}` in it is the key's."""
+    cause: Literal["not_modelled", "run_time"] = "not_modelled"
+    """Why the value cannot be known."""
     same_as: str = ""
     """The field takes what another field took above."""
     yes: Plain | None = None
@@ -118,6 +121,8 @@ class Part(Condition):
     """Beginnings of the calls' whole names; none: any name."""
     signature: list[str] = []
     """Names of the calls' parameters, by position."""
+    training: bool = False
+    """Calls that belong to an evaluation say nothing."""
 
 
 class Sheet(BaseModel):
@@ -193,12 +198,12 @@ def read_parts(parts: Iterable[Part], args: Arguments, sheet: Sheet) -> Found:
 
 
 def read_call(sheet: Sheet, record: CallRecord) -> list[Binding]:
-    """What one call says; nothing where no part speaks of it."""
+    """What one call says wherever it is made; nothing if no part speaks of it."""
     bindings: list[Binding] = []
     for part in sheet.parts:
-        if record.method in part.calls and (not part.modules or record.name.startswith(tuple(part.modules))):
-            found = read_parts([part], arguments_of_call(record, part.signature), sheet)
-            bindings += under(record.conditions, found.bindings)
+        named = record.method in part.calls and (not part.modules or record.name.startswith(tuple(part.modules)))
+        if named and not (part.training and evaluates(record)):
+            bindings += read_parts([part], arguments_of_call(record, part.signature), sheet).bindings
     return bindings
 
 
@@ -252,7 +257,7 @@ def _is_default(row: Row) -> bool:
 def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
     """Where the value comes from."""
     if row.unknown:
-        return Const(Unknown(row.unknown.format(value=args.value(key)), Cause.not_modelled), args.origin(key))
+        return Const(Unknown(row.unknown.format(value=args.value(key)), Cause[row.cause]), args.origin(key))
     if row.value is not None:
         return Const(frozen(row.value), args.origin(key))
     if row.same_as:
