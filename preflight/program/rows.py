@@ -83,6 +83,8 @@ class Row(Condition):
     """The tool's value where the key is not given."""
     unset: str = ""
     """Why nobody can know the value where the key is not given."""
+    else_: Plain | None = Field(None, alias="else")
+    """What a call without the argument says, at the call's place."""
     value: Plain | list[Plain] | None = None
     """The field takes this value, at the key's place."""
     unknown: str = ""
@@ -264,6 +266,8 @@ def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
         return next((binding.expr for binding in found.bindings if binding.field == row.same_as), None)
     if key in args or key in args.defaults:
         return args.get(key)
+    if row.else_ is not None:
+        return Const(row.else_, args.origin(key))
     if row.unset:
         return Const(Unknown(row.unset, Cause.not_set), args.origin(key))
     return None if row.default is None else Const(frozen(row.default))
