@@ -110,10 +110,7 @@ def _stated(words: Sequence[Word], launch: Launch) -> Expr | None:
 
 
 def _counted(launch: Launch, nodes: Expr | None, ranks: Expr | None) -> Launch:
-    return replace(
-        launch, nodes=nodes if nodes is not None else launch.nodes,
-        ranks_per_node=ranks if ranks is not None else launch.ranks_per_node,
-    )  # fmt: skip
+    return replace(launch, nodes=nodes or launch.nodes, ranks_per_node=ranks or launch.ranks_per_node)
 
 
 def _processes(name: str, launch: Launch, request: Request | None) -> Expr | None:

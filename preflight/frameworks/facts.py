@@ -72,9 +72,12 @@ class CallFacts:
 
 
 def read_calls(
-    calls: Sequence[CallRecord], project: Project, version: str | None = None, parameters: Collection[str] = (),
+    calls: Sequence[CallRecord],
+    project: Project,
+    version: str | None = None,
+    parameters: Collection[str] = (),
     trl: str | None = None,
-) -> CallFacts:  # fmt: skip
+) -> CallFacts:
     """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL; `parameters`
     are the names that the program can be given.
 
@@ -151,9 +154,19 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *trained,
         *yolo,
     ]
-    facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts, *_shrinking(calls),
-             *one_process(calls), *batch_norm(models, calls), *yolo_facts, *kept_facts,
-             *checkpoint_facts(calls), *dataset_kind(calls, project)]  # fmt: skip
+    facts = [
+        *_framework(calls),
+        *loss_facts(calls, project),
+        *loop_facts,
+        *evaluated.facts,
+        *_shrinking(calls),
+        *one_process(calls),
+        *batch_norm(models, calls),
+        *yolo_facts,
+        *kept_facts,
+        *checkpoint_facts(calls),
+        *dataset_kind(calls, project),
+    ]
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
     problems = tuple(loader_problems(calls))

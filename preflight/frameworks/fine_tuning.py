@@ -1,6 +1,6 @@
-"""What the tables of LLaMA-Factory, ms-swift and axolotl cannot say in rows.
+"""What the tables of LLaMA-Factory, ms-swift, axolotl and Unsloth cannot say in rows.
 
-The first two hand transformers' own arguments on, with defaults and rules of theirs.
+The first two pass transformers' own arguments on, with defaults and rules of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.shared import doubled
 from preflight.frameworks.transformers_trainer import Use, training_arguments
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import constant, first_origin, fold, when
+from preflight.program.bindings import bind, constant, first_origin, fold, when
 from preflight.program.rows import Found
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
@@ -24,6 +24,9 @@ _EFFECTIVE = 16
 _PAIRS = ("dpo", "orpo", "cpo", "simpo", "rm")
 _OWN = ("bf16", "fp16")
 """Arguments of transformers that ms-swift sets by itself, as `swift_precision` says."""
+_UNSLOTH_SUFFIXES = ("-unsloth-bnb-4bit", "-bnb-4bit")
+UNSLOTH_LENGTH = 2048
+"""max_seq_length of FastLanguageModel.from_pretrained; None is the model's own."""
 
 
 def llamafactory_trainer(args: Arguments, found: Found) -> None:
@@ -104,3 +107,43 @@ def axolotl_plugins(args: Arguments, found: Found) -> None:
     named = args.value("plugins")
     if isinstance(named, tuple) and any("CutCrossEntropyPlugin" in str(one) for one in named):
         found.add("train.loss", Const("fused", args.origin("plugins")))
+
+
+def unsloth_quantization(args: Arguments, found: Found) -> None:
+    """4 bits by default, and of models whose names say so."""
+    four, eight = args.given.get("load_in_4bit", Const(True)), args.get("load_in_8bit", False)
+    kind = when(four, Const("nf4"), when(eight, Const("int8"), Const("none")))
+    if "full_finetuning" in args:
+        kind = when(args["full_finetuning"], Const("none"), kind)
+    found.bindings.append(bind("train.quantization.type", kind, None, args.origin("load_in_4bit")))
+    if str(args.value("model_name")).endswith(_UNSLOTH_SUFFIXES):
+        found.bindings.append(bind("train.quantization.type", Const("nf4", args.origin("model_name"))))
+
+
+def unsloth_original(name: Expr) -> Expr:
+    """The model that `unsloth/Llama-3.2-3B-bnb-4bit` is a copy of."""
+    value = constant(name)
+    if not isinstance(value, str) or not value.lower().startswith("unsloth/"):
+        return name
+    plain = value.partition("/")[2]
+    for suffix in _UNSLOTH_SUFFIXES:
+        plain = plain.removesuffix(suffix)
+    return Const(plain, first_origin(name))
+
+
+def unsloth_length(args: Arguments, found: Found) -> None:
+    """max_seq_length, or Unsloth's default."""
+    if "max_seq_length" in args:
+        found.add("train.seq_len", args["max_seq_length"], given=True)
+    elif "max_seq_length" not in args.empty:
+        found.default("train.seq_len", UNSLOTH_LENGTH)
+
+
+def unsloth_checkpointing(args: Arguments, found: Found) -> None:
+    """`use_gradient_checkpointing="unsloth"`, which is the default: checkpoints wait in host memory."""
+    said = args.given.get("use_gradient_checkpointing", Const("unsloth", args.origin("use_gradient_checkpointing")))
+    value = constant(said)
+    smart = Op("==", (said, Const("unsloth")), said.origin) if isinstance(value, Unknown) else Const(value == "unsloth")
+    yes = Const(True, first_origin(said))
+    found.bindings.append(bind("train.gradient_checkpointing", when(smart, yes, said)))
+    found.bindings.append(bind("train.activation_offload", when(smart, yes, Const(False))))

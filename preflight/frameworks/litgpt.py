@@ -66,8 +66,8 @@ def optimizer(args: Arguments, found: Found) -> None:
     path = args.value(key)
     kind = path.rpartition(".")[2].lower() if isinstance(path, str) else "adamw"
     quantized = "quantize" in args and kind == "adamw"
-    found.add("train.optimizer", Const("paged-adamw" if quantized else OPTIMIZERS.get(kind, "other"),
-                                       args.origin("quantize" if quantized else key)))  # fmt: skip
+    name = "paged-adamw" if quantized else OPTIMIZERS.get(kind, "other")
+    found.add("train.optimizer", Const(name, args.origin("quantize" if quantized else key)))
 
 
 def devices(args: Arguments, found: Found) -> None:

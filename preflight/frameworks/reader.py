@@ -75,6 +75,11 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     bindings = launch_bindings(call, facts, found.bindings) if starts and call is not None else found.bindings
     links = [*launch_links(call, project), *found.links] if starts else found.links
     return Reading(
-        source.path, kind, bindings=tuple(bindings), links=tuple(links), facts=facts,
-        problems=tuple(found.problems), trains=starts,
-    )  # fmt: skip
+        source.path,
+        kind,
+        bindings=tuple(bindings),
+        links=tuple(links),
+        facts=facts,
+        problems=tuple(found.problems),
+        trains=starts,
+    )

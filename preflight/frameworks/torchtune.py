@@ -21,10 +21,9 @@ _DISTRIBUTED = ("fsdp_cpu_offload", "fsdp_reshard_after_forward", "custom_sharde
 def is_recipe(top: Mapping[str, Value]) -> bool:
     """Recipes build a model and an optimizer by `_component_`; torchtune's other files generate or evaluate."""
     model, optimizer = top.get("model"), top.get("optimizer")
-    return (
-        isinstance(model, Mapping) and str(model.get("_component_", "")).startswith("torchtune.")
-        and isinstance(optimizer, Mapping) and "_component_" in optimizer
-    )  # fmt: skip
+    if not isinstance(model, Mapping) or not isinstance(optimizer, Mapping):
+        return False
+    return str(model.get("_component_", "")).startswith("torchtune.") and "_component_" in optimizer
 
 
 def completed(args: Arguments) -> Arguments:

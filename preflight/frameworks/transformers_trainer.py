@@ -52,12 +52,16 @@ ARGUMENT_CLASSES: Mapping[str, str] = {
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""
 
 _LANGUAGE = (None, "causal-lm")
+_KEEP_NO_LOGITS = ("prediction_loss_only", "batch_eval_metrics", "predict_with_generate")
 
 
 def training_arguments(
-    values: Mapping[str, Expr], flavour: str = "transformers", use: Use = ANY, version: str | None = None,
+    values: Mapping[str, Expr],
+    flavour: str = "transformers",
+    use: Use = ANY,
+    version: str | None = None,
     trl_version: str | None = None,
-) -> list[Binding]:  # fmt: skip
+) -> list[Binding]:
     """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1)."""
     args = library_arguments(values, flavour, version, trl_version)
     found = [
@@ -93,9 +97,8 @@ def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
 def _batches(args: Arguments, flavour: str) -> list[Binding]:
     batch = args["per_device_train_batch_size"]
     if flavour in ("dpo", "orpo", "cpo", "reward", "kto"):
-        batch = Op(
-            "*", (batch, Const(2)), first_origin(batch)
-        )  # chosen and rejected go through together; not folded: it has a way back
+        # chosen and rejected go through together; not folded, so that a fix can change it back
+        batch = Op("*", (batch, Const(2)), first_origin(batch))
     return [args.bind("train.batch_size", "per_device_train_batch_size", batch)]
 
 
@@ -170,16 +173,10 @@ def _evaluation(args: Arguments, use: Use) -> list[Binding]:
         if "generation_num_beams" in args:
             found.append(args.bind("validation.beams", "generation_num_beams"))
     if not use.reduces_logits:
-        keeps = (evaluates, use.compute_metrics, *(fold(Op("not", (truth(args[name]),))) for name in
-                 ("prediction_loss_only", "batch_eval_metrics", "predict_with_generate")))  # fmt: skip
-        found.append(
-            bind(
-                "validation.accumulates_logits",
-                fold(Op("bool", (Op("and", keeps),))),
-                None,
-                first_origin(use.compute_metrics),
-            )
-        )
+        without = [fold(Op("not", (truth(args[name]),))) for name in _KEEP_NO_LOGITS]
+        keeps = fold(Op("bool", (Op("and", (evaluates, use.compute_metrics, *without)),)))
+        place = first_origin(use.compute_metrics)
+        found.append(bind("validation.accumulates_logits", keeps, None, place))
     return found
 
 
@@ -199,11 +196,11 @@ def model_config_parameters() -> list[Parameter]:
 
 
 def _flags(arguments: Mapping[str, Argument]) -> list[Parameter]:
-    return [
-        Parameter(name, Const(one.default), (*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")),),
-                  "dataclass", one.kind)
-        for name, one in arguments.items()
-    ]  # fmt: skip
+    found: list[Parameter] = []
+    for name, one in arguments.items():
+        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
+        found.append(Parameter(name, Const(one.default), flags, "dataclass", one.kind))
+    return found
 
 
 def model_config_bindings() -> list[Binding]:
@@ -257,8 +254,8 @@ def _fsdp(args: Arguments, version: str | None) -> list[Binding]:
     found = fsdp_settings(config, _version(version), _mixed(args))
     if not known:  # a parameter, or something that cannot be followed
         return [replace(found[0], expr=when(fsdp, Const("fsdp"), Const(None)))]
-    return [b if b.origin is not None or b.field != "parallel.strategy" else replace(b, origin=place,
-            expr=Const(constant(b.expr), place)) for b in found]  # fmt: skip
+    bare = [b for b in found if b.field == "parallel.strategy" and b.origin is None]
+    return [replace(b, origin=place, expr=Const(constant(b.expr), place)) if b in bare else b for b in found]
 
 
 def _version(transformers: str | None) -> int | None:
@@ -270,8 +267,8 @@ def _version(transformers: str | None) -> int | None:
 
 def _mixed(args: Arguments) -> Expr | None:
     """The mixed precision that the Trainer hands to accelerate, where it is a plain yes."""
-    return next((Const(name, first_origin(args[name])) for name in ("bf16", "fp16") if constant(args[name]) is True),
-                None)  # fmt: skip
+    asked = [name for name in ("bf16", "fp16") if args.value(name) is True]
+    return Const(asked[0], args.origin(asked[0])) if asked else None
 
 
 def _deepspeed(args: Arguments) -> list[Binding]:

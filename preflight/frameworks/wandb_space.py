@@ -117,9 +117,15 @@ def freeze(value: object) -> Value:
 
 
 def _parameter(
-    name: str, body: object, route: Route, origin_of: OriginOf, grid: bool,
-    axes: list[Axis], constants: list[tuple[str, Const]], complaints: list[Complaint],
-) -> Expr:  # fmt: skip
+    name: str,
+    body: object,
+    route: Route,
+    origin_of: OriginOf,
+    grid: bool,
+    axes: list[Axis],
+    constants: list[tuple[str, Const]],
+    complaints: list[Complaint],
+) -> Expr:
     """Reads one parameter into the lists; returns the expression that stands for it."""
     kind = kind_of(body)
     if kind == "nested" and isinstance(body, Mapping) and isinstance(body.get("parameters"), Mapping):
@@ -142,9 +148,9 @@ def _domain_or_constant(body: object, kind: str, route: Route, origin_of: Origin
     if isinstance(body, Unknown):
         return Const(body, origin_of(route))
     if not isinstance(body, Mapping):  # `bs: 16` and `bs: [8, 16]`: W&B refuses them, what is meant is clear
-        return _choices(body, route, origin_of) if isinstance(body, (list, tuple)) and body else _constant(
-            body, route, origin_of
-        )  # fmt: skip
+        if isinstance(body, (list, tuple)) and body:
+            return _choices(body, route, origin_of)
+        return _constant(body, route, origin_of)
     if "values" in body and isinstance(body["values"], (list, tuple)) and body["values"]:
         return _choices(body["values"], (*route, "values"), origin_of)
     if "value" in body:

@@ -83,6 +83,15 @@ def _assigned(node: ast.Assign, value: ast.AST) -> tuple[str, ...]:
     return tuple(ast.unparse(target) for target in node.targets)
 
 
+def assigned_values(name: str, scope: ast.AST) -> list[ast.expr]:
+    """All values that a name is assigned in a function or a file."""
+    return [
+        node.value
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
+    ]
+
+
 def enclosing_function(record: CallRecord, project: Project) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The `def` that the call is written in."""
     for node in around(record, project):

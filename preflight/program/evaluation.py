@@ -12,7 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from preflight.program.bindings import bind, constant, is_unknown
-from preflight.program.call_site import ROLES, enclosing_function, evaluates, loops_around, scope_of, words
+from preflight.program.call_site import (
+    ROLES,
+    assigned_values,
+    enclosing_function,
+    evaluates,
+    loops_around,
+    scope_of,
+    words,
+)
 from preflight.program.loops import is_forward
 from preflight.python.objects import CallRecord, Container, FunctionValue
 from preflight.vocabulary.project import Project
@@ -217,8 +225,8 @@ def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, 
 
 
 def _names_a_split(node: ast.Subscript) -> bool:
-    keys = [part.slice.value for part in ast.walk(node) if isinstance(part, ast.Subscript)
-            and isinstance(part.slice, ast.Constant) and isinstance(part.slice.value, str)]  # fmt: skip
+    slices = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    keys = [key.value for key in slices if isinstance(key, ast.Constant) and isinstance(key.value, str)]
     return any(words(key) & (ROLES["validation"] | ROLES["test"]) for key in keys) and not _is_batch(node)
 
 
@@ -242,8 +250,7 @@ def _appends(node: ast.AST, name: str) -> bool:
 
 def _assigned(name: str, scope: ast.AST, line: int) -> ast.expr | None:
     """The value that the name was last given before the line, in the function's own text."""
-    values = [node.value for node in ast.walk(scope) if isinstance(node, ast.Assign) and node.lineno <= line
-              and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)]  # fmt: skip
+    values = [value for value in assigned_values(name, scope) if value.lineno <= line]
     return max(values, key=lambda value: value.lineno, default=None)
 
 

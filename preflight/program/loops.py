@@ -10,7 +10,15 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from preflight.program.bindings import bind, first_origin, is_unknown
-from preflight.program.call_site import around, enclosing_function, evaluates, loops_around, scope_of, words
+from preflight.program.call_site import (
+    around,
+    assigned_values,
+    enclosing_function,
+    evaluates,
+    loops_around,
+    scope_of,
+    words,
+)
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, Instance, kinds_of
 from preflight.vocabulary.project import Project
@@ -304,11 +312,7 @@ def _labels_are_positions(record: CallRecord, project: Project) -> bool:
     scope = scope_of(record, project)
     if not isinstance(label, ast.Name) or scope is None:
         return False
-    return any(
-        isinstance(node, ast.Assign) and "arange(" in ast.unparse(node.value)
-        and any(isinstance(target, ast.Name) and target.id == label.id for target in node.targets)
-        for node in ast.walk(scope)
-    )  # fmt: skip
+    return any("arange(" in ast.unparse(value) for value in assigned_values(label.id, scope))
 
 
 def _similarities(paths: Sequence[str], project: Project) -> Origin | None:

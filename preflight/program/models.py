@@ -184,8 +184,8 @@ def _segmenter(record: CallRecord) -> list[Binding]:
     """`smp.Unet("resnet34", classes=11)`: what is told by name or stands first."""
     if record.method.endswith(("Loss", "Dataset", "Metric")):
         return []
-    found = [bind("model.target", Const(f"segmentation_models_pytorch:{record.method}", record.origin)),
-             bind("task", Const("other"), Rank.default)]  # fmt: skip
+    target = Const(f"segmentation_models_pytorch:{record.method}", record.origin)
+    found = [bind("model.target", target), bind("task", Const("other"), Rank.default)]
     given = {"encoder_name": record.argument("encoder_name", 0), **record.kwargs}
     kept = {k: v for k, v in given.items() if v is not None and k in ("encoder_name", "classes", "in_channels")}
     return [*found, *(bind(f"model.kwargs.{name}", value) for name, value in kept.items())]

@@ -146,9 +146,9 @@ def _defaults(cls: ClassValue) -> Iterator[tuple[str, Expr]]:
     """Literal defaults of the initialiser; `_take` keeps what the call gives in their place."""
     function, owner = _initialiser(cls)
     if function is not None:
-        named = function.args.args[len(function.args.args) - len(function.args.defaults) :]
-        pairs = [*zip(named, function.args.defaults, strict=True),
-                 *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)]  # fmt: skip
+        given = function.args
+        named = given.args[len(given.args) - len(given.defaults) :]
+        pairs = [*zip(named, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
         for argument, default in pairs:
             if isinstance(default, ast.Constant) and isinstance(default.value, (int, float, str)):
                 yield argument.arg, Const(default.value, owner.module.origin(default))

@@ -60,8 +60,9 @@ def _is_model(record: CallRecord) -> bool:
     if record.receiver_object is not None:
         for one in alternatives(record.receiver_object):
             if isinstance(one, Instance):
-                bases = one.cls.external_bases if one.cls is not None else ()
-                return any(base.endswith("Module") for base in bases) or "from_pretrained" in one.made_by or (
-                    one.cls is None and bool(words(one.made_by.rpartition(".")[2]) & {"model", "net", "unet", "create"})
-                )  # fmt: skip
+                if one.cls is not None:
+                    modules = any(base.endswith("Module") for base in one.cls.external_bases)
+                    return modules or "from_pretrained" in one.made_by
+                maker = words(one.made_by.rpartition(".")[2])
+                return "from_pretrained" in one.made_by or bool(maker & {"model", "net", "unet", "create"})
     return bool(words(record.name.rpartition(".")[0]) & {"model", "net", "network", "unet", "encoder", "backbone"})

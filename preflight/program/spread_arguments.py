@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.program.call_site import scope_of
+from preflight.program.call_site import assigned_values, scope_of
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter, ParameterKind
@@ -91,9 +91,5 @@ def _assigned(name: str, record: CallRecord, project: Project) -> ast.expr | Non
     scope = scope_of(record, project)
     if scope is None:
         return None
-    values = [
-        node.value
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-    ]
+    values = assigned_values(name, scope)
     return values[0] if len(values) == 1 else None
