@@ -92,7 +92,7 @@ def library_arguments(
     """Arguments that were given, with the defaults of the releases."""
     renamed: dict[str, str] = table()["renamed"]
     defaults = {name: argument.default for name, argument in arguments_at(flavour, version, trl).items()}
-    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, defaults)
+    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, defaults, rank=None)
 
 
 def truth(expr: Expr) -> Expr:

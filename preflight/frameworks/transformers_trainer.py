@@ -23,6 +23,7 @@ from preflight.frameworks.library_defaults import (
     model_config_at,
     truth,
 )
+from preflight.frameworks.table import read
 from preflight.frameworks.trl import trl
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import (
@@ -35,9 +36,8 @@ from preflight.program.bindings import (
     when,
 )
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding, Parameter, Rank
-from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown
+from preflight.vocabulary.reading import Binding, Parameter
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown
 from preflight.vocabulary.versions import NEWEST, release
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
@@ -64,22 +64,16 @@ def training_arguments(
 ) -> list[Binding]:
     """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1)."""
     args = library_arguments(values, flavour, version, trl_version)
+    evaluated = _evaluation(args, use)
+    evaluates = {"evaluates": Const(True)} if evaluated else {}
     found = [
         *_batches(args, flavour),
-        args.bind("train.grad_accum", "gradient_accumulation_steps"),
         _precision(args, flavour, use),
-        *_optimizer(args),
-        args.bind("train.gradient_checkpointing", "gradient_checkpointing", truth(args["gradient_checkpointing"])),
-        *_loaders(args),
-        *_evaluation(args, use),
+        *read("trainer", args.completed(evaluates)).bindings,
+        *evaluated,
         *_loss(args, flavour, use),
         *parallel(args, version),
     ]
-    for field, name in (("train.compile", "torch_compile"), ("train.tf32", "tf32")):
-        if name in args:
-            found.append(args.bind(field, name, truth(args[name])))
-    if "torch_empty_cache_steps" in args:
-        found.append(args.bind("train.empty_cache_every", "torch_empty_cache_steps"))
     if flavour != "transformers":
         found += trl(args, flavour, use, trl_version)
     return found
@@ -110,32 +104,9 @@ def _precision(args: Arguments, flavour: str, use: Use) -> Binding:
     return args.bind("train.precision", "bf16" if "bf16" in args else "fp16", expr)
 
 
-def _optimizer(args: Arguments) -> list[Binding]:
-    optim = args["optim"]
-    found = [args.bind("train.optimizer", "optim", spelled(optim, OPTIMIZERS, "other"))]
-    if "optim" in args:
-        at_once = spelled(optim, dict.fromkeys(IN_BACKWARD, True), False)
-        found.append(args.bind("train.optimizer_in_backward", "optim", at_once))
-    implementation = spelled(optim, IMPLEMENTATIONS, "foreach")
-    return [*found, args.bind("train.optimizer_impl", "optim", implementation)]
-
-
-def _loaders(args: Arguments) -> list[Binding]:
-    found = [
-        args.bind("data.workers", "dataloader_num_workers"),
-        args.bind("data.pin_memory", "dataloader_pin_memory"),
-        args.bind("data.persistent_workers", "dataloader_persistent_workers"),
-        bind("data.shuffle", Const(True), Rank.default),
-    ]
-    if "dataloader_prefetch_factor" in args:
-        prefetch = args["dataloader_prefetch_factor"]
-        found.append(args.bind("data.prefetch", "dataloader_prefetch_factor", _or(prefetch, 2)))
-    return found
-
-
-def _or(expr: Expr, value: Scalar) -> Expr:
-    """`value` where the argument is None."""
-    return when(fold(Op("is", (expr, Const(None)))), Const(value), expr)
+def prefetch(factor: Expr) -> Expr:
+    """torch's default where it is None."""
+    return when(fold(Op("is", (factor, Const(None)))), Const(2), factor)
 
 
 def _evaluation(args: Arguments, use: Use) -> list[Binding]:
@@ -163,15 +134,6 @@ def _evaluation(args: Arguments, use: Use) -> list[Binding]:
     overlaps = fold(Op("==", (fold(Op("str", (strategy,))), Const("steps"))))
     if "eval_strategy" in args and not isinstance(constant(overlaps), Unknown):
         found.append(bind("data.validation_overlaps", overlaps, None, first_origin(strategy)))
-    if "eval_accumulation_steps" in args:
-        found.append(args.bind("validation.eval_accumulation", "eval_accumulation_steps"))
-    generates = truth(args["predict_with_generate"])
-    if "predict_with_generate" in args:
-        found.append(args.bind("validation.generates", "predict_with_generate", generates))
-        if "generation_max_length" in args:
-            found.append(args.bind("validation.max_new_tokens", "generation_max_length"))
-        if "generation_num_beams" in args:
-            found.append(args.bind("validation.beams", "generation_num_beams"))
     if not use.reduces_logits:
         without = [fold(Op("not", (truth(args[name]),))) for name in _KEEP_NO_LOGITS]
         keeps = fold(Op("bool", (Op("and", (evaluates, use.compute_metrics, *without)),)))

@@ -26,8 +26,6 @@ _CHUNKED = Unknown(
 def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:
     """Bindings of what TRL's flavours have beside the Trainer's arguments; `version` is TRL's own."""
     found = [*_lengths(args, flavour), *_references(args, flavour, use), *_vllm(args)]
-    if "activation_offloading" in args:
-        found.append(args.bind("train.activation_offload", "activation_offloading"))
     if flavour == "sft" and not ("use_liger_kernel" in args and constant(args["use_liger_kernel"]) is not False):
         found += _sft_loss(args, version)
     return found
