@@ -30,7 +30,7 @@ def document_of(source: Source, project: Project) -> TreeDocument:
 def arguments_of(
     document: TreeDocument | None, top: Mapping[str, Value], given: Mapping[str, Expr] | None = None
 ) -> Arguments:
-    """Arguments of a file; `given` are those of the command line, which come before it."""
+    """Arguments of a file; `given` are those of the command line, which win over the file."""
     found = {**_flat(document, top, ()), **(given or {})}
     empty = {name: expr.origin for name, expr in found.items() if constant(expr) is None}
     return Arguments({name: expr for name, expr in found.items() if name not in empty}, None, empty)
@@ -85,7 +85,7 @@ def _whole(expr: Expr) -> Expr:
 
 
 def _read(expr: Expr) -> Expr:
-    """A word's text as the scalar that it spells; what depends on the shell stays as it is."""
+    """A word's text as a number, a yes or no, or text; an expression of the shell stays as it is."""
     if not isinstance(expr, Const) or not isinstance(expr.value, str):
         return expr
     return Const(read_scalar(expr.value), expr.origin)

@@ -42,7 +42,7 @@ def llamafactory_trainer(args: Arguments, found: Found) -> None:
 
 
 def swift_trainer(args: Arguments, found: Found) -> None:
-    """transformers' arguments; the precision is ms-swift's own rule, and some of DeepSpeed's files it ships itself."""
+    """transformers' arguments with ms-swift's defaults; `swift_precision` reads the precision."""
     values = {**_DEFAULTS, **{name: expr for name, expr in args.given.items() if name not in _OWN}}
     validates = "val_dataset" in args or args.some("split_dataset_ratio")
     bindings = [
@@ -62,9 +62,9 @@ def swift_accumulation(args: Arguments, found: Found) -> None:
 
 
 def swift_precision(args: Arguments, found: Found) -> None:
-    """Mixed precision in the type of the weights, which is the model's own where nobody states it."""
+    """Mixed precision in the type of the weights; if `torch_dtype` is not set, in the type of the checkpoint."""
     if "torch_dtype" not in args:
-        reason = "ms-swift takes the type that the model's own config.json names: --torch_dtype is not set"
+        reason = "ms-swift takes the type from the model's config.json: --torch_dtype is not set"
         found.add("train.precision", Const(Unknown(reason, Cause.not_set)))
         return
     dtype = spelled(args.get("torch_dtype"), DTYPES)
@@ -74,13 +74,13 @@ def swift_precision(args: Arguments, found: Found) -> None:
 
 
 def axolotl_sequences(args: Arguments, found: Found) -> None:
-    """Packed, or padded to one length, or as long as they are."""
+    """Sequences are packed, or padded to one length, or as long as the samples."""
     packed, padded = args.get("sample_packing", False), args.get("pad_to_sequence_len", False)
     found.add("train.sequences", when(packed, Const("packed"), when(padded, Const("exact"), Const("bound"))))
 
 
 def axolotl_precision(args: Arguments, found: Found) -> None:
-    """Of the type that is asked for; bf16 is "auto" where nobody says."""
+    """Precision and type of the weights by the switches; bf16 is "auto" unless it is set."""
     for name, value in (("fp16", "fp16-mixed"), ("bf16", "bf16-mixed"), ("bfloat16", "bf16"), ("float16", "fp16")):
         given = args.value(name)
         if given is True or given in ("true", "full"):
@@ -92,7 +92,7 @@ def axolotl_precision(args: Arguments, found: Found) -> None:
 
 
 def axolotl_sharded(args: Arguments, found: Found) -> None:
-    """FSDP, of the version that is stated beside its settings."""
+    """FSDP in the version that `fsdp_version` states."""
     stated = "fsdp" if args.some("fsdp") else "fsdp_config"
     found.add("parallel.strategy", Const("fsdp", args.origin(stated)))
     version = {"version": args.get("fsdp_version")} if "fsdp_version" in args else {}
@@ -103,14 +103,14 @@ def axolotl_sharded(args: Arguments, found: Found) -> None:
 
 
 def axolotl_plugins(args: Arguments, found: Found) -> None:
-    """CutCrossEntropyPlugin: `cut_cross_entropy` is a yes by default."""
+    """CutCrossEntropyPlugin: `cut_cross_entropy` is true by default."""
     named = args.value("plugins")
     if isinstance(named, tuple) and any("CutCrossEntropyPlugin" in str(one) for one in named):
         found.add("train.loss", Const("fused", args.origin("plugins")))
 
 
 def unsloth_quantization(args: Arguments, found: Found) -> None:
-    """4 bits by default, and of models whose names say so."""
+    """Weights in 4 bits by default, and if the name of the model says so."""
     four, eight = args.given.get("load_in_4bit", Const(True)), args.get("load_in_8bit", False)
     kind = when(four, Const("nf4"), when(eight, Const("int8"), Const("none")))
     if "full_finetuning" in args:

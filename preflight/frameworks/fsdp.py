@@ -34,7 +34,7 @@ _MIXED: Mapping[str, Scalar] = {"bf16": "bf16", "fp16": "fp16", "fp8": "bf16", "
 
 
 def truth(expr: Expr) -> Expr:
-    """Yes or no, as accelerate reads its texts."""
+    """Yes or no, from the texts that accelerate accepts."""
     return spelled(expr, TRUTHS)
 
 
@@ -58,11 +58,8 @@ def _strategy(given: Mapping[str, Expr], per_node: Expr | None) -> Iterator[Bind
     if said is not None and kind not in _WHOLE:
         yield bind("parallel.options.reshard_after_forward", spelled(said, _RESHARDS))
     if kind in _HYBRID:
-        group = (
-            per_node
-            if per_node is not None
-            else Const(Unknown("hybrid sharding shards over the ranks of a node", Cause.not_set))
-        )
+        reason = "hybrid sharding shards over the ranks of a node: their number is not stated"
+        group = per_node or Const(Unknown(reason, Cause.not_set))
         yield bind("parallel.options.shard_group", group, Rank.read, first_origin(said))
     for name in ("offload_params", "cpu_offload"):
         expr = _stated(given, name)
@@ -97,7 +94,7 @@ def _precision(mixed: Expr | None) -> Iterator[Binding]:
 
 
 def _checkpointing(given: Mapping[str, Expr]) -> Iterator[Binding]:
-    """FSDP's own checkpointing adds to the Trainer's: a "no" here says nothing about that."""
+    """FSDP's own checkpointing adds to the Trainer's: a "no" here does not switch that off."""
     for name, field in (
         ("activation_checkpointing", "train.gradient_checkpointing"),
         ("activation_checkpointing_offload", "train.activation_offload"),
@@ -139,7 +136,7 @@ def fsdp_objects(record: CallRecord) -> list[Binding]:
 
 
 def _made(record: CallRecord, *names: str) -> CallRecord | None:
-    """The call that made an argument, where it was made by one."""
+    """The call that made an argument; None if no call made it."""
     for name in names:
         made = record.object(name)
         if isinstance(made, Instance) and made.record is not None:

@@ -1,4 +1,4 @@
-"""What the launch adds to a program: accelerate's environment, and data parallelism where processes are several."""
+"""What the launch adds to a program: accelerate's environment, and data parallelism of several processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ACCELERATED = ("accelerate", "transformers-trainer", "trl")
 
 
 def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence[Binding]) -> list[Binding]:
-    """The program's bindings with what its launch says, which comes before what the program itself says."""
+    """The program's bindings after those of its launch: of the same rank, the program's win."""
     several = call is not None and _several(call.launch)
     framework = next((fact.value for fact in facts if fact.name == "framework"), None)
     found = list(_environment(call.launch.environment)) if call is not None and framework in _ACCELERATED else []
@@ -37,7 +37,7 @@ def environment_of(launch: Launch) -> dict[str, Expr]:
     count = (
         fold(Op("str", (total,)))
         if total is not None
-        else unknown("how many processes there are", cause=Cause.run_time)
+        else unknown("the number of processes is not stated", cause=Cause.run_time)
     )
     if launch.launcher in ("torchrun", "accelerate", "deepspeed"):
         for name, expr in (("RANK", Const("0")), ("LOCAL_RANK", Const("0")), ("WORLD_SIZE", count)):

@@ -1,4 +1,4 @@
-"""What the tables of files that configure a launch, or the library below it, cannot say in rows; and TRL's files."""
+"""What tables/{accelerate,fsdp,arguments}.toml cannot say in rows."""
 
 from __future__ import annotations
 

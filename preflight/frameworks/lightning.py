@@ -44,7 +44,7 @@ def lightning_bindings(records: Sequence[CallRecord], weights: Expr | None) -> l
 
 
 def trainer(args: Arguments) -> Arguments:
-    """Of a file of LightningCLI: the Trainer's arguments, which rank as those of a call, and all others."""
+    """The arguments of a file of LightningCLI: the Trainer's without their prefix, with the rank of a call's."""
     if not any(name.startswith("trainer.") for name in args.given):
         return args
     given = {name: expr for name, expr in args.inner("trainer").given.items() if constant(expr) is not None}
@@ -60,7 +60,7 @@ def names_of_parts(args: Arguments, found: Found) -> None:
 
 
 def devices(said: Expr) -> Expr | None:
-    """How many: 2 and "2" count, [0, 1] and "0,1" list, -1 and "auto" take what is there."""
+    """The number of devices: 2 and "2" state it, [0, 1] and "0,1" list them; -1 and "auto" take all that are there."""
     value = constant(said)
     if isinstance(value, tuple):
         return Const(len(value), first_origin(said))

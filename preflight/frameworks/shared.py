@@ -1,4 +1,4 @@
-"""What readers of argument files collect, and what several of them say in the same way."""
+"""Settings that several tools have in common, for rows of their tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 
 def peft_targets(expr: Expr) -> Expr:
-    """Names of layers; `all` is LLaMA-Factory's word for every linear layer, `all-linear` peft's."""
+    """Names of layers. `all` (LLaMA-Factory) and `all-linear` (peft) are every linear layer."""
     given = constant(expr)
     if given in ("all", "all-linear") or given in (("all",), ("all-linear",)):
         return Const("all-linear", first_origin(expr))
@@ -26,7 +26,7 @@ def peft_targets(expr: Expr) -> Expr:
 
 
 def checkpointing(args: Arguments, found: Found) -> None:
-    """Yes or no, or Unsloth's way: checkpoints that wait in host memory."""
+    """Gradient checkpointing: yes, no, or in host memory as Unsloth does."""
     name = "gradient_checkpointing"
     given = args.value(name)
     if isinstance(given, Unknown):
@@ -38,7 +38,7 @@ def checkpointing(args: Arguments, found: Found) -> None:
 
 
 def truth(expr: Expr) -> Expr:
-    """Yes or no; what cannot be known stays so."""
+    """Yes or no; an unknown value stays unknown."""
     value = constant(expr)
     return Const(value if isinstance(value, Unknown) else bool(value), first_origin(expr))
 
@@ -52,7 +52,7 @@ def doubled(bindings: Iterable[Binding]) -> list[Binding]:
 
 
 def unmodelled_bits(args: Arguments, found: Found) -> None:
-    """Weights in bits that only bitsandbytes' laws cover, and only 4 and 8 of them."""
+    """Quantisation that is not bitsandbytes' in 4 or 8 bits is not modelled."""
     for bits, method in (("quant_bits", "quant_method"), ("quantization_bit", "quantization_method")):
         known = args.value(method) in (None, "bnb", "bitsandbytes") and args.value(bits) in (4, 8)
         if bits in args and not known:
@@ -61,7 +61,7 @@ def unmodelled_bits(args: Arguments, found: Found) -> None:
 
 
 def shrinking(args: Arguments, found: Found) -> None:
-    """A Trainer that looks for a batch that fits."""
+    """A Trainer that reduces the batch until it fits."""
     expr = shrinks_itself(args.given)
     if expr is not None:
         found.facts.append(Fact("handles_oom", True, first_origin(expr)))
@@ -75,16 +75,16 @@ def file_link(expr: Expr, found: Found) -> None:
 
 
 def scheme_link(expr: Expr, found: Found) -> None:
-    """The same for a file of DeepSpeed's, which alone says what is sharded."""
+    """The same for a file of DeepSpeed, which alone says what is sharded."""
     before = len(found.links)
     file_link(expr, found)
     found.schemes += found.links[before:]
 
 
 def unread(found: Found, project: Project) -> list[Binding]:
-    """How a model is sharded by a file that is not in the project: nobody can say."""
+    """`parallel.strategy` is unknown if a file that is not in the project says how the model is sharded."""
     missing = [link for link in found.schemes if not project.exists(link.target)]
-    reason = "{} is not in the project, and says how the model is sharded"
+    reason = "{} says how the model is sharded, and is not in the project"
     return [
         bind(
             "parallel.strategy", Const(Unknown(reason.format(one.target), Cause.file_not_found), one.origin), Rank.read

@@ -38,7 +38,7 @@ class Command(BaseModel):
     trains: list[str]
     """First words of command lines that train."""
     modules: dict[str, str] = {}
-    """Python modules that are this command, each with the first word that it stands for ("": its own)."""
+    """Python modules that are this command, each with the first word that it replaces ("": none)."""
     scripts: bool = False
     """The first words are scripts of the tool's repository, which are started by their files."""
     spawns: bool = False
@@ -59,7 +59,7 @@ class Call(BaseModel):
 
 
 class Head(BaseModel):
-    """What stands before the parts: how a file or a command of the tool is recognised."""
+    """The beginning of a table: how a file or a command of the tool is recognised."""
 
     model_config = CONFIG
 

@@ -181,7 +181,7 @@ def model_config_bindings() -> list[Binding]:
 
 _FIRST, _SECOND = (5,), (5, 13)
 """Before 5.0 `fsdp` meant FSDP 1; from 5.13 on it means 2 (transformers' documentation of both; training_args.py of
-5.23). In between, and where nobody states a release, which one it is stays open."""
+5.23). In between, and if no release is stated, the version is not known."""
 _WORDS = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 
 

@@ -19,12 +19,12 @@ _ONLINE = ("grpo", "rloo", "ppo")
 _CHUNKED_DEFAULT = (1, 7)
 """SFTConfig.loss_type is "chunked_nll" from here on (TRL's pull request 5846)."""
 _CHUNKED = Unknown(
-    "TRL's chunked loss has no law of its own: whole logits are taken, which is too high", Cause.not_modelled
+    "TRL's chunked loss is not modelled: whole logits are counted, which is too high", Cause.not_modelled
 )
 
 
 def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:
-    """Bindings of what TRL's flavours have beside the Trainer's arguments; `version` is TRL's own."""
+    """Bindings of the arguments that TRL's configurations add to the Trainer's; `version` is that of TRL."""
     found = [*_lengths(args, flavour), *_references(args, flavour, use), *_vllm(args)]
     if flavour == "sft" and not ("use_liger_kernel" in args and constant(args["use_liger_kernel"]) is not False):
         found += _sft_loss(args, version)
@@ -35,7 +35,9 @@ def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
     if flavour in _ONLINE:
         prompt = args["max_prompt_length"]
         completion = args["response_length" if flavour == "ppo" else "max_completion_length"]
-        unbounded = Const(Unknown(f"{flavour.upper()} does not bound the prompt here", Cause.not_set))
+        unbounded = Const(
+            Unknown(f"{flavour.upper()} does not limit the prompt: max_prompt_length is not set", Cause.not_set)
+        )
         total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
         yield bind("train.seq_len", when(fold(Op("is", (prompt, Const(None)))), unbounded, total))
         return
@@ -47,7 +49,7 @@ def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
     """The frozen model that a preference loss compares with; with adapters the base model is it."""
     field = "train.copies.reference"
     if flavour == "ppo":
-        reason = "PPO holds a reference, a reward and a value model beside the one that is trained"
+        reason = "PPO also holds a reference, a reward and a value model: not modelled"
         yield bind(field, Const(Unknown(reason, Cause.not_modelled)), Rank.read)
     elif flavour in ("dpo", "kto") and not use.peft:
         yield bind(field, Const(1), Rank.default)

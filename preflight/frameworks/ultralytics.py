@@ -63,7 +63,7 @@ def completed(args: Arguments) -> Arguments:
     """Arguments of a call or a command: both rank as the expressions say."""
     passed: dict[str, Expr] = {}
     if args.call is not None and not args.call.complete:
-        reason = unknown("it is among arguments that are passed on", args.call.origin)
+        reason = unknown("it may be among arguments that are passed on as a whole", args.call.origin)
         passed = {name: reason for name in _PASSED_ON if name not in args}
     return Arguments({**args.given, **passed}, args.defaults, args.empty, None, args.call)
 
@@ -98,7 +98,7 @@ def batches(args: Arguments, found: Found) -> None:
         counts = ("parallel.gpus_per_node", "parallel.ranks_per_node")
         found.bindings += [bind("parallel.strategy", Const("ddp")), *(bind(field, Const(gpus)) for field in counts)]
     nominal = args.value("nbs")
-    known = nominal if isinstance(nominal, int) else YOLO_NOMINAL_BATCH  # a configuration could set it: nobody does
+    known = nominal if isinstance(nominal, int) else YOLO_NOMINAL_BATCH  # set elsewhere: hardly ever changed
     found.facts.append(Fact("nominal_batch", known, args.call.origin if args.call is not None else None))
 
 
@@ -106,7 +106,7 @@ def _batch(args: Arguments, gpus: int) -> Expr:
     """The batch of one GPU; a batch that Ultralytics finds out by itself is unknown."""
     batch, value = args["batch"], args.value("batch")
     if isinstance(value, (int, float)) and value < 1:
-        return unknown("Ultralytics measures the GPU to choose the batch", first_origin(batch), Cause.run_time)
+        return unknown("Ultralytics chooses the batch by measuring the GPU", first_origin(batch), Cause.run_time)
     return batch if gpus == 1 else fold(Op("//", (batch, Const(gpus))))
 
 
@@ -160,7 +160,7 @@ def optimizer(name: Expr) -> Expr:
 
 
 def _gpus(args: Arguments) -> int:
-    """How many GPUs `device` names: 0, "0", [0, 1], "0,1"; one where it does not say."""
+    """How many GPUs `device` names: 0, "0", [0, 1], "0,1"; one by default."""
     value = args.value("device")
     if isinstance(value, str):
         return max(1, len([part for part in value.split(",") if part.strip()]))

@@ -126,7 +126,7 @@ def _parameter(
     constants: list[tuple[str, Const]],
     complaints: list[Complaint],
 ) -> Expr:
-    """Reads one parameter into the lists; returns the expression that stands for it."""
+    """Reads one parameter into the lists; returns the expression of its value."""
     kind = kind_of(body)
     if kind == "nested" and isinstance(body, Mapping) and isinstance(body.get("parameters"), Mapping):
         parts: list[Expr] = []

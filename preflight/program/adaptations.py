@@ -1,4 +1,4 @@
-"""Calls that change how a model made elsewhere trains: what no row of calls.toml can say, and Liger's patches."""
+"""Functions that rows of calls.toml name (adapters, quantisation, compilation), and Liger's patches."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def hook(args: Arguments, found: Found) -> None:
 
 
 def liger_bindings(records: Sequence[CallRecord]) -> list[Binding]:
-    """`apply_liger_kernel_to_llama()` and its kin; `AutoLigerKernelForCausalLM.from_pretrained(...)`."""
+    """`apply_liger_kernel_to_llama()` and similar calls; `AutoLigerKernelForCausalLM.from_pretrained(...)`."""
     found: list[Binding] = []
     for record in records:
         patches = record.method.startswith(("apply_liger_kernel_to_", "_apply_liger_kernel_to_instance"))

@@ -66,7 +66,7 @@ class Arguments:
         """The keys of an argument that is a mapping, each with its own place where it has one."""
         whole, prefix = self.given.get(name), f"{name}."
         value = constant(whole) if whole is not None else None
-        found = dict(spread(value, first_origin(whole))) if isinstance(value, Mapping) else {}
+        found = dict(flattened(value, first_origin(whole))) if isinstance(value, Mapping) else {}
         placed = {key.removeprefix(prefix): expr for key, expr in self.given.items() if key.startswith(prefix)}
         return Arguments(found | placed)
 
@@ -78,9 +78,9 @@ def arguments_of_call(record: CallRecord, signature: Sequence[str] = ()) -> Argu
     return Arguments({k: v for k, v in given.items() if k not in empty}, None, empty, None, record)
 
 
-def spread(top: Mapping[str, Value], place: Origin | None) -> Iterator[tuple[str, Expr]]:
-    """The keys of a mapping that is written in one place, those of mappings in it by dotted names as well."""
+def flattened(top: Mapping[str, Value], place: Origin | None) -> Iterator[tuple[str, Expr]]:
+    """The keys of a mapping at one place in a file; those of inner mappings have dotted names."""
     for name, value in top.items():
         yield str(name), Const(value, place)
         if isinstance(value, Mapping):
-            yield from ((f"{name}.{key}", expr) for key, expr in spread(value, place))
+            yield from ((f"{name}.{key}", expr) for key, expr in flattened(value, place))

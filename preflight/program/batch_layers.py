@@ -46,8 +46,8 @@ _NO_LAYERS = frozenset({
 
 @dataclass(frozen=True)
 class OwnLayers:
-    """What a project's code says. `normalises`: the place of a layer with batch statistics. `foreign`: a package whose
-    layers are not known, that a model of the project's own may be made of. `models`: classes of models of its own."""
+    """What a project's code contains. `normalises`: the place of a layer with batch statistics. `foreign`: a package
+    whose layers are not known, and which a model of the project uses. `models`: the project defines model classes."""
 
     normalises: Origin | None = None
     foreign: str | None = None

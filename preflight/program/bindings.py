@@ -1,4 +1,4 @@
-"""What the readers of library calls share: ranks, folding, conditional values."""
+"""Making bindings of Job fields from expressions: ranks, folding, values under conditions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from preflight.vocabulary.values import (
 )
 
 _OTHERWISE = "\0otherwise"
-"""Stands for "what the field would be without this call" until `settled` puts it in."""
+"""Name of "the field's value without this call"; `settled` replaces it."""
 
 
 def is_constant(expr: Expr) -> bool:
@@ -38,7 +38,7 @@ def constant(expr: Expr | None) -> Value:
 
 
 def is_unknown(expr: Expr) -> bool:
-    """Whether nothing that is set elsewhere could make it known."""
+    """Whether it is unknown, and no setting elsewhere could change that."""
     return is_constant(expr) and isinstance(evaluate(expr), Unknown)
 
 
@@ -48,7 +48,7 @@ def first_origin(*exprs: Expr | None) -> Origin | None:
 
 
 def fold(expr: Expr, origin: Origin | None = None) -> Expr:
-    """A constant where nothing is left to be filled in, at `origin` or the first place among its operands."""
+    """The expression as a constant if its value is known, at `origin` or the first place among its operands."""
     if isinstance(expr, Op) and is_constant(expr):
         return Const(evaluate(expr), origin or first_origin(expr))
     return expr

@@ -100,7 +100,7 @@ def _named(record: CallRecord) -> dict[str, Expr]:
 
 
 def _samples(record: CallRecord, whole: ast.expr, records: Sequence[CallRecord], project: Project) -> Expr | None:
-    """How many samples go in: items of a known list, or the `range(n)` that fills it, n as the caller gives it."""
+    """The number of samples: items of a known list, or n of the `range(n)` that fills it, as the caller gives n."""
     for value in (*record.arguments, *record.keywords.values()):
         if isinstance(value, Container) and value.is_sequence and not value.open and len(value.items) > 1:
             return Const(len(value.items), record.origin)
@@ -141,7 +141,7 @@ def _counts(name: str, scope: ast.AST) -> Iterator[ast.expr]:
 
 
 def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
-    """The argument that holds every sample, None where the call is batched or nothing says that it is not."""
+    """The argument that holds every sample; None if the call is batched, or might be."""
     if not isinstance(record.node, ast.Call):
         return None
     scope = scope_of(record, project)
@@ -169,7 +169,7 @@ def _holds_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, dept
     if depth > 6 or _varies(node, rounds):
         return False
     if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
-        return False  # a slice: somebody batches
+        return False  # a slice: the program makes batches
     stacked = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and _puts_together(call)), None)
     if stacked is not None and any(_is_collection(arg, scope, rounds, line, depth + 1) for arg in stacked.args):
         return True

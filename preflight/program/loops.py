@@ -1,7 +1,6 @@
 """What a hand-written training loop does: accumulation, schedulers, outputs that stay alive, the kind of its loss.
 
-Read from the calls and, where a call says too little (is the variable still bound when backward runs?), from the syntax
-around them.
+Read from the calls and from the syntax around them (is the variable still bound when backward runs?).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def backwards(records: Sequence[CallRecord]) -> list[CallRecord]:
 
 
 def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
-    """Bindings and facts of a hand-written loop; nothing where there is no backward pass."""
+    """Bindings and facts of a hand-written loop; empty without a backward pass."""
     passes = backwards(records)
     if not passes:
         return [], []
@@ -127,7 +126,7 @@ def _is_scheduler(record: CallRecord) -> bool:
 
 
 def _same_loop(record: CallRecord, stepping: Sequence[CallRecord]) -> bool:
-    """Whether it stands as deep as the optimizer's step, or as the `if` around it (per epoch is further out)."""
+    """Whether it is indented as deep as the optimizer's step, or as the `if` around it (per epoch is less deep)."""
     here = [step for step in stepping if step.path == record.path and step.function == record.function]
     columns = [getattr(step.node, "col_offset", 0) for step in here]
     return bool(columns) and getattr(record.node, "col_offset", 0) >= min(columns) - INDENT
@@ -168,10 +167,10 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
         if block is None:
             continue
         forwards = {record.node for record in records if is_forward(record) and not evaluates(record)}
-        held = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
-        if not held:
+        outputs = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
+        if not outputs:
             return bind("train.outputs_kept", Const("no"), Rank.read, backward.origin)
-        kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in held}
+        kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in outputs}
         kind = next(kind for kind in ("loop", "step", "no") if kind in kinds)
         if not loops and kind == "loop":
             kind = "step"  # the function's own variable is gone when it returns
@@ -180,7 +179,7 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
 
 
 def _lifetime(block: ast.AST, name: str, assignment: ast.Assign, backward: int) -> str:
-    """no, step or loop: until when the name holds what it was assigned."""
+    """no, step or loop: how long the name keeps its value."""
     bound = bound_again(block, name, assignment)
     later = [line for line in bound if line > assignment.lineno]
     if later:
@@ -335,7 +334,7 @@ def _is_token_mean(record: CallRecord) -> bool:
 
 
 def handled_oom(names: Sequence[str], text: str) -> bool:
-    """Whether an `except` is there for running out of memory: the error by its name, or a look at its message."""
+    """Whether an `except` handles running out of memory: by the name of the error, or by its message."""
     if any(name.endswith("OutOfMemoryError") for name in names):
         return True
     return "RuntimeError" in names and "out of memory" in text.lower()

@@ -41,7 +41,7 @@ def table() -> dict[str, Any]:
 
 
 def task_of(class_name: str) -> str | None:
-    """What a model class of transformers is trained for, by its name; None where the name does not say."""
+    """The task of a model class of transformers, by its name; None if the name does not tell."""
     tasks: dict[str, str] = table()["tasks"]
     if class_name in tasks:
         return tasks[class_name]
@@ -52,7 +52,7 @@ def task_of(class_name: str) -> str | None:
 
 
 def _model_class(record: CallRecord) -> str | None:
-    """The class of transformers (or diffusers) that a call makes an object of, None where it makes no model."""
+    """The class of transformers or diffusers that a call makes a model of; None if it makes no model."""
     if not record.name.startswith(_HUB) or record.receiver is not None:
         return None
     parts = record.name.split(".")
@@ -104,7 +104,7 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
 
 
 def _perceiving(record: CallRecord, name: str) -> list[Binding]:
-    """The class, where its architecture has several, and how many classes a pixel may have."""
+    """The class of the model, if its architecture has several, and the number of labels."""
     found = [bind("model.config.architectures", Const(name, record.origin))] if name in table()["classes"] else []
     labels = constant(record.argument("id2label"))
     count = record.argument("num_labels") or (Const(len(labels)) if isinstance(labels, Mapping) else None)
@@ -137,7 +137,7 @@ def _loading(record: CallRecord) -> list[Binding]:
 
 
 def configuration(config: object, model_class: str) -> list[Binding]:
-    """model.architecture and model.config.* of a `XConfig(...)` object; nothing where it is not followed."""
+    """model.architecture and model.config.* of a `XConfig(...)` object; empty if the object is not known."""
     made = config.record if isinstance(config, Instance) else None
     if made is None:
         return []
@@ -157,7 +157,7 @@ def _dimension(expr: Expr) -> bool:
 
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
-    """torchvision, timm, open_clip, CLIP, sentence-transformers (`embedders`) and torch.hub."""
+    """Models of torchvision, timm, open_clip, CLIP, sentence-transformers and torch.hub."""
     if record.name.startswith("torchvision.models.") and record.method[:1].islower() and record.method != "get_weight":
         if record.method == "get_model" and record.args:
             return _target("torchvision", record.args[0], record)
@@ -181,7 +181,7 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
 
 
 def _segmenter(record: CallRecord) -> list[Binding]:
-    """`smp.Unet("resnet34", classes=11)`: what is told by name or stands first."""
+    """`smp.Unet("resnet34", classes=11)`."""
     if record.method.endswith(("Loss", "Dataset", "Metric")):
         return []
     target = Const(f"segmentation_models_pytorch:{record.method}", record.origin)
@@ -192,7 +192,7 @@ def _segmenter(record: CallRecord) -> list[Binding]:
 
 
 def _looked_up(record: CallRecord, parameters: Collection[str]) -> Expr | None:
-    """`models.__dict__[args.arch]()`, `getattr(models, args.arch)()`: the name, where it is a parameter or literal."""
+    """`models.__dict__[args.arch]()`, `getattr(models, args.arch)()`: the name, if it is a parameter or a literal."""
     made = record.node.func if isinstance(record.node, ast.Call) else None
     key: ast.expr | None = None
     if isinstance(made, ast.Subscript) and record.receiver == "torchvision.models.__dict__":
@@ -206,7 +206,7 @@ def _looked_up(record: CallRecord, parameters: Collection[str]) -> Expr | None:
 
 
 def spelled_exactly(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """As `spelled`, for names where case matters."""
+    """As `spelled`, but upper and lower case differ."""
     value = constant(expr)
     if not isinstance(value, Unknown):
         known = names.get(str(value))
@@ -232,7 +232,7 @@ def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
 
 
 def batch_norm(bindings: Sequence[Binding], records: Sequence[CallRecord]) -> list[Fact]:
-    """Whether the model normalises over the batch: a known convolutional target, or BatchNorm layers of its own."""
+    """Whether the model has BatchNorm layers: it is a known convolutional model, or the program makes such layers."""
     for record in records:
         if record.name.startswith("torch.nn.") and record.method in (
             "BatchNorm1d",
@@ -258,7 +258,7 @@ _LIBRARIES = ("transformers.", "torchvision.", "timm.", "open_clip.")
 
 
 def frozen_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """One binding with every frozen part; none where no part is frozen."""
+    """One binding with every frozen part; empty if no part is frozen."""
     parts = [(part, record) for record in records if (part := _part(record, project)) is not None]
     if not parts:
         return []
@@ -268,7 +268,7 @@ def frozen_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
 
 
 def _part(record: CallRecord, project: Project) -> str | None:
-    """The module path that the call freezes, None where it freezes none."""
+    """The module path that the call freezes; None if it freezes none."""
     if record.receiver is None or not record.receiver.startswith(_LIBRARIES):
         return None
     if record.method == "requires_grad_":

@@ -52,7 +52,7 @@ class _Found:
 
 
 def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """Bindings of the program's own transformer; none where it has none that is recognised."""
+    """Bindings of a transformer that the program defines; empty if none is recognised."""
     classes = [record for record in records if isinstance(record.callee, ClassValue)]
     modules = [record for record in classes if _is_module(record)]
     if not modules:
@@ -82,7 +82,7 @@ def _token_batches(records: Sequence[CallRecord], positions: Expr | None) -> lis
 
 
 def _two_dimensions(record: CallRecord, positions: Expr | None) -> tuple[Expr, Expr] | None:
-    """The shape that data is given, where it is rows of the model's length; activations of layers are no data."""
+    """(batch, length) of data in rows of the model's length; views of activations do not count."""
     if record.method != "view" or len(record.args) != 2 or not record.reached or positions is None:
         return None
     if (record.receiver or "").startswith("torch.nn") or "forward" in (record.function or ""):
@@ -168,7 +168,7 @@ def _take(dimensions: dict[str, Expr], name: str, expr: Expr) -> None:
 
 
 def _layers(records: Sequence[CallRecord], found: _Found, project: Project) -> None:
-    """What layers of torch.nn say: they are what is really built."""
+    """Dimensions from layers of torch.nn, which are what is built."""
     for record in records:
         if not record.name.startswith("torch.nn."):
             continue

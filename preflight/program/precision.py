@@ -13,7 +13,7 @@ from preflight.vocabulary.values import Const, Expr
 
 
 def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
-    """train.precision where the training forward runs under autocast; `base` is what the weights are otherwise."""
+    """train.precision if the training forward runs under autocast; `base` is the type of the weights otherwise."""
     found: list[Binding] = []
     for record in records:
         if record.method != "autocast" or evaluates(record):

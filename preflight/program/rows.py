@@ -1,7 +1,7 @@
 """Rows of a table: which key of a tool, or which argument of a call, is which Job field.
 
-`calls.toml` beside this file and the tables of frameworks are made of such rows. Most settings fit a row; what does not
-is a function that a row names as `module.function`. The classes are the schema, and say what each key of a row means.
+`calls.toml` and the tables of frameworks are made of such rows. Most settings fit a row; for others a row names a
+function as `module.function`. The classes are the schema of the tables, and say what each key of a row means.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SPELLINGS: Mapping[str, Mapping[str, Scalar]] = {
 
 
 class Condition(BaseModel):
-    """When a row, or a part of the table, holds. All that is said must be true; nothing said holds always."""
+    """When a row or a part of the table applies: if all that is stated here is true."""
 
     model_config = CONFIG
 
@@ -64,25 +64,25 @@ class Condition(BaseModel):
     absent: list[str] = []
     """None of these keys is given."""
     some: list[str] = []
-    """One of these keys has a value that is more than a no."""
+    """One of these keys has a value that is not false, empty or zero."""
 
 
 class Row(Condition):
-    """A Job field and where its value comes from; or a function that reads what no row can say."""
+    """A Job field and where its value comes from; or a function for what fits no row."""
 
     field: str = ""
     key: str | list[str] = []
     """The tool's key; of several the first that is given. Keys of mappings are dotted."""
     is_: Plain | list[Plain] | None = Field(None, alias="is")
-    """The row holds where the key has this value, or one of these."""
+    """The row applies if the key has this value, or one of these."""
     skip: list[Plain] = []
-    """Values of the key by which it says nothing."""
+    """The row is left out if the key has one of these values."""
     only: Literal["int"] | None = None
-    """A value of another type says nothing."""
+    """The row is left out if the value has another type."""
     default: Plain | list[Plain] | None = None
-    """The tool's value where the key is not given."""
+    """The value if the key is not given."""
     unset: str = ""
-    """Why nobody can know the value where the key is not given."""
+    """The value is unknown, for this reason, if the key is not given."""
     else_: Plain | None = Field(None, alias="else")
     """What a call without the argument says, at the call's place."""
     value: Plain | list[Plain] | None = None
@@ -92,29 +92,29 @@ class Row(Condition):
     cause: Literal["not_modelled", "run_time"] = "not_modelled"
     """Why the value cannot be known."""
     same_as: str = ""
-    """The field takes what another field took above."""
+    """The field takes the value of another field above."""
     yes: Plain | None = None
-    """What the field is where the key is a yes ..."""
+    """The field's value if the key is true ..."""
     no: Plain | None = None
-    """... and where it is not."""
+    """... and if it is false."""
     spelling: str | dict[str, Plain] = {}
     """The tool's words for the Job's: `spellings` of the table or SPELLINGS by their name, or the words themselves."""
     other: Plain | None = None
-    """What a word stands for that the spelling lacks; without it such a word is unknown."""
+    """The value of words that the spelling lacks; without it such a word is unknown."""
     only_known: bool = False
-    """A word that the spelling lacks says nothing."""
+    """The row is left out if the spelling lacks the word."""
     times: int = 1
-    """The field is so many times the key's value."""
+    """The key's value is multiplied by this."""
     through: str = ""
     """A function that makes the field's value of the key's."""
     rank: Literal["default", "text", "literal"] | None = None
-    """How the value stands; a value with a place as read from the text, one without as a default."""
+    """The rank of the value. By default: "text" for a value with a place in a file, "default" for others."""
     do: str = ""
     """A function of (arguments, what was found) that adds to what was found."""
 
 
 class Part(Condition):
-    """Rows that hold under one condition; with `calls`, of the arguments of these calls."""
+    """Rows under one condition. With `calls`, they read the arguments of these calls."""
 
     rows: list[Row]
     calls: list[str] = []
@@ -128,7 +128,7 @@ class Part(Condition):
 
 
 class Sheet(BaseModel):
-    """Parts, and what they share."""
+    """Parts of a table, and what they share."""
 
     model_config = CONFIG
 
@@ -160,7 +160,7 @@ class Found:
             self.bindings.append(bind(name, expr, self.rank if stated else Rank.default))
 
     def default(self, name: str, value: Value) -> None:
-        """What the tool does where nobody says otherwise."""
+        """A default of the tool."""
         self.bindings.append(bind(name, Const(value), Rank.default))
 
     def has(self, name: str) -> bool:
@@ -177,13 +177,13 @@ def parts_of(found: Iterable[dict[str, Any]]) -> list[Part]:
 
 @lru_cache(maxsize=1)
 def calls() -> Sheet:
-    """`calls.toml`."""
+    """The table of calls, `calls.toml`."""
     found = tomllib.loads(Path(__file__).with_name("calls.toml").read_text("utf-8"))
     return Sheet.model_construct(**{**found, "parts": parts_of(found["parts"])})
 
 
 def function(name: str, home: str = "frameworks") -> Callable[..., Any]:
-    """A function that a table names."""
+    """A function by the name that a table has for it."""
     module, _, attribute = name.partition(".")
     found: Callable[..., Any] = getattr(import_module(f"preflight.{home}.{module}"), attribute)
     return found
@@ -200,7 +200,7 @@ def read_parts(parts: Iterable[Part], args: Arguments, sheet: Sheet) -> Found:
 
 
 def read_call(sheet: Sheet, record: CallRecord) -> list[Binding]:
-    """What one call says wherever it is made; nothing if no part speaks of it."""
+    """Bindings of one call, without the conditions that it is made under; empty if no part reads it."""
     bindings: list[Binding] = []
     for part in sheet.parts:
         named = record.method in part.calls and (not part.modules or record.name.startswith(tuple(part.modules)))
@@ -224,7 +224,7 @@ def _holds(condition: Condition, args: Arguments, sheet: Sheet) -> bool:
 
 
 def _is(value: Value, wanted: Plain | list[Plain]) -> bool:
-    """Whether a value is the one, or one of those, that are wanted; 1 is no `true`."""
+    """Whether a value is one of those that are wanted; 1 is not `true`."""
     several = wanted if isinstance(wanted, list) else [wanted]
     return any(isinstance(value, bool) is isinstance(one, bool) and value == one for one in several)
 
@@ -257,7 +257,7 @@ def _is_default(row: Row) -> bool:
 
 
 def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
-    """Where the value comes from."""
+    """The key's value, or what stands in for it."""
     if row.unknown:
         return Const(Unknown(row.unknown.format(value=args.value(key)), Cause[row.cause]), args.origin(key))
     if row.value is not None:
@@ -274,14 +274,14 @@ def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
 
 
 def spelling_of(row: Row, sheet: Sheet) -> Mapping[str, Scalar]:
-    """The tool's words for the Job's that a row takes."""
+    """Words of the tool -> words of the Job, for a row with a spelling."""
     if not isinstance(row.spelling, str):
         return row.spelling
     return sheet.spellings.get(row.spelling) or SPELLINGS[row.spelling]
 
 
 def _made(row: Row, expr: Expr, sheet: Sheet) -> Expr | None:
-    """What becomes of it."""
+    """The field's value, made of the key's."""
     if row.through:
         made: Expr | None = function(row.through, sheet.home)(expr)
         return made
