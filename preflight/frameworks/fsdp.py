@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord, Instance
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown, Value
 
 TRUTHS: Mapping[str, Scalar] = {
     "true": True, "yes": True, "y": True, "t": True, "on": True, "1": True,
@@ -48,6 +50,14 @@ def fsdp_settings(
     """
     given = {name.lower().removeprefix("fsdp_"): expr for name, expr in values.items()}
     return [*_strategy(given, per_node), *_schedule(given, version), *_precision(mixed), *_checkpointing(given)]
+
+
+def fsdp_details(
+    values: Mapping[str, Expr], version: int | None, mixed: Expr | None = None, per_node: Expr | None = None
+) -> list[Binding]:
+    """The same without the strategy, for a place where FSDP is named already; NO_SHARD makes it DDP even there."""
+    found = fsdp_settings(values, version, mixed, per_node)
+    return [one for one in found if one.field != "parallel.strategy" or constant(one.expr) != "fsdp"]
 
 
 def _strategy(given: Mapping[str, Expr], per_node: Expr | None) -> Iterator[Binding]:
@@ -104,6 +114,16 @@ def _checkpointing(given: Mapping[str, Expr]) -> Iterator[Binding]:
             yield bind(field, Const(True, first_origin(expr)))
 
 
+def is_fsdp(top: Mapping[str, Value]) -> bool:
+    """Whether a file says which layers are sharded apart, with or without `fsdp_` in front."""
+    return any(key.endswith("transformer_layer_cls_to_wrap") for key in top)
+
+
+def fsdp_file(args: Arguments, found: Found) -> None:
+    """FSDP's settings in a file of their own."""
+    found.bindings += fsdp_details(args.given, None)
+
+
 def member(expr: Expr) -> Expr:
     """A member of an enumeration by its own name: `ShardingStrategy.SHARD_GRAD_OP`."""
     value = constant(expr)
@@ -117,7 +137,7 @@ def fsdp_objects(record: CallRecord) -> list[Binding]:
     members of torch's enumerations."""
     names = ("sharding_strategy", "backward_prefetch", "fsdp_version", "activation_checkpointing")
     given = {name: member(expr) for name in names if (expr := record.argument(name)) is not None}
-    found = [b for b in fsdp_settings(given, None) if b.field != "parallel.strategy" or constant(b.expr) == "ddp"]
+    found = fsdp_details(given, None)
     offload = _made(record, "cpu_offload", "offload_policy")
     if offload is not None:
         moved = offload.argument("offload_params", 0) if offload.method == "CPUOffload" else Const(True)

@@ -26,15 +26,8 @@ from preflight.frameworks.library_defaults import (
 from preflight.frameworks.table import read
 from preflight.frameworks.trl import trl
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import (
-    bind,
-    constant,
-    either,
-    first_origin,
-    fold,
-    is_constant,
-    when,
-)
+from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Parameter
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown
@@ -79,6 +72,29 @@ def training_arguments(
     return found
 
 
+def trainer(args: Arguments, found: Found) -> None:
+    """transformers' and TRL's arguments of a file or a command."""
+    flavour = _flavour(args)
+    if "max_seq_length" in args and "packing" not in args:
+        flavour = "transformers"
+        found.add("train.seq_len", args.get("max_seq_length"))
+    found.bindings += training_arguments(args.given, flavour, Use(peft=args.value("use_peft") is True))
+    if flavour != "transformers":
+        found.default("task", "causal-lm")
+
+
+def _flavour(args: Arguments) -> str:
+    """Which of TRL's trainers the file is for, by the command that reads it (`method`) or by its keys."""
+    method = args.value("method")
+    if isinstance(method, str):
+        return method
+    if "num_generations" in args or "max_completion_length" in args:
+        return "grpo"
+    if "max_length" in args or "packing" in args or ("dataset_name" in args and "model_name_or_path" in args):
+        return "dpo" if "beta" in args else "sft"
+    return "transformers"
+
+
 def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
     """Liger's kernels: the logits are never there as a whole, unless its own configuration keeps the usual loss."""
     if "use_liger_kernel" not in args or flavour == "reward" or use.task not in _LANGUAGE:
@@ -105,7 +121,7 @@ def _precision(args: Arguments, flavour: str, use: Use) -> Binding:
 
 
 def prefetch(factor: Expr) -> Expr:
-    """torch's default where it is None."""
+    """torch's default if it is None."""
     return when(fold(Op("is", (factor, Const(None)))), Const(2), factor)
 
 
@@ -119,18 +135,11 @@ def _evaluation(args: Arguments, use: Use) -> list[Binding]:
         return []
     if is_constant(evaluates):  # a strategy that cannot be read is given to evaluate
         evaluates = Const(True)
-    found = [
-        args.bind(
-            "validation.batch_size",
-            "per_device_eval_batch_size",
-            when(evaluates, args["per_device_eval_batch_size"], Const(None)),
-        ),
-        args.bind(
-            "data.validation_workers",
-            "dataloader_num_workers",
-            when(evaluates, args["dataloader_num_workers"], Const(None)),
-        ),
-    ]
+    fields = {
+        "validation.batch_size": "per_device_eval_batch_size",
+        "data.validation_workers": "dataloader_num_workers",
+    }
+    found = [args.bind(field, name, when(evaluates, args[name], Const(None))) for field, name in fields.items()]
     overlaps = fold(Op("==", (fold(Op("str", (strategy,))), Const("steps"))))
     if "eval_strategy" in args and not isinstance(constant(overlaps), Unknown):
         found.append(bind("data.validation_overlaps", overlaps, None, first_origin(strategy)))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.python.module import load_module
-from preflight.python.objects import CallRecord
+from preflight.python.objects import CallRecord, ClassValue
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.remembered import Kind
 
@@ -118,6 +118,11 @@ def loops_around(record: CallRecord, project: Project) -> list[ast.For | ast.Whi
         if isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
             found.append(node)
     return found
+
+
+def is_module(cls: ClassValue | None) -> bool:
+    """Whether a class of the project derives from torch.nn.Module, LightningModule or the like."""
+    return cls is not None and any(base.endswith("Module") for base in cls.external_bases)
 
 
 def without_gradients(record: CallRecord) -> bool:

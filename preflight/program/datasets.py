@@ -25,7 +25,7 @@ _NAMES = ("glob", "rglob", "listdir", "iterdir", "scandir", "walk")
 
 
 def objects_in_memory(paths: Sequence[str], project: Project) -> tuple[list[Binding], list[Fact]]:
-    """Bindings and facts of data sets in these files: Python objects that they keep, and the samples that they return."""
+    """Bindings and facts of data sets in these files: Python objects that they keep, samples that they return."""
     given = sample_bindings(paths, project)
     for path in paths:
         module = load_module(path, project)

@@ -14,6 +14,7 @@ from preflight.program.call_site import (
     assigned_values,
     enclosing_function,
     evaluates,
+    is_module,
     loops_around,
     scope_of,
     words,
@@ -42,6 +43,8 @@ _VIEWS = (
 """Names of the two sides that a contrastive loss compares."""
 INDENT = 4
 """Columns of one level (PEP 8)."""
+_OF_MAKERS = frozenset({"get", "build", "create", "make", "load", "save", "init"})
+"""Words in names of functions that make or keep a model and do not run it."""
 _MODEL_WORDS = frozenset({"model", "net", "network", "encoder", "unet", "transformer", "lm", "gpt", "engine"})
 
 
@@ -194,20 +197,10 @@ def _line(record: CallRecord) -> int:
 def is_forward(record: CallRecord) -> bool:
     """Whether a call runs a model: an object of a Module class or of a library's model, or a name that says so."""
     callee = record.callee
-    if isinstance(callee, Instance):
-        bases = callee.cls.external_bases if callee.cls is not None else ()
-        if any(base.endswith("Module") for base in bases) or "from_pretrained" in callee.made_by:
-            return "Tokenizer" not in callee.made_by and "Processor" not in callee.made_by
+    if isinstance(callee, Instance) and (is_module(callee.cls) or "from_pretrained" in callee.made_by):
+        return "Tokenizer" not in callee.made_by and "Processor" not in callee.made_by
     text = record.name.rpartition(".")[2] if "." in record.name else record.name
-    return bool(words(text) & _MODEL_WORDS) and not words(text) & {
-        "get",
-        "build",
-        "create",
-        "make",
-        "load",
-        "save",
-        "init",
-    }
+    return bool(words(text) & _MODEL_WORDS) and not words(text) & _OF_MAKERS
 
 
 def _assigned_outputs(block: ast.AST, forwards: set[ast.expr]) -> Iterator[tuple[str, ast.Assign]]:

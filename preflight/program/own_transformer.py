@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from preflight.program.bindings import bind, constant, fold, is_unknown, same
-from preflight.program.call_site import targets, words
+from preflight.program.call_site import is_module, targets, words
 from preflight.program.names import field_for
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
@@ -37,6 +37,8 @@ _LENGTHS = frozenset({"block_size", "context_length", "context_len", "max_len", 
                       "max_seq_length", "seq_len", "sequence_length", "seq_length", "ctx_len", "n_ctx"})  # fmt: skip
 _ATTENTION = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer", "Transformer",
               "scaled_dot_product_attention")  # fmt: skip
+_HEADS = frozenset({"head", "lm", "out", "output", "fc", "proj", "classifier"})
+"""Words in names of a model's last layer."""
 FEED_FORWARD = 2048
 """torch.nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward=2048)."""
 
@@ -100,8 +102,7 @@ def _equal(one: Expr, other: Expr) -> bool:
 
 
 def _is_module(record: CallRecord) -> bool:
-    callee = record.callee
-    return isinstance(callee, ClassValue) and any(base.endswith("Module") for base in callee.external_bases)
+    return isinstance(record.callee, ClassValue) and is_module(record.callee)
 
 
 def _is_configuration(record: CallRecord) -> bool:
@@ -184,15 +185,7 @@ def _layers(records: Sequence[CallRecord], found: _Found, project: Project) -> N
         elif record.method == "MultiheadAttention":
             found.attention = True
             _set(found, "num_attention_heads", record.argument("num_heads", 1))
-        elif record.method == "Linear" and words(" ".join(targets(record, project))) & {
-            "head",
-            "lm",
-            "out",
-            "output",
-            "fc",
-            "proj",
-            "classifier",
-        }:
+        elif record.method == "Linear" and words(" ".join(targets(record, project))) & _HEADS:
             found.head = record.argument("out_features", 1)
 
 

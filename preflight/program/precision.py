@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from preflight.program.bindings import bind, constant, first_origin, under, when
-from preflight.program.call_site import evaluates, words
+from preflight.program.call_site import evaluates, is_module, words
 from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.spelling import DTYPES, PRECISIONS, spelled
@@ -60,9 +60,7 @@ def _is_model(record: CallRecord) -> bool:
     if record.receiver_object is not None:
         for one in alternatives(record.receiver_object):
             if isinstance(one, Instance):
-                if one.cls is not None:
-                    modules = any(base.endswith("Module") for base in one.cls.external_bases)
-                    return modules or "from_pretrained" in one.made_by
-                maker = words(one.made_by.rpartition(".")[2])
-                return "from_pretrained" in one.made_by or bool(maker & {"model", "net", "unet", "create"})
+                maker = words(one.made_by.rpartition(".")[2]) if one.cls is None else frozenset()
+                made = "from_pretrained" in one.made_by or bool(maker & {"model", "net", "unet", "create"})
+                return made or is_module(one.cls)
     return bool(words(record.name.rpartition(".")[0]) & {"model", "net", "network", "unet", "encoder", "backbone"})
