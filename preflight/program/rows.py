@@ -26,6 +26,7 @@ from preflight.vocabulary.spelling import (
     ATTENTION_IMPLEMENTATIONS,
     DTYPES,
     IMPLEMENTATIONS,
+    IN_BACKWARD,
     OPTIMIZERS,
     PRECISIONS,
     spelled,
@@ -44,6 +45,7 @@ SPELLINGS: Mapping[str, Mapping[str, Scalar]] = {
     "attentions": ATTENTION_IMPLEMENTATIONS,
     "dtypes": DTYPES,
     "implementations": IMPLEMENTATIONS,
+    "in_backward": dict.fromkeys(IN_BACKWARD, True),
     "optimizers": OPTIMIZERS,
     "precisions": PRECISIONS,
 }
