@@ -37,14 +37,8 @@ def checkpointing(args: Arguments, found: Found) -> None:
         found.add("train.activation_offload", Const(True, args.origin(name)))
 
 
-def truth(expr: Expr) -> Expr:
-    """Yes or no; an unknown value stays unknown."""
-    value = constant(expr)
-    return Const(value if isinstance(value, Unknown) else bool(value), first_origin(expr))
-
-
 def doubled(bindings: Iterable[Binding]) -> list[Binding]:
-    """Two samples go through the model for each one of the batch."""
+    """The bindings with twice the batch: two samples go through the model for each one of the batch."""
     return [
         replace(b, expr=Op("*", (b.expr, Const(2)), first_origin(b.expr))) if b.field == "train.batch_size" else b
         for b in bindings

@@ -1,8 +1,8 @@
-"""A tool's own settings as a table: which of its keys is which Job field, how it is spelled, what its default is.
+"""Tables of tools: which of a tool's keys is which Job field, with its spellings and its default.
 
-`tables/KIND.toml` is read when a file, a command or a call of that kind is met. Most of a tool fits rows
-(preflight/program/rows.py); what does not is a function of this folder that a row names. CONTRIBUTING.md ("Add a
-framework's keys") shows how a table is made; the classes below say what each key before the rows means.
+`tables/KIND.toml` is read when a file, a command or a call of that kind is met. Most settings fit rows
+(preflight/program/rows.py); for others a row names a function of this folder. CONTRIBUTING.md ("Add a framework's keys")
+shows how a table is made; the classes below say what each key before the rows means.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Head(BaseModel):
 
 
 class Table(Head, Sheet):
-    """Everything that a tool's file says of a Job."""
+    """A whole table: how a tool is recognised, and what its settings say of a Job."""
 
     renamed: dict[str, str] = {}
     """Other names of keys -> the name that the rows use."""
@@ -119,7 +119,7 @@ def load(kind: str) -> Table:
 
 
 def _taken(text: str) -> Table:
-    """A table as it stands, as `parts_of` has parts."""
+    """A table without validation, see `parts_of`."""
     found = tomllib.loads(text)
     if "command" in found:
         found["command"] = Command.model_construct(**found["command"])
@@ -129,7 +129,7 @@ def _taken(text: str) -> Table:
 
 
 def keywords(framework: str) -> list[tuple[frozenset[str], Mapping[str, str]]]:
-    """Names of calls, and the keywords of theirs that state a Job field: the framework's, and the data loader's."""
+    """(names of calls, Job field -> keyword that states it) of a framework, and of the data loader."""
     found = [(call, call.inserts or head.inserts) for head in heads().values() for call in head.calls]
     own = [(frozenset(call.names), inserts) for call, inserts in found if call.framework == framework]
     return [*own, (frozenset({"DataLoader"}), keywords_of_fields())]
@@ -147,7 +147,7 @@ def read(kind: str, args: Arguments) -> Found:
 
 
 def bindings_of_calls(kind: str, records: Sequence[CallRecord]) -> list[Binding]:
-    """What those of the calls say that the table of this kind knows."""
+    """Bindings of those calls that the table of this kind reads."""
     own = [record for record in records if record.name.startswith(tuple(heads()[kind].modules))]
     return [b for record in own for b in under(record.conditions, read_call(load(kind), record))]
 

@@ -92,7 +92,7 @@ def reference(args: Arguments, found: Found) -> None:
 
 
 def loss(name: Expr) -> Expr:
-    """Chunks of 16-bit logits, made fp32 one by one; Liger's, and nothing but the usual loss otherwise."""
+    """chunked: 16-bit logits that are made fp32 chunk by chunk; fused: Liger's; else full."""
     kind = str(constant(name))
     return Const("fused" if "Liger" in kind else "chunked" if kind in _CHUNKED else "full", first_origin(name))
 

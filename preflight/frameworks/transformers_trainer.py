@@ -96,7 +96,7 @@ def _flavour(args: Arguments) -> str:
 
 
 def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
-    """Liger's kernels: the logits are never there as a whole, unless its own configuration keeps the usual loss."""
+    """Liger's kernels never hold all logits, unless `liger_kernel_config` keeps the usual loss."""
     if "use_liger_kernel" not in args or flavour == "reward" or use.task not in _LANGUAGE:
         return []
     kept = args.inner("liger_kernel_config").value("fused_linear_cross_entropy") is False
@@ -175,7 +175,7 @@ def _flags(arguments: Mapping[str, Argument]) -> list[Parameter]:
 
 
 def model_config_bindings() -> list[Binding]:
-    """What `get_peft_config` and `get_quantization_config` make of those flags."""
+    """Bindings of those flags, as `get_peft_config` and `get_quantization_config` use them."""
     four, eight = Ref("load_in_4bit"), Ref("load_in_8bit")
     quantized = Op("if", (four, Const("nf4"), Op("if", (eight, Const("int8"), Const("none")))))
     return [
@@ -200,7 +200,7 @@ _STREAMED = (4, 31)
 
 
 def parallel(args: Arguments, version: str | None) -> list[Binding]:
-    """What the Trainer's own settings say of sharding; nothing where they name no scheme."""
+    """Bindings of the Trainer's settings for sharding; empty if there are none."""
     sharded = _fsdp(args, version)
     if sharded and (release(version) or NEWEST) < _STREAMED:
         sharded.append(bind("train.saves", Const("gathered", first_origin(args["fsdp"]))))
@@ -237,7 +237,7 @@ def _version(transformers: str | None) -> int | None:
 
 
 def _mixed(args: Arguments) -> Expr | None:
-    """The mixed precision that the Trainer hands to accelerate, where it is a plain yes."""
+    """The mixed precision that the Trainer passes to accelerate, if it is a plain yes."""
     asked = [name for name in ("bf16", "fp16") if args.value(name) is True]
     return Const(asked[0], args.origin(asked[0])) if asked else None
 

@@ -46,7 +46,7 @@ def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
 
 
 def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
-    """The frozen model that a preference loss compares with; with adapters the base model is it."""
+    """The frozen model that a preference loss compares with; with adapters the base model serves as it."""
     field = "train.copies.reference"
     if flavour == "ppo":
         reason = "PPO also holds a reference, a reward and a value model: not modelled"
@@ -62,7 +62,7 @@ def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
 
 
 def _vllm(args: Arguments) -> Iterator[Binding]:
-    """vLLM in the training process takes its share of the GPU first, asleep or on another GPU none of it."""
+    """vLLM in the training process takes its share of the GPU first; asleep or on another GPU it takes none."""
     if constant(truth(args["use_vllm"])) is not True or constant(args["vllm_mode"]) != "colocate":
         return
     if constant(truth(args["vllm_enable_sleep_mode"])) is True:

@@ -60,7 +60,7 @@ def ultralytics_bindings(records: Sequence[CallRecord], project: Project) -> tup
 
 
 def completed(args: Arguments) -> Arguments:
-    """Arguments of a call or a command: both rank as the expressions say."""
+    """The arguments of a call or a command, with the ranks of expressions."""
     passed: dict[str, Expr] = {}
     if args.call is not None and not args.call.complete:
         reason = unknown("it may be among arguments that are passed on as a whole", args.call.origin)
@@ -87,7 +87,7 @@ def _model(args: Arguments) -> list[Binding]:
 
 
 def batches(args: Arguments, found: Found) -> None:
-    """Of one GPU; the validation's; the steps of accumulation; the nominal batch."""
+    """The batches of one GPU in training and validation, the accumulation, the nominal batch."""
     gpus, whole = _gpus(args), _batch(args, 1)
     batch = _batch(args, gpus)
     steps = fold(Op("max", (Op("round", (Op("/", (args["nbs"], whole)),)), Const(1))))
@@ -103,7 +103,7 @@ def batches(args: Arguments, found: Found) -> None:
 
 
 def _batch(args: Arguments, gpus: int) -> Expr:
-    """The batch of one GPU; a batch that Ultralytics finds out by itself is unknown."""
+    """The batch of one GPU; unknown if Ultralytics measures it."""
     batch, value = args["batch"], args.value("batch")
     if isinstance(value, (int, float)) and value < 1:
         return unknown("Ultralytics chooses the batch by measuring the GPU", first_origin(batch), Cause.run_time)
@@ -115,13 +115,13 @@ def _doubled(expr: Expr) -> Expr:
 
 
 def workers(args: Arguments, found: Found) -> None:
-    """Of the training loader and of the validation loader."""
+    """Workers of the training loader and of the validation loader."""
     found.bindings.append(args.bind("data.workers", "workers"))
     found.bindings.append(args.bind("data.validation_workers", "workers", _doubled(args["workers"])))
 
 
 def _capped(binding: Binding, most: int | None) -> Binding:
-    """At most `most` workers. A value set elsewhere that stays below it needs no cap, and is left invertible."""
+    """At most `most` workers. A binding that certainly stays below is left as it is, so that a fix can change it."""
     workers, value = binding.expr, constant(binding.expr)
     if most is None or is_unknown(workers) or (isinstance(value, (int, float)) and value <= most):
         return binding
@@ -131,7 +131,7 @@ def _capped(binding: Binding, most: int | None) -> Binding:
 
 
 def longer_side(size: Expr) -> Expr:
-    """Of two sides the longer one."""
+    """The longer one of two sides."""
     value = constant(size)
     if isinstance(value, tuple) and value and all(isinstance(side, int) for side in value):
         return Const(max(side for side in value if isinstance(side, int)), first_origin(size))
@@ -155,7 +155,7 @@ def precision(args: Arguments, found: Found) -> None:
 
 
 def optimizer(name: Expr) -> Expr:
-    """Its SGD has Nesterov momentum."""
+    """The optimizer by its name; SGD has Nesterov momentum here."""
     return spelled(name, {**OPTIMIZERS, "sgd": "sgd-momentum"}, "other")
 
 
@@ -183,7 +183,7 @@ def _most_workers(args: Arguments, project: Project) -> int | None:
 
 
 def _classes(record: CallRecord, project: Project) -> list[Binding]:
-    """How many classes the data set has, where its file is among the project's."""
+    """How many classes the data set has, if its file is in the project."""
     data = record.argument("data")
     value = constant(data)
     if not isinstance(value, str) or not value.endswith((".yaml", ".yml")) or not project.exists(value):

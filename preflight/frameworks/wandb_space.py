@@ -1,4 +1,4 @@
-"""W&B's parameter grammar: a mapping of parameters -> axes and constants, wherever the mapping is written.
+"""Parameters of a W&B sweep -> axes and constants, from a file or from a program.
 
 Sweep files and `wandb.sweep({...})` in Python share it: it works on plain values, and asks `origin_of(route)` where
 they are written. What W&B would reject is read as far as it makes sense and reported as a `Complaint`.
@@ -46,7 +46,7 @@ METHODS = ("bayes", "random", "grid", "custom")
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """Something in a sweep that W&B rejects or reads otherwise than it looks; `route` leads to it."""
+    """A part of a sweep that W&B rejects or misreads; `route` leads to it."""
 
     route: Route
     message: str
@@ -86,7 +86,7 @@ def read_space(parameters: Mapping[str, object], origin_of: OriginOf, route: Rou
 
 
 def kind_of(body: object) -> str:
-    """The distribution that W&B gives a parameter: its own word, or what its keys imply ("" when none fits)."""
+    """The distribution of a parameter: as it is stated, or as its keys imply ("" if no distribution has them)."""
     if not isinstance(body, Mapping):
         return ""
     stated = body.get("distribution")

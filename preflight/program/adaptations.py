@@ -29,7 +29,7 @@ def quantization(args: Arguments, found: Found) -> None:
 
 
 def lora_options(args: Arguments, found: Found) -> None:
-    """Further options that are switched on."""
+    """Further options of LoRA that are switched on."""
     options = {key: args.value(key) for key in _OPTIONS}
     given = {
         key: value for key, value in options.items() if not isinstance(value, Unknown) and value not in (None, False)
@@ -46,14 +46,14 @@ def compiled(args: Arguments, found: Found) -> None:
 
 
 def init_kwargs(args: Arguments, found: Found) -> None:
-    """A dictionary of arguments of from_pretrained."""
+    """`model_init_kwargs={...}`: arguments of from_pretrained."""
     given = args.call.object("model_init_kwargs") if args.call is not None else None
     if isinstance(given, Container):
         found.bindings += dtype_and_attention({str(key): to_expr(value) for key, value in given.items.items()})
 
 
 def dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
-    """Arguments of from_pretrained that all libraries have."""
+    """Type of the weights and attention, from arguments of from_pretrained."""
     found: list[Binding] = []
     dtype = given.get("dtype") or given.get("torch_dtype")
     if dtype is not None and constant(dtype) not in (None, "auto"):
@@ -65,7 +65,7 @@ def dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
 
 
 def sentence_model(name: Expr) -> Expr:
-    """A name without an owner is one of sentence-transformers' own."""
+    """The hub id; a name without an owner is a model of `sentence-transformers`."""
     value = constant(name)
     if not isinstance(value, str) or "/" in value:
         return name

@@ -30,7 +30,7 @@ class Arguments:
         self.rank, self.call = rank, call
 
     def completed(self, more: Mapping[str, Expr], defaults: Mapping[str, Scalar] | None = None) -> Arguments:
-        """With further arguments, or other defaults."""
+        """The arguments with further ones, or with other defaults."""
         defaults = self.defaults if defaults is None else defaults
         return Arguments({**self.given, **more}, defaults, self.empty, self.rank, self.call)
 
@@ -44,11 +44,11 @@ class Arguments:
     __getitem__ = get
 
     def value(self, name: str) -> Value:
-        """The plain value, None where it is not there; Unknown where it depends on something else."""
+        """The plain value; None if it is not given, Unknown if it depends on something else."""
         return constant(self.get(name))
 
     def some(self, name: str) -> bool:
-        """Whether the value is more than a no; one that cannot be known counts."""
+        """Whether the value is not false, empty or zero; an unknown value counts."""
         value = self.value(name)
         return isinstance(value, Unknown) or bool(value)
 
@@ -63,7 +63,7 @@ class Arguments:
         return bind(field, value, None if used else Rank.default, first_origin(self[name]))
 
     def inner(self, name: str) -> Arguments:
-        """The keys of an argument that is a mapping, each with its own place where it has one."""
+        """The keys of an argument that is a mapping, each with its place if it has one."""
         whole, prefix = self.given.get(name), f"{name}."
         value = constant(whole) if whole is not None else None
         found = dict(flattened(value, first_origin(whole))) if isinstance(value, Mapping) else {}

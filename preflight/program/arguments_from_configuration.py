@@ -55,7 +55,7 @@ def _named(
 
 
 def _prefix(record: CallRecord, project: Project) -> str | None:
-    """The path of `**cfg.dataloader.params` within the configuration; None where it is not one's part."""
+    """The path of `**cfg.dataloader.params` within the configuration; None if it is not a part of one."""
     node = record.node
     mappings = [keyword.value for keyword in node.keywords if keyword.arg is None] if isinstance(node, ast.Call) else []
     for mapping in mappings:

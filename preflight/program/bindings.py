@@ -26,12 +26,12 @@ _OTHERWISE = "\0otherwise"
 
 
 def is_constant(expr: Expr) -> bool:
-    """Whether no name is left in it."""
+    """Whether the expression holds no name."""
     return not any(True for _ in names(expr))
 
 
 def constant(expr: Expr | None) -> Value:
-    """The value of a constant expression; Unknown where it still depends on something, or is not there."""
+    """The value of a constant expression; Unknown if it depends on a name, or is not given."""
     if expr is None:
         return Unknown("it is not given", Cause.not_set)
     return evaluate(expr) if is_constant(expr) else Unknown("it is set elsewhere", Cause.not_read)
@@ -55,7 +55,7 @@ def fold(expr: Expr, origin: Origin | None = None) -> Expr:
 
 
 def when(condition: Expr, yes: Expr, no: Expr) -> Expr:
-    """`yes if condition else no`; a known condition leaves the branch taken, which takes its place."""
+    """`yes if condition else no`. If the condition is known, the branch that is taken, with the condition's place."""
     value = constant(condition)
     if isinstance(value, Unknown):
         return Op("if", (condition, yes, no), condition.origin)
@@ -66,7 +66,7 @@ def when(condition: Expr, yes: Expr, no: Expr) -> Expr:
 
 
 def unless_unset(expr: Expr, given: Expr, unset: tuple[Value, ...] = (None,)) -> Expr:
-    """`given`, or None where `expr`, which is set elsewhere, turns out to be one of the values for "not set"."""
+    """`given`, or None if `expr` is set elsewhere to one of the values for "not set"."""
     if is_constant(expr):
         return given
     return Op("if", (Op("in", (expr, Const(unset))), Const(None), given), given.origin)
@@ -114,7 +114,7 @@ def _is_unknown_part(expr: Expr) -> bool:
 
 
 def settled(bindings: Sequence[Binding]) -> list[Binding]:
-    """Bindings of one program with every "otherwise" filled in: by the one that would win without the call."""
+    """Bindings of one program with every "otherwise" replaced by the binding that would win without the call."""
     found: list[Binding] = []
     for field in dict.fromkeys(binding.field for binding in bindings):
         winner: Expr = Const(None)

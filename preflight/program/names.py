@@ -2,8 +2,8 @@
 
 The table is data (`aliases.json`). A key is judged by its last components: the name itself, the roles (train,
 validation) that it or its parents mention, and parents that say it is something else (a replay buffer's batch, a
-scheduler's length). A name with two possible meanings has no field: a global batch
-size is divided in Python, by an unknown number.
+scheduler's length). A name with two possible meanings has no field: a global batch size is divided in Python, by an
+unknown number.
 """
 
 from __future__ import annotations
