@@ -1,8 +1,8 @@
 """Tables of tools: which of a tool's keys is which Job field, with its spellings and its default.
 
 `tables/KIND.toml` is read when a file, a command or a call of that kind is met. Most settings fit rows
-(preflight/program/rows.py); for others a row names a function of this folder. CONTRIBUTING.md ("Add a framework's keys")
-shows how a table is made; the classes below say what each key before the rows means.
+(preflight/program/rows.py); for others a row names a function of this folder. CONTRIBUTING.md ("Add a framework's
+keys") shows how a table is made; the classes below say what each key before the rows means.
 """
 
 from __future__ import annotations

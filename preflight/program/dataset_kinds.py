@@ -1,8 +1,8 @@
 """Whether a data set is indexed or iterated -> the fact dataset_kind: "map" or "iterable".
 
 A DataLoader divides the indices of a data set among its workers, so their number does not matter. A data set that is
-iterated is run by every worker: how often a sample comes, and when, depends on the number of workers. No fact means that
-it is not known for every loader.
+iterated is run by every worker: how often a sample comes, and when, depends on the number of workers. No fact means
+that it is not known for every loader.
 """
 
 from __future__ import annotations
