@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.batch_statistics import TABLE
+from preflight.vocabulary.batch_statistics import TABLE
 
 LIBRARIES = ("transformers", "diffusers", "timm", "torchvision")
 NORM = re.compile(r"(Sync)?BatchNorm([123]d)?(Act2d)?")

@@ -16,7 +16,15 @@ from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, IN_BACKWARD, Invalid, normal
+from preflight.vocabulary.spelling import (
+    DTYPES,
+    IMPLEMENTATIONS,
+    IN_BACKWARD,
+    YOLO_NOMINAL_BATCH,
+    Invalid,
+    normal,
+    yolo_target,
+)
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Unknown
 
@@ -113,16 +121,23 @@ def completed(values: Mapping[str, object]) -> dict[str, object]:
             raise UsageError('train.peft.method = \'qlora\': write "lora", and train.quantization.type "nf4"')
         found["train.peft.method"] = "lora"
     target = found.get("model.target") or found.get("model.name")
-    if isinstance(target, str) and "yolo" in target:
-        from preflight.frameworks.ultralytics import by_default
-
-        found = {**by_default(target, found), **found}
+    if isinstance(target, str) and yolo_target(target) is not None:
+        found = {**_ultralytics_defaults(found), **found}
     options = found.get("train.peft.options")
     if isinstance(options, Mapping) and options.get("use_dora") and found.get("train.peft.method") == "lora":
         found["train.peft.method"] = "dora"
     config = found.get("model.config")
     if isinstance(config, Mapping) and isinstance(config.get("model_type"), str):  # a whole config.json
         found.setdefault("model.architecture", config["model_type"])
+    return found
+
+
+def _ultralytics_defaults(values: Mapping[str, object]) -> dict[str, object]:
+    """What Ultralytics' trainer does unless it is told otherwise."""
+    batch = values.get("train.batch_size")
+    found: dict[str, object] = {"train.precision": "fp16-mixed", "train.copies.ema": 1}
+    if isinstance(batch, int) and batch > 0:
+        found["train.grad_accum"] = max(1, round(YOLO_NOMINAL_BATCH / batch))
     return found
 
 

@@ -1,1 +1,1 @@
-"""Tools' own settings: what a key of theirs says of a Job, by default and in which version."""
+"""Settings of training tools: which of their keys is which Job field, with defaults by version."""

@@ -1,16 +1,17 @@
-"""Arguments of a trainer by name, each with its place: of a file, of a command, of a call; else the tool's default."""
+"""Arguments of a trainer from its files and its command lines, each with its place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from preflight.documents.document import TreeDocument
-from preflight.program.bindings import bind, constant, first_origin, is_constant
+from preflight.program.arguments import Arguments
+from preflight.program.bindings import constant, is_constant
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Rank, Word
+from preflight.vocabulary.reading import Word
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Scalar, Unknown, Value, evaluate
+from preflight.vocabulary.values import Const, Expr, Op, Route, Value, evaluate
 
 _JSON: Kind[TreeDocument] = Kind("a parsed JSON file")
 
@@ -26,62 +27,10 @@ def document_of(source: Source, project: Project) -> TreeDocument:
     return yaml_of(source, project, "1.1")
 
 
-class Arguments:
-    """Arguments by dotted names (`fsdp_config.version`): what was given, else the default of the library's version."""
-
-    def __init__(
-        self, given: Mapping[str, Expr], defaults: Mapping[str, Scalar] | None = None,
-        empty: Mapping[str, Origin | None] | None = None,
-    ) -> None:  # fmt: skip
-        self.given, self.defaults = dict(given), defaults or {}
-        self.empty = empty or {}
-        """Where keys without a value stand; they are as if they were not given."""
-
-    def completed(self, more: Mapping[str, Expr], defaults: Mapping[str, Scalar] | None = None) -> Arguments:
-        """With further arguments, or other defaults."""
-        return Arguments({**self.given, **more}, self.defaults if defaults is None else defaults, self.empty)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.given
-
-    def get(self, name: str, default: Value = None) -> Expr:
-        """The value with its place; a default has none."""
-        return self.given.get(name) or Const(self.defaults.get(name, default))
-
-    __getitem__ = get
-
-    def value(self, name: str) -> Value:
-        """The plain value, None where it is not there; Unknown where it depends on something else."""
-        return constant(self.get(name))
-
-    def some(self, name: str) -> bool:
-        """Whether the value is more than a no; one that cannot be known counts."""
-        value = self.value(name)
-        return isinstance(value, Unknown) or bool(value)
-
-    def origin(self, name: str) -> Origin | None:
-        """Where the value is written."""
-        return first_origin(self.given.get(name)) or self.empty.get(name)
-
-    def bind(self, field: str, name: str, expr: Expr | None = None) -> Binding:
-        """The field takes the argument's value (or `expr`, made of it); a default has a default's rank."""
-        value = self[name] if expr is None else expr
-        used = name in self.given or not is_constant(value)
-        return bind(field, value, None if used else Rank.default, first_origin(self[name]))
-
-    def inner(self, name: str) -> Arguments:
-        """The keys of an argument that is a mapping, each with its own place where it has one."""
-        whole, prefix = self.given.get(name), f"{name}."
-        value = constant(whole) if whole is not None else None
-        found = dict(_spread(value, first_origin(whole))) if isinstance(value, Mapping) else {}
-        placed = {key.removeprefix(prefix): expr for key, expr in self.given.items() if key.startswith(prefix)}
-        return Arguments(found | placed)
-
-
 def arguments_of(
     document: TreeDocument | None, top: Mapping[str, Value], given: Mapping[str, Expr] | None = None
 ) -> Arguments:
-    """Arguments of a file; `given` are those of the command line, which come before it."""
+    """Arguments of a file; `given` are those of the command line, which win over the file."""
     found = {**_flat(document, top, ()), **(given or {})}
     empty = {name: expr.origin for name, expr in found.items() if constant(expr) is None}
     return Arguments({name: expr for name, expr in found.items() if name not in empty}, None, empty)
@@ -96,14 +45,6 @@ def _flat(document: TreeDocument | None, top: Mapping[str, Value], at: Route) ->
         if isinstance(value, Mapping):
             found |= {f"{name}.{key}": expr for key, expr in _flat(document, value, route).items()}
     return found
-
-
-def _spread(top: Mapping[str, Value], place: Origin | None) -> Iterator[tuple[str, Expr]]:
-    """The keys of a mapping that is written in one place, those of mappings in it by dotted names as well."""
-    for name, value in top.items():
-        yield str(name), Const(value, place)
-        if isinstance(value, Mapping):
-            yield from ((f"{name}.{key}", expr) for key, expr in _spread(value, place))
 
 
 def given_by(words: Sequence[Word]) -> dict[str, Expr]:
@@ -144,7 +85,7 @@ def _whole(expr: Expr) -> Expr:
 
 
 def _read(expr: Expr) -> Expr:
-    """A word's text as the scalar that it spells; what depends on the shell stays as it is."""
+    """A word's text as a number, a yes or no, or text; an expression of the shell stays as it is."""
     if not isinstance(expr, Const) or not isinstance(expr.value, str):
         return expr
     return Const(read_scalar(expr.value), expr.origin)

@@ -1,4 +1,4 @@
-"""Commands of trainers that have no program of the project: what they run, with which file and which settings.
+"""Commands that train without a program of the project: what they run, with which file and which settings.
 
 `tune run RECIPE --config x.yaml k=v`, `litgpt finetune_lora CHECKPOINT --train.micro_batch_size 2`, `swift sft ...`,
 `llamafactory-cli train x.yaml`, `trl sft --config x.yaml`, `axolotl train x.yaml`, `yolo train model=x.pt`; and the
@@ -26,7 +26,7 @@ _METHODS = ("lora", "full", "adapter", "adapter_v2")
 
 @dataclass(frozen=True)
 class Started:
-    """A trainer's command: `file` is the word that names its settings, `words` everything that says more."""
+    """A trainer's command: `file` is the word that names its file of settings, `words` are all other settings."""
 
     kind: str
     file: Word | None
@@ -35,7 +35,7 @@ class Started:
 
 
 def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | None:
-    """The command that a module (or its file, `swift/cli/sft.py`) is, with its words; None where it is none of them."""
+    """The command that a module (or its file, `swift/cli/sft.py`) runs, with its words; None for another module."""
     dotted = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name
     for command in commands().values():
         known = {one: one for one in command.trains} if command.scripts else command.modules
@@ -47,13 +47,13 @@ def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | N
 
 @lru_cache(maxsize=1)
 def commands() -> Mapping[str, Command]:
-    """Kind of settings -> the command that has them."""
+    """Kind of settings -> the command that reads them."""
     return {kind: head.command for kind, head in heads().items() if head.command is not None}
 
 
 @lru_cache(maxsize=64)
 def kind_named(name: str) -> str | None:
-    """The kind of settings that a command has."""
+    """The kind of settings that a command reads."""
     return next((kind for kind, command in commands().items() if command.name == name), None)
 
 
@@ -66,7 +66,7 @@ def copied(name: str, source: str) -> bool:
 
 
 def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
-    """What a command starts; None where it trains nothing."""
+    """What a command starts; None if it trains nothing."""
     if name == "yolo":
         settings = training(words)
         words = () if settings is None else (Word("", Const("train")), *settings)
@@ -110,10 +110,7 @@ def _stated(words: Sequence[Word], launch: Launch) -> Expr | None:
 
 
 def _counted(launch: Launch, nodes: Expr | None, ranks: Expr | None) -> Launch:
-    return replace(
-        launch, nodes=nodes if nodes is not None else launch.nodes,
-        ranks_per_node=ranks if ranks is not None else launch.ranks_per_node,
-    )  # fmt: skip
+    return replace(launch, nodes=nodes or launch.nodes, ranks_per_node=ranks or launch.ranks_per_node)
 
 
 def _processes(name: str, launch: Launch, request: Request | None) -> Expr | None:
@@ -148,7 +145,7 @@ NAME = "commands"
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """No file by itself: `preflight.study` hands on the line of a script that has such a command."""
+    """No file is a command by itself: `preflight.study` passes on the line of a script that has one."""
     return False
 
 

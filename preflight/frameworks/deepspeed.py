@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_objects
-from preflight.frameworks.shared import Found
 from preflight.frameworks.table import read
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, is_unknown, under
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS
@@ -29,7 +29,7 @@ STAGES: Mapping[int, str] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
 
 def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
-    """How the program spreads a model over GPUs; a wrapper under a condition keeps the condition."""
+    """How the program distributes a model over GPUs; a wrapper under a condition keeps the condition."""
     found: list[Binding] = []
     for record in records:
         if record.method in _WRAPPERS and "." in record.name:
@@ -58,7 +58,7 @@ def _devices(record: CallRecord) -> list[Binding]:
 
 
 def _options(record: CallRecord) -> dict[str, Expr]:
-    """What a wrapper's call says of its buffers, by Job field; a value that is not a plain one says nothing."""
+    """Job field -> what a wrapper's call says of its buffers; only plain values count."""
     given = {f"parallel.options.{name}": record.argument(name) for name in _ARGUMENTS}
     options = {field: expr for field, expr in given.items() if expr is not None and _plain(constant(expr))}
     if record.method in _VERSIONS:
@@ -86,7 +86,8 @@ def settings_links(records: Sequence[CallRecord]) -> list[tuple[str, Expr]]:
 
 
 def one_process(records: Sequence[CallRecord]) -> list[Fact]:
-    """What spreads a model over the GPUs of one process: GPU 0 holds more than the others then, or other layers."""
+    """The call that distributes a model over the GPUs of one process. GPU 0 then holds more than the other GPUs, or
+    different layers."""
     for record in records:
         if record.method == "DataParallel" and record.name.startswith("torch.nn."):
             return [Fact("one_process", "torch.nn.DataParallel", record.origin)]
@@ -97,19 +98,19 @@ def one_process(records: Sequence[CallRecord]) -> list[Fact]:
 
 
 def kernels(kind: Expr) -> Expr:
-    """DeepSpeed makes the optimizer itself where its file names one: Adam's are its fused or its CPU kernels
+    """DeepSpeed makes the optimizer itself if its file names one: Adam has its fused or its CPU kernels
     (runtime/engine.py, _configure_basic_optimizer), which step without temporaries on the GPU."""
     adam = OPTIMIZERS.get(str(constant(kind)).lower()) in ("adam", "adamw")
     return Const("fused" if adam else None, first_origin(kind))
 
 
 def deepspeed_config(config: Arguments) -> list[Binding]:
-    """Bindings of a DeepSpeed configuration; "auto" values are the Trainer's and bind nothing."""
+    """Bindings of a DeepSpeed configuration; values that are "auto" follow the Trainer and bind nothing."""
     return read("deepspeed", config).bindings
 
 
 def stated_batch(args: Arguments, found: Found) -> None:
-    """The whole batch of all ranks, which a rule holds against the others."""
+    """The whole batch of all ranks, which a rule compares with micro-batch, accumulation and ranks."""
     value = args.value("train_batch_size")
     if isinstance(value, int):
         found.facts.append(Fact("stated_batch", value, args.origin("train_batch_size")))

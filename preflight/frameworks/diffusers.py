@@ -1,4 +1,4 @@
-"""What tables/diffusers.toml cannot say in rows: the models beside the one that is trained, script by script."""
+"""What tables/diffusers.toml cannot say in rows: models that stay on the GPU with the one that is trained."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TypedDict
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.shared import Found
+from preflight.program.arguments import Arguments
+from preflight.program.rows import Found
 from preflight.vocabulary.values import Cause, Const, Unknown
 
-_UNREAD = "--train_text_encoder trains the text encoders, which no law covers"
+_UNREAD = "--train_text_encoder trains the text encoders: no memory law covers that"
 
 
 def completed(args: Arguments) -> Arguments:
-    """With the defaults of the script that runs."""
+    """The arguments with the defaults of the script that runs."""
     script = scripts().get(str(args.value("method")))
     if script is None:
         return Arguments({})
@@ -24,8 +24,8 @@ def completed(args: Arguments) -> Arguments:
     return args.completed({}, own)
 
 
-def beside(args: Arguments, found: Found) -> None:
-    """The models beside the denoiser, and the images that it generates."""
+def companions(args: Arguments, found: Found) -> None:
+    """Models on the GPU besides the denoiser, and the images that it generates."""
     script = scripts()[str(args.value("method"))]
     prompt = next((key for key in ("validation_prompt", "validation_prompts") if args.some(key)), None)
     names = list(script["companions"])
@@ -51,7 +51,7 @@ def beside(args: Arguments, found: Found) -> None:
 
 
 def _vae(args: Arguments, script: Script, names: list[str]) -> list[str]:
-    """In 16 bits where a VAE is named that can run in them."""
+    """The VAE is kept in 16 bits if a VAE is named that can run in 16 bits."""
     half = args.value("mixed_precision")
     if not script.get("weights_vae") or "pretrained_vae_model_name_or_path" not in args or half not in ("fp16", "bf16"):
         return names
@@ -59,7 +59,7 @@ def _vae(args: Arguments, script: Script, names: list[str]) -> list[str]:
 
 
 class Script(TypedDict, total=False):
-    """What one script does; see the file."""
+    """What one script does; diffusers.json explains the keys."""
 
     method: str | None
     resolution: int

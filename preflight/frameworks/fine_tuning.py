@@ -1,17 +1,18 @@
-"""What the tables of LLaMA-Factory, ms-swift and axolotl cannot say in rows.
+"""What the tables of LLaMA-Factory, ms-swift, axolotl and Unsloth cannot say in rows.
 
-The first two hand transformers' own arguments on, with defaults and rules of theirs.
+The first two pass transformers' own arguments on, with defaults and rules of their own.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.fsdp import fsdp_settings
-from preflight.frameworks.shared import Found, doubled
+from preflight.frameworks.shared import doubled
 from preflight.frameworks.transformers_trainer import Use, training_arguments
-from preflight.program.bindings import constant, first_origin, fold, when
+from preflight.program.arguments import Arguments
+from preflight.program.bindings import bind, constant, first_origin, fold, when
+from preflight.program.rows import Found
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -23,6 +24,9 @@ _EFFECTIVE = 16
 _PAIRS = ("dpo", "orpo", "cpo", "simpo", "rm")
 _OWN = ("bf16", "fp16")
 """Arguments of transformers that ms-swift sets by itself, as `swift_precision` says."""
+_UNSLOTH_SUFFIXES = ("-unsloth-bnb-4bit", "-bnb-4bit")
+UNSLOTH_LENGTH = 2048
+"""max_seq_length of FastLanguageModel.from_pretrained; None is the model's own."""
 
 
 def llamafactory_trainer(args: Arguments, found: Found) -> None:
@@ -38,7 +42,7 @@ def llamafactory_trainer(args: Arguments, found: Found) -> None:
 
 
 def swift_trainer(args: Arguments, found: Found) -> None:
-    """transformers' arguments; the precision is ms-swift's own rule, and some of DeepSpeed's files it ships itself."""
+    """transformers' arguments with ms-swift's defaults; `swift_precision` reads the precision."""
     values = {**_DEFAULTS, **{name: expr for name, expr in args.given.items() if name not in _OWN}}
     validates = "val_dataset" in args or args.some("split_dataset_ratio")
     bindings = [
@@ -58,9 +62,9 @@ def swift_accumulation(args: Arguments, found: Found) -> None:
 
 
 def swift_precision(args: Arguments, found: Found) -> None:
-    """Mixed precision in the type of the weights, which is the model's own where nobody states it."""
+    """Mixed precision in the type of the weights; if `torch_dtype` is not set, in the type of the checkpoint."""
     if "torch_dtype" not in args:
-        reason = "ms-swift takes the type that the model's own config.json names: --torch_dtype is not set"
+        reason = "ms-swift takes the type from the model's config.json: --torch_dtype is not set"
         found.add("train.precision", Const(Unknown(reason, Cause.not_set)))
         return
     dtype = spelled(args.get("torch_dtype"), DTYPES)
@@ -70,13 +74,13 @@ def swift_precision(args: Arguments, found: Found) -> None:
 
 
 def axolotl_sequences(args: Arguments, found: Found) -> None:
-    """Packed, or padded to one length, or as long as they are."""
+    """Sequences are packed, or padded to one length, or as long as the samples."""
     packed, padded = args.get("sample_packing", False), args.get("pad_to_sequence_len", False)
     found.add("train.sequences", when(packed, Const("packed"), when(padded, Const("exact"), Const("bound"))))
 
 
 def axolotl_precision(args: Arguments, found: Found) -> None:
-    """Of the type that is asked for; bf16 is "auto" where nobody says."""
+    """Precision and type of the weights by the switches; bf16 is "auto" unless it is set."""
     for name, value in (("fp16", "fp16-mixed"), ("bf16", "bf16-mixed"), ("bfloat16", "bf16"), ("float16", "fp16")):
         given = args.value(name)
         if given is True or given in ("true", "full"):
@@ -88,7 +92,7 @@ def axolotl_precision(args: Arguments, found: Found) -> None:
 
 
 def axolotl_sharded(args: Arguments, found: Found) -> None:
-    """FSDP, of the version that is stated beside its settings."""
+    """FSDP in the version that `fsdp_version` states."""
     stated = "fsdp" if args.some("fsdp") else "fsdp_config"
     found.add("parallel.strategy", Const("fsdp", args.origin(stated)))
     version = {"version": args.get("fsdp_version")} if "fsdp_version" in args else {}
@@ -99,7 +103,47 @@ def axolotl_sharded(args: Arguments, found: Found) -> None:
 
 
 def axolotl_plugins(args: Arguments, found: Found) -> None:
-    """CutCrossEntropyPlugin: `cut_cross_entropy` is a yes by default."""
+    """CutCrossEntropyPlugin: `cut_cross_entropy` is true by default."""
     named = args.value("plugins")
     if isinstance(named, tuple) and any("CutCrossEntropyPlugin" in str(one) for one in named):
         found.add("train.loss", Const("fused", args.origin("plugins")))
+
+
+def unsloth_quantization(args: Arguments, found: Found) -> None:
+    """Weights in 4 bits by default, and if the name of the model says so."""
+    four, eight = args.given.get("load_in_4bit", Const(True)), args.get("load_in_8bit", False)
+    kind = when(four, Const("nf4"), when(eight, Const("int8"), Const("none")))
+    if "full_finetuning" in args:
+        kind = when(args["full_finetuning"], Const("none"), kind)
+    found.bindings.append(bind("train.quantization.type", kind, None, args.origin("load_in_4bit")))
+    if str(args.value("model_name")).endswith(_UNSLOTH_SUFFIXES):
+        found.bindings.append(bind("train.quantization.type", Const("nf4", args.origin("model_name"))))
+
+
+def unsloth_original(name: Expr) -> Expr:
+    """The model that `unsloth/Llama-3.2-3B-bnb-4bit` is a copy of."""
+    value = constant(name)
+    if not isinstance(value, str) or not value.lower().startswith("unsloth/"):
+        return name
+    plain = value.partition("/")[2]
+    for suffix in _UNSLOTH_SUFFIXES:
+        plain = plain.removesuffix(suffix)
+    return Const(plain, first_origin(name))
+
+
+def unsloth_length(args: Arguments, found: Found) -> None:
+    """max_seq_length, or Unsloth's default."""
+    if "max_seq_length" in args:
+        found.add("train.seq_len", args["max_seq_length"], given=True)
+    elif "max_seq_length" not in args.empty:
+        found.default("train.seq_len", UNSLOTH_LENGTH)
+
+
+def unsloth_checkpointing(args: Arguments, found: Found) -> None:
+    """`use_gradient_checkpointing="unsloth"`, which is the default: checkpoints wait in host memory."""
+    said = args.given.get("use_gradient_checkpointing", Const("unsloth", args.origin("use_gradient_checkpointing")))
+    value = constant(said)
+    smart = Op("==", (said, Const("unsloth")), said.origin) if isinstance(value, Unknown) else Const(value == "unsloth")
+    yes = Const(True, first_origin(said))
+    found.bindings.append(bind("train.gradient_checkpointing", when(smart, yes, said)))
+    found.bindings.append(bind("train.activation_offload", when(smart, yes, Const(False))))

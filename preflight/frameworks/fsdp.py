@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord, Instance
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
-from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown, Value
 
 TRUTHS: Mapping[str, Scalar] = {
     "true": True, "yes": True, "y": True, "t": True, "on": True, "1": True,
@@ -34,7 +36,7 @@ _MIXED: Mapping[str, Scalar] = {"bf16": "bf16", "fp16": "fp16", "fp8": "bf16", "
 
 
 def truth(expr: Expr) -> Expr:
-    """Yes or no, as accelerate reads its texts."""
+    """Yes or no, from the texts that accelerate accepts."""
     return spelled(expr, TRUTHS)
 
 
@@ -50,6 +52,14 @@ def fsdp_settings(
     return [*_strategy(given, per_node), *_schedule(given, version), *_precision(mixed), *_checkpointing(given)]
 
 
+def fsdp_details(
+    values: Mapping[str, Expr], version: int | None, mixed: Expr | None = None, per_node: Expr | None = None
+) -> list[Binding]:
+    """The same without the strategy, for a place where FSDP is named already; NO_SHARD makes it DDP even there."""
+    found = fsdp_settings(values, version, mixed, per_node)
+    return [one for one in found if one.field != "parallel.strategy" or constant(one.expr) != "fsdp"]
+
+
 def _strategy(given: Mapping[str, Expr], per_node: Expr | None) -> Iterator[Binding]:
     said = _stated(given, "sharding_strategy") or _stated(given, "reshard_after_forward")
     kind = str(constant(said)).lower() if said is not None else ""
@@ -58,11 +68,8 @@ def _strategy(given: Mapping[str, Expr], per_node: Expr | None) -> Iterator[Bind
     if said is not None and kind not in _WHOLE:
         yield bind("parallel.options.reshard_after_forward", spelled(said, _RESHARDS))
     if kind in _HYBRID:
-        group = (
-            per_node
-            if per_node is not None
-            else Const(Unknown("hybrid sharding shards over the ranks of a node", Cause.not_set))
-        )
+        reason = "hybrid sharding shards over the ranks of a node: their number is not stated"
+        group = per_node or Const(Unknown(reason, Cause.not_set))
         yield bind("parallel.options.shard_group", group, Rank.read, first_origin(said))
     for name in ("offload_params", "cpu_offload"):
         expr = _stated(given, name)
@@ -97,7 +104,7 @@ def _precision(mixed: Expr | None) -> Iterator[Binding]:
 
 
 def _checkpointing(given: Mapping[str, Expr]) -> Iterator[Binding]:
-    """FSDP's own checkpointing adds to the Trainer's: a "no" here says nothing about that."""
+    """FSDP's own checkpointing adds to the Trainer's: a "no" here does not switch that off."""
     for name, field in (
         ("activation_checkpointing", "train.gradient_checkpointing"),
         ("activation_checkpointing_offload", "train.activation_offload"),
@@ -105,6 +112,16 @@ def _checkpointing(given: Mapping[str, Expr]) -> Iterator[Binding]:
         expr = _stated(given, name)
         if expr is not None and constant(truth(expr)) is True:
             yield bind(field, Const(True, first_origin(expr)))
+
+
+def is_fsdp(top: Mapping[str, Value]) -> bool:
+    """Whether a file says which layers are sharded apart, with or without `fsdp_` in front."""
+    return any(key.endswith("transformer_layer_cls_to_wrap") for key in top)
+
+
+def fsdp_file(args: Arguments, found: Found) -> None:
+    """FSDP's settings in a file of their own."""
+    found.bindings += fsdp_details(args.given, None)
 
 
 def member(expr: Expr) -> Expr:
@@ -120,7 +137,7 @@ def fsdp_objects(record: CallRecord) -> list[Binding]:
     members of torch's enumerations."""
     names = ("sharding_strategy", "backward_prefetch", "fsdp_version", "activation_checkpointing")
     given = {name: member(expr) for name in names if (expr := record.argument(name)) is not None}
-    found = [b for b in fsdp_settings(given, None) if b.field != "parallel.strategy" or constant(b.expr) == "ddp"]
+    found = fsdp_details(given, None)
     offload = _made(record, "cpu_offload", "offload_policy")
     if offload is not None:
         moved = offload.argument("offload_params", 0) if offload.method == "CPUOffload" else Const(True)
@@ -139,7 +156,7 @@ def fsdp_objects(record: CallRecord) -> list[Binding]:
 
 
 def _made(record: CallRecord, *names: str) -> CallRecord | None:
-    """The call that made an argument, where it was made by one."""
+    """The call that made an argument; None if no call made it."""
     for name in names:
         made = record.object(name)
         if isinstance(made, Instance) and made.record is not None:

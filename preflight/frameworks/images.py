@@ -1,4 +1,4 @@
-"""Models of images and text as fine-tuning tools train them: which parts stay frozen, and how large images may be.
+"""Models of images and text in fine-tuning tools: which parts stay frozen, and how large images may be.
 
 Read from LLaMA-Factory's hparams/finetuning_args.py and model_args.py (0.9.5) and ms-swift's Command-line-parameters.md
 (3). Both leave the vision tower and the projector frozen unless they are told otherwise, under adapters as well.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.shared import Found
+from preflight.memory.device.law.catalogue import find
+from preflight.program.arguments import Arguments
+from preflight.program.rows import Found
 from preflight.vocabulary.values import Cause, Const, Unknown
 
 Switches = Mapping[str, tuple[str, bool]]
@@ -26,15 +27,17 @@ FREE_SIDES = ("llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl")
 
 def llamafactory(args: Arguments, found: Found) -> None:
     """LLaMA-Factory's switches."""
-    pictures(args, found, "model_name_or_path", LLAMAFACTORY, ("image_max_pixels", LLAMAFACTORY_PIXELS))
+    image_settings(args, found, "model_name_or_path", LLAMAFACTORY, ("image_max_pixels", LLAMAFACTORY_PIXELS))
 
 
 def swift(args: Arguments, found: Found) -> None:
     """ms-swift's switches."""
-    pictures(args, found, "model", SWIFT, ("max_pixels", None))
+    image_settings(args, found, "model", SWIFT, ("max_pixels", None))
 
 
-def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixels: tuple[str, int | None]) -> None:
+def image_settings(
+    args: Arguments, found: Found, model: str, switches: Switches, pixels: tuple[str, int | None]
+) -> None:
     """`train.frozen` and `train.image_size` of a run whose model sees images. `model`: the key of its name; `pixels`:
     the key of the most pixels that an image may have, and the tool's default."""
     architecture = _sees(args.value(model))
@@ -46,7 +49,7 @@ def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixe
         value = args.value(key) if key in args else default
         place = place or args.origin(key)
         if not isinstance(value, bool):
-            found.add("train.frozen", Const(Unknown(f"{key} is not known", Cause.invalid), args.origin(key)))
+            found.add("train.frozen", Const(Unknown(f"{key} is not true or false", Cause.invalid), args.origin(key)))
             break
         parts += [part] if value else []
     else:
@@ -58,9 +61,7 @@ def pictures(args: Arguments, found: Found, model: str, switches: Switches, pixe
 
 
 def _sees(name: object) -> str | None:
-    """The architecture of a model of images and text by its name; None for any other."""
-    from preflight.memory.device.law import catalogue
-    from preflight.memory.device.workloads.vision_language import knows
-
-    known = catalogue.find(name) if isinstance(name, str) else None
-    return known.architecture if known is not None and knows(known.architecture) else None
+    """The architecture of a language model that sees images, by the model's name; None for any other model."""
+    known = find(name) if isinstance(name, str) else None
+    sees = known is not None and known.task == "causal-lm" and "vision_config" in known.config
+    return known.architecture if known is not None and sees else None

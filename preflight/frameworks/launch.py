@@ -1,4 +1,4 @@
-"""What the launch adds to a program: accelerate's environment, and data parallelism where processes are several."""
+"""What the launch adds to a program: accelerate's environment, and data parallelism of several processes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
-from preflight.frameworks.fsdp import fsdp_settings
-from preflight.program.bindings import bind, constant, fold
+from preflight.frameworks.fsdp import fsdp_details, fsdp_settings
+from preflight.frameworks.shared import scheme_link
+from preflight.program.arguments import Arguments
+from preflight.program.bindings import bind, constant, first_origin, fold
+from preflight.program.rows import Found
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
@@ -18,7 +21,7 @@ _ACCELERATED = ("accelerate", "transformers-trainer", "trl")
 
 
 def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence[Binding]) -> list[Binding]:
-    """The program's bindings with what its launch says, which comes before what the program itself says."""
+    """The program's bindings after those of its launch: of the same rank, the program's win."""
     several = call is not None and _several(call.launch)
     framework = next((fact.value for fact in facts if fact.name == "framework"), None)
     found = list(_environment(call.launch.environment)) if call is not None and framework in _ACCELERATED else []
@@ -37,7 +40,7 @@ def environment_of(launch: Launch) -> dict[str, Expr]:
     count = (
         fold(Op("str", (total,)))
         if total is not None
-        else unknown("how many processes there are", cause=Cause.run_time)
+        else unknown("the number of processes is not stated", cause=Cause.run_time)
     )
     if launch.launcher in ("torchrun", "accelerate", "deepspeed"):
         for name, expr in (("RANK", Const("0")), ("LOCAL_RANK", Const("0")), ("WORLD_SIZE", count)):
@@ -88,3 +91,22 @@ def launch_links(call: Call | None, project: Project) -> Iterator[Link]:
         target = constant(expr) if expr is not None else None
         if expr is not None and isinstance(target, str) and project.exists(posixpath.normpath(target)):
             yield Link("config", posixpath.normpath(target), origin=expr.origin)
+
+
+# What tables/accelerate.toml cannot say in rows.
+
+
+def processes(args: Arguments, found: Found) -> None:
+    """accelerate: ranks of a node, and how FSDP shards over them."""
+    total, machines = args.get("num_processes"), args.get("num_machines", 1)
+    per_node = fold(Op("//", (total, machines)), first_origin(total)) if "num_processes" in args else Const(None)
+    for name in ("parallel.ranks_per_node", "parallel.gpus_per_node"):
+        found.add(name, per_node)
+    if args.value("distributed_type") == "FSDP":
+        known = None if constant(per_node) is None else per_node
+        found.bindings += fsdp_details(args.inner("fsdp_config").given, 1, args.get("mixed_precision"), known)
+
+
+def scheme(args: Arguments, found: Found) -> None:
+    """accelerate: a file of DeepSpeed's."""
+    scheme_link(args.get("deepspeed_config.deepspeed_config_file"), found)

@@ -28,7 +28,7 @@ class Command:
 
     @property
     def name(self) -> str | None:
-        """The target's text, None where it is not known or nothing is started."""
+        """The target's text; None if it is not known, or nothing is started."""
         return None if self.target is None else text(self.target)
 
 
@@ -108,7 +108,7 @@ _PYTHON_VALUES = {"-X", "-W", "--check-hash-based-pycs"}
 
 
 def text(word: Word) -> str | None:
-    """A word as the program sees it, None where its value is not known."""
+    """A word as the program sees it; None if its value is not known."""
     if word.value is None:
         return word.hydra_prefix + word.prefix
     if isinstance(word.value, Const) and not isinstance(word.value.value, Unknown):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.frameworks.arguments import Arguments
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin, fold
 from preflight.vocabulary.values import Const, Expr, Op, Scalar
 from preflight.vocabulary.versions import NEWEST, release
@@ -71,7 +71,7 @@ def model_config_at(trl: str | None = None) -> dict[str, Argument]:
 
 
 def _at(entries: _Entries, version: str | None) -> dict[str, Argument]:
-    """Each argument's last entry up to a release; those that the class has no more by then are left out."""
+    """Each argument's last entry up to a release, without arguments that were removed by then."""
     found: dict[str, Argument] = {}
     stated = release(version) or NEWEST
     for name, changes in entries.items():
@@ -82,7 +82,7 @@ def _at(entries: _Entries, version: str | None) -> dict[str, Argument]:
 
 
 def _gone(entries: _Entries) -> dict[str, Argument]:
-    """Arguments that only older releases have, which may be the one in use where nobody states it."""
+    """Arguments that only older releases have; such a release may be in use if none is stated."""
     return {name: Argument(changes[-2][1], None) for name, changes in entries.items() if not changes[-1][1]}
 
 
@@ -92,7 +92,7 @@ def library_arguments(
     """Arguments that were given, with the defaults of the releases."""
     renamed: dict[str, str] = table()["renamed"]
     defaults = {name: argument.default for name, argument in arguments_at(flavour, version, trl).items()}
-    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, defaults)
+    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, defaults, rank=None)
 
 
 def truth(expr: Expr) -> Expr:
@@ -101,6 +101,6 @@ def truth(expr: Expr) -> Expr:
 
 
 def shrinks_itself(values: Mapping[str, Expr]) -> Expr | None:
-    """`auto_find_batch_size`: the Trainer halves the batch when memory runs out; None where it is not asked to."""
+    """`auto_find_batch_size`: the Trainer halves the batch when memory runs out; None if it is not switched on."""
     expr = values.get("auto_find_batch_size")
     return expr if expr is not None and constant(expr) is True else None

@@ -8,9 +8,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TypedDict
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.shared import Found
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, fold
+from preflight.program.rows import Found
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PARTS
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -23,7 +23,7 @@ _PARTS = {
 
 
 def completed(args: Arguments) -> Arguments:
-    """The command says whether adapters are trained (`method`), else their own settings do."""
+    """The arguments with `method`: from the command, else lora if a setting of LoRA is given."""
     if "method" in args:
         return args
     adapted = "lora_r" in args or "lora_alpha" in args
@@ -31,7 +31,7 @@ def completed(args: Arguments) -> Arguments:
 
 
 def _name(args: Arguments) -> Const:
-    """`checkpoints/org/name`: the last two parts are what the hub calls it."""
+    """`checkpoints/org/name`: the last two parts are its name at the hub."""
     key = "checkpoint_dir" if "checkpoint_dir" in args else "model_name"
     value = args.value(key)
     return Const("/".join(value.rstrip("/").split("/")[-2:]) if isinstance(value, str) else None, args.origin(key))
@@ -43,11 +43,11 @@ def model(args: Arguments, found: Found) -> None:
 
 
 def accumulation(args: Arguments, found: Found) -> None:
-    """What is left of the whole batch for one device."""
+    """Accumulation steps: the whole batch over the micro-batches of all devices."""
     micro = args.get("train.micro_batch_size", Unknown("train.micro_batch_size is not set", Cause.not_set))
     ranks: Expr = args.get("devices", 1)
     if isinstance(args.value("devices"), str):
-        ranks = Const(Unknown("how many devices there are is seen when it runs", Cause.run_time))
+        ranks = Const(Unknown("the number of devices is known only when the program runs", Cause.run_time))
     per_step = fold(Op("//", (args.get("train.global_batch_size"), Op("*", (micro, ranks)))))
     steps = fold(Op("max", (Const(1), per_step)))
     found.bindings.append(bind("train.grad_accum", steps, Rank.read, args.origin("train.global_batch_size")))
@@ -66,8 +66,8 @@ def optimizer(args: Arguments, found: Found) -> None:
     path = args.value(key)
     kind = path.rpartition(".")[2].lower() if isinstance(path, str) else "adamw"
     quantized = "quantize" in args and kind == "adamw"
-    found.add("train.optimizer", Const("paged-adamw" if quantized else OPTIMIZERS.get(kind, "other"),
-                                       args.origin("quantize" if quantized else key)))  # fmt: skip
+    name = "paged-adamw" if quantized else OPTIMIZERS.get(kind, "other")
+    found.add("train.optimizer", Const(name, args.origin("quantize" if quantized else key)))
 
 
 def devices(args: Arguments, found: Found) -> None:

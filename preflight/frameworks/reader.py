@@ -1,6 +1,6 @@
-"""Files of arguments that a trainer reads: `tables/` has one table for each kind, which also says what its files are.
+"""Files of arguments that a trainer reads: `tables/` has one table for each kind of file.
 
-What stands on the command line beside the file comes before it.
+Arguments on the command line win over those in the file.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight.frameworks.arguments import arguments_of, document_of, given_by
-from preflight.frameworks.table import Head, function, heads
+from preflight.frameworks.table import Head, heads
+from preflight.program.rows import function
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Problem, Reading
 from preflight.vocabulary.text import DocumentError, Source
@@ -29,7 +30,7 @@ def recognises(source: Source, project: Project) -> bool:
 
 
 def kind_of(top: Mapping[str, Value]) -> str | None:
-    """Which trainer reads the file; None where its keys fit none."""
+    """The kind of the file, by its keys; None for another file."""
     return next((kind for kind, head in heads().items() if _fits(top, head)), None)
 
 
@@ -43,14 +44,14 @@ def _fits(top: Mapping[str, Value], head: Head) -> bool:
 
 
 def _has(top: Mapping[str, Value], key: str) -> bool:
-    """Whether a mapping has a key, or mappings in it a dotted one."""
+    """Whether a mapping has a key; a dotted key is one of an inner mapping."""
     first, _, rest = key.partition(".")
     inner = top.get(first)
     return first in top and (not rest or (isinstance(inner, Mapping) and _has(inner, rest)))
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The file's bindings, by the trainer that reads it."""
+    """The reading of the file, by the table of its kind."""
     from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.frameworks.shared import unread
     from preflight.frameworks.table import read as read_table
@@ -74,6 +75,11 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     bindings = launch_bindings(call, facts, found.bindings) if starts and call is not None else found.bindings
     links = [*launch_links(call, project), *found.links] if starts else found.links
     return Reading(
-        source.path, kind, bindings=tuple(bindings), links=tuple(links), facts=facts,
-        problems=tuple(found.problems), trains=starts,
-    )  # fmt: skip
+        source.path,
+        kind,
+        bindings=tuple(bindings),
+        links=tuple(links),
+        facts=facts,
+        problems=tuple(found.problems),
+        trains=starts,
+    )

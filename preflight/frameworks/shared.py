@@ -1,60 +1,22 @@
-"""What readers of argument files collect, and what several of them say in the same way."""
+"""Settings that several tools have in common, for rows of their tables."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import shrinks_itself
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin
+from preflight.program.rows import Found
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Problem, Rank
-from preflight.vocabulary.spelling import DTYPES, IMPLEMENTATIONS, OPTIMIZERS, PRECISIONS
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value
-
-
-def _attentions() -> Mapping[str, Scalar]:
-    from preflight.program.models import table
-
-    known: Mapping[str, Scalar] = table()["attention"]
-    return known
-
-
-SPELLINGS: Mapping[str, Callable[[], Mapping[str, Scalar]]] = {
-    "optimizers": lambda: OPTIMIZERS, "implementations": lambda: IMPLEMENTATIONS, "precisions": lambda: PRECISIONS,
-    "dtypes": lambda: DTYPES, "attentions": _attentions,
-}  # fmt: skip
-"""Spellings that several tools share, by the names that their tables have for them."""
-
-
-@dataclass
-class Found:
-    """What was read so far."""
-
-    bindings: list[Binding] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-    schemes: list[Link] = field(default_factory=list)
-    """Of the links, those to a file that says how the model is sharded."""
-
-    def add(self, name: str, expr: Expr, rank: Rank | None = Rank.read) -> None:
-        """A binding, unless the value is None; without a place it is a default."""
-        if constant(expr) is not None:
-            self.bindings.append(bind(name, expr, rank if first_origin(expr) is not None else Rank.default))
-
-    def default(self, name: str, value: Value) -> None:
-        """What the tool does where nobody says otherwise."""
-        self.bindings.append(bind(name, Const(value), Rank.default))
-
-    def has(self, name: str) -> bool:
-        return any(binding.field == name for binding in self.bindings)
+from preflight.vocabulary.reading import Binding, Fact, Link, Rank
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 
 def peft_targets(expr: Expr) -> Expr:
-    """Names of layers; `all` is LLaMA-Factory's word for every linear layer, `all-linear` peft's."""
+    """Names of layers. `all` (LLaMA-Factory) and `all-linear` (peft) are every linear layer."""
     given = constant(expr)
     if given in ("all", "all-linear") or given in (("all",), ("all-linear",)):
         return Const("all-linear", first_origin(expr))
@@ -64,7 +26,7 @@ def peft_targets(expr: Expr) -> Expr:
 
 
 def checkpointing(args: Arguments, found: Found) -> None:
-    """Yes or no, or Unsloth's way: checkpoints that wait in host memory."""
+    """Gradient checkpointing: yes, no, or in host memory as Unsloth does."""
     name = "gradient_checkpointing"
     given = args.value(name)
     if isinstance(given, Unknown):
@@ -75,14 +37,8 @@ def checkpointing(args: Arguments, found: Found) -> None:
         found.add("train.activation_offload", Const(True, args.origin(name)))
 
 
-def truth(expr: Expr) -> Expr:
-    """Yes or no; what cannot be known stays so."""
-    value = constant(expr)
-    return Const(value if isinstance(value, Unknown) else bool(value), first_origin(expr))
-
-
 def doubled(bindings: Iterable[Binding]) -> list[Binding]:
-    """Two samples go through the model for each one of the batch."""
+    """The bindings with twice the batch: two samples go through the model for each one of the batch."""
     return [
         replace(b, expr=Op("*", (b.expr, Const(2)), first_origin(b.expr))) if b.field == "train.batch_size" else b
         for b in bindings
@@ -90,7 +46,7 @@ def doubled(bindings: Iterable[Binding]) -> list[Binding]:
 
 
 def unmodelled_bits(args: Arguments, found: Found) -> None:
-    """Weights in bits that only bitsandbytes' laws cover, and only 4 and 8 of them."""
+    """Quantisation that is not bitsandbytes' in 4 or 8 bits is not modelled."""
     for bits, method in (("quant_bits", "quant_method"), ("quantization_bit", "quantization_method")):
         known = args.value(method) in (None, "bnb", "bitsandbytes") and args.value(bits) in (4, 8)
         if bits in args and not known:
@@ -99,7 +55,7 @@ def unmodelled_bits(args: Arguments, found: Found) -> None:
 
 
 def shrinking(args: Arguments, found: Found) -> None:
-    """A Trainer that looks for a batch that fits."""
+    """A Trainer that reduces the batch until it fits."""
     expr = shrinks_itself(args.given)
     if expr is not None:
         found.facts.append(Fact("handles_oom", True, first_origin(expr)))
@@ -113,16 +69,16 @@ def file_link(expr: Expr, found: Found) -> None:
 
 
 def scheme_link(expr: Expr, found: Found) -> None:
-    """The same for a file of DeepSpeed's, which alone says what is sharded."""
+    """The same for a file of DeepSpeed, which alone says what is sharded."""
     before = len(found.links)
     file_link(expr, found)
     found.schemes += found.links[before:]
 
 
 def unread(found: Found, project: Project) -> list[Binding]:
-    """How a model is sharded by a file that is not in the project: nobody can say."""
+    """`parallel.strategy` is unknown if a file that is not in the project says how the model is sharded."""
     missing = [link for link in found.schemes if not project.exists(link.target)]
-    reason = "{} is not in the project, and says how the model is sharded"
+    reason = "{} says how the model is sharded, and is not in the project"
     return [
         bind(
             "parallel.strategy", Const(Unknown(reason.format(one.target), Cause.file_not_found), one.origin), Rank.read

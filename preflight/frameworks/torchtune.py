@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.litgpt import table, targets
-from preflight.frameworks.shared import Found
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin
+from preflight.program.rows import Found
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 
@@ -21,10 +21,9 @@ _DISTRIBUTED = ("fsdp_cpu_offload", "fsdp_reshard_after_forward", "custom_sharde
 def is_recipe(top: Mapping[str, Value]) -> bool:
     """Recipes build a model and an optimizer by `_component_`; torchtune's other files generate or evaluate."""
     model, optimizer = top.get("model"), top.get("optimizer")
-    return (
-        isinstance(model, Mapping) and str(model.get("_component_", "")).startswith("torchtune.")
-        and isinstance(optimizer, Mapping) and "_component_" in optimizer
-    )  # fmt: skip
+    if not isinstance(model, Mapping) or not isinstance(optimizer, Mapping):
+        return False
+    return str(model.get("_component_", "")).startswith("torchtune.") and "_component_" in optimizer
 
 
 def completed(args: Arguments) -> Arguments:
@@ -93,7 +92,7 @@ def reference(args: Arguments, found: Found) -> None:
 
 
 def loss(name: Expr) -> Expr:
-    """Chunks of 16-bit logits, made fp32 one by one; Liger's, and nothing but the usual loss otherwise."""
+    """chunked: 16-bit logits that are made fp32 chunk by chunk; fused: Liger's; else full."""
     kind = str(constant(name))
     return Const("fused" if "Liger" in kind else "chunked" if kind in _CHUNKED else "full", first_origin(name))
 

@@ -10,7 +10,6 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.deepspeed import deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.library_defaults import (
@@ -24,20 +23,14 @@ from preflight.frameworks.library_defaults import (
     model_config_at,
     truth,
 )
+from preflight.frameworks.table import read
 from preflight.frameworks.trl import trl
-from preflight.program.bindings import (
-    bind,
-    constant,
-    either,
-    first_origin,
-    fold,
-    is_constant,
-    when,
-)
+from preflight.program.arguments import Arguments
+from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding, Parameter, Rank
-from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown
+from preflight.vocabulary.reading import Binding, Parameter
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown
 from preflight.vocabulary.versions import NEWEST, release
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
@@ -52,37 +45,58 @@ ARGUMENT_CLASSES: Mapping[str, str] = {
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""
 
 _LANGUAGE = (None, "causal-lm")
+_KEEP_NO_LOGITS = ("prediction_loss_only", "batch_eval_metrics", "predict_with_generate")
 
 
 def training_arguments(
-    values: Mapping[str, Expr], flavour: str = "transformers", use: Use = ANY, version: str | None = None,
+    values: Mapping[str, Expr],
+    flavour: str = "transformers",
+    use: Use = ANY,
+    version: str | None = None,
     trl_version: str | None = None,
-) -> list[Binding]:  # fmt: skip
+) -> list[Binding]:
     """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1)."""
     args = library_arguments(values, flavour, version, trl_version)
+    evaluated = _evaluation(args, use)
+    evaluates = {"evaluates": Const(True)} if evaluated else {}
     found = [
         *_batches(args, flavour),
-        args.bind("train.grad_accum", "gradient_accumulation_steps"),
         _precision(args, flavour, use),
-        *_optimizer(args),
-        args.bind("train.gradient_checkpointing", "gradient_checkpointing", truth(args["gradient_checkpointing"])),
-        *_loaders(args),
-        *_evaluation(args, use),
+        *read("trainer", args.completed(evaluates)).bindings,
+        *evaluated,
         *_loss(args, flavour, use),
         *parallel(args, version),
     ]
-    for field, name in (("train.compile", "torch_compile"), ("train.tf32", "tf32")):
-        if name in args:
-            found.append(args.bind(field, name, truth(args[name])))
-    if "torch_empty_cache_steps" in args:
-        found.append(args.bind("train.empty_cache_every", "torch_empty_cache_steps"))
     if flavour != "transformers":
         found += trl(args, flavour, use, trl_version)
     return found
 
 
+def trainer(args: Arguments, found: Found) -> None:
+    """transformers' and TRL's arguments of a file or a command."""
+    flavour = _flavour(args)
+    if "max_seq_length" in args and "packing" not in args:
+        flavour = "transformers"
+        found.add("train.seq_len", args.get("max_seq_length"))
+    found.bindings += training_arguments(args.given, flavour, Use(peft=args.value("use_peft") is True))
+    if flavour != "transformers":
+        found.default("task", "causal-lm")
+
+
+def _flavour(args: Arguments) -> str:
+    """Which of TRL's trainers the file is for, by the command that reads it (`method`) or by its keys."""
+    method = args.value("method")
+    if isinstance(method, str):
+        return method
+    if "num_generations" in args or "max_completion_length" in args:
+        return "grpo"
+    if "max_length" in args or "packing" in args or ("dataset_name" in args and "model_name_or_path" in args):
+        return "dpo" if "beta" in args else "sft"
+    return "transformers"
+
+
 def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
-    """Liger's kernels: the logits are never there as a whole, unless its own configuration keeps the usual loss."""
+    """Liger's kernels never hold all logits, unless `liger_kernel_config` keeps the usual loss."""
     if "use_liger_kernel" not in args or flavour == "reward" or use.task not in _LANGUAGE:
         return []
     kept = args.inner("liger_kernel_config").value("fused_linear_cross_entropy") is False
@@ -93,9 +107,8 @@ def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
 def _batches(args: Arguments, flavour: str) -> list[Binding]:
     batch = args["per_device_train_batch_size"]
     if flavour in ("dpo", "orpo", "cpo", "reward", "kto"):
-        batch = Op(
-            "*", (batch, Const(2)), first_origin(batch)
-        )  # chosen and rejected go through together; not folded: it has a way back
+        # chosen and rejected go through together; not folded, so that a fix can change it back
+        batch = Op("*", (batch, Const(2)), first_origin(batch))
     return [args.bind("train.batch_size", "per_device_train_batch_size", batch)]
 
 
@@ -107,32 +120,9 @@ def _precision(args: Arguments, flavour: str, use: Use) -> Binding:
     return args.bind("train.precision", "bf16" if "bf16" in args else "fp16", expr)
 
 
-def _optimizer(args: Arguments) -> list[Binding]:
-    optim = args["optim"]
-    found = [args.bind("train.optimizer", "optim", spelled(optim, OPTIMIZERS, "other"))]
-    if "optim" in args:
-        at_once = spelled(optim, dict.fromkeys(IN_BACKWARD, True), False)
-        found.append(args.bind("train.optimizer_in_backward", "optim", at_once))
-    implementation = spelled(optim, IMPLEMENTATIONS, "foreach")
-    return [*found, args.bind("train.optimizer_impl", "optim", implementation)]
-
-
-def _loaders(args: Arguments) -> list[Binding]:
-    found = [
-        args.bind("data.workers", "dataloader_num_workers"),
-        args.bind("data.pin_memory", "dataloader_pin_memory"),
-        args.bind("data.persistent_workers", "dataloader_persistent_workers"),
-        bind("data.shuffle", Const(True), Rank.default),
-    ]
-    if "dataloader_prefetch_factor" in args:
-        prefetch = args["dataloader_prefetch_factor"]
-        found.append(args.bind("data.prefetch", "dataloader_prefetch_factor", _or(prefetch, 2)))
-    return found
-
-
-def _or(expr: Expr, value: Scalar) -> Expr:
-    """`value` where the argument is None."""
-    return when(fold(Op("is", (expr, Const(None)))), Const(value), expr)
+def prefetch(factor: Expr) -> Expr:
+    """torch's default if it is None."""
+    return when(fold(Op("is", (factor, Const(None)))), Const(2), factor)
 
 
 def _evaluation(args: Arguments, use: Use) -> list[Binding]:
@@ -145,41 +135,19 @@ def _evaluation(args: Arguments, use: Use) -> list[Binding]:
         return []
     if is_constant(evaluates):  # a strategy that cannot be read is given to evaluate
         evaluates = Const(True)
-    found = [
-        args.bind(
-            "validation.batch_size",
-            "per_device_eval_batch_size",
-            when(evaluates, args["per_device_eval_batch_size"], Const(None)),
-        ),
-        args.bind(
-            "data.validation_workers",
-            "dataloader_num_workers",
-            when(evaluates, args["dataloader_num_workers"], Const(None)),
-        ),
-    ]
+    fields = {
+        "validation.batch_size": "per_device_eval_batch_size",
+        "data.validation_workers": "dataloader_num_workers",
+    }
+    found = [args.bind(field, name, when(evaluates, args[name], Const(None))) for field, name in fields.items()]
     overlaps = fold(Op("==", (fold(Op("str", (strategy,))), Const("steps"))))
     if "eval_strategy" in args and not isinstance(constant(overlaps), Unknown):
         found.append(bind("data.validation_overlaps", overlaps, None, first_origin(strategy)))
-    if "eval_accumulation_steps" in args:
-        found.append(args.bind("validation.eval_accumulation", "eval_accumulation_steps"))
-    generates = truth(args["predict_with_generate"])
-    if "predict_with_generate" in args:
-        found.append(args.bind("validation.generates", "predict_with_generate", generates))
-        if "generation_max_length" in args:
-            found.append(args.bind("validation.max_new_tokens", "generation_max_length"))
-        if "generation_num_beams" in args:
-            found.append(args.bind("validation.beams", "generation_num_beams"))
     if not use.reduces_logits:
-        keeps = (evaluates, use.compute_metrics, *(fold(Op("not", (truth(args[name]),))) for name in
-                 ("prediction_loss_only", "batch_eval_metrics", "predict_with_generate")))  # fmt: skip
-        found.append(
-            bind(
-                "validation.accumulates_logits",
-                fold(Op("bool", (Op("and", keeps),))),
-                None,
-                first_origin(use.compute_metrics),
-            )
-        )
+        without = [fold(Op("not", (truth(args[name]),))) for name in _KEEP_NO_LOGITS]
+        keeps = fold(Op("bool", (Op("and", (evaluates, use.compute_metrics, *without)),)))
+        place = first_origin(use.compute_metrics)
+        found.append(bind("validation.accumulates_logits", keeps, None, place))
     return found
 
 
@@ -199,15 +167,15 @@ def model_config_parameters() -> list[Parameter]:
 
 
 def _flags(arguments: Mapping[str, Argument]) -> list[Parameter]:
-    return [
-        Parameter(name, Const(one.default), (*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")),),
-                  "dataclass", one.kind)
-        for name, one in arguments.items()
-    ]  # fmt: skip
+    found: list[Parameter] = []
+    for name, one in arguments.items():
+        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
+        found.append(Parameter(name, Const(one.default), flags, "dataclass", one.kind))
+    return found
 
 
 def model_config_bindings() -> list[Binding]:
-    """What `get_peft_config` and `get_quantization_config` make of those flags."""
+    """Bindings of those flags, as `get_peft_config` and `get_quantization_config` use them."""
     four, eight = Ref("load_in_4bit"), Ref("load_in_8bit")
     quantized = Op("if", (four, Const("nf4"), Op("if", (eight, Const("int8"), Const("none")))))
     return [
@@ -222,7 +190,7 @@ def model_config_bindings() -> list[Binding]:
 
 _FIRST, _SECOND = (5,), (5, 13)
 """Before 5.0 `fsdp` meant FSDP 1; from 5.13 on it means 2 (transformers' documentation of both; training_args.py of
-5.23). In between, and where nobody states a release, which one it is stays open."""
+5.23). In between, and if no release is stated, the version is not known."""
 _WORDS = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 
 
@@ -232,7 +200,7 @@ _STREAMED = (4, 31)
 
 
 def parallel(args: Arguments, version: str | None) -> list[Binding]:
-    """What the Trainer's own settings say of sharding; nothing where they name no scheme."""
+    """Bindings of the Trainer's settings for sharding; empty if there are none."""
     sharded = _fsdp(args, version)
     if sharded and (release(version) or NEWEST) < _STREAMED:
         sharded.append(bind("train.saves", Const("gathered", first_origin(args["fsdp"]))))
@@ -257,8 +225,8 @@ def _fsdp(args: Arguments, version: str | None) -> list[Binding]:
     found = fsdp_settings(config, _version(version), _mixed(args))
     if not known:  # a parameter, or something that cannot be followed
         return [replace(found[0], expr=when(fsdp, Const("fsdp"), Const(None)))]
-    return [b if b.origin is not None or b.field != "parallel.strategy" else replace(b, origin=place,
-            expr=Const(constant(b.expr), place)) for b in found]  # fmt: skip
+    bare = [b for b in found if b.field == "parallel.strategy" and b.origin is None]
+    return [replace(b, origin=place, expr=Const(constant(b.expr), place)) if b in bare else b for b in found]
 
 
 def _version(transformers: str | None) -> int | None:
@@ -269,9 +237,9 @@ def _version(transformers: str | None) -> int | None:
 
 
 def _mixed(args: Arguments) -> Expr | None:
-    """The mixed precision that the Trainer hands to accelerate, where it is a plain yes."""
-    return next((Const(name, first_origin(args[name])) for name in ("bf16", "fp16") if constant(args[name]) is True),
-                None)  # fmt: skip
+    """The mixed precision that the Trainer passes to accelerate, if it is a plain yes."""
+    asked = [name for name in ("bf16", "fp16") if args.value(name) is True]
+    return Const(asked[0], args.origin(asked[0])) if asked else None
 
 
 def _deepspeed(args: Arguments) -> list[Binding]:

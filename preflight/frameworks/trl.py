@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.library_defaults import Use, truth
+from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Op, Unknown
@@ -19,15 +19,13 @@ _ONLINE = ("grpo", "rloo", "ppo")
 _CHUNKED_DEFAULT = (1, 7)
 """SFTConfig.loss_type is "chunked_nll" from here on (TRL's pull request 5846)."""
 _CHUNKED = Unknown(
-    "TRL's chunked loss has no law of its own: whole logits are taken, which is too high", Cause.not_modelled
+    "TRL's chunked loss is not modelled: whole logits are counted, which is too high", Cause.not_modelled
 )
 
 
 def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:
-    """Bindings of what TRL's flavours have beside the Trainer's arguments; `version` is TRL's own."""
+    """Bindings of the arguments that TRL's configurations add to the Trainer's; `version` is that of TRL."""
     found = [*_lengths(args, flavour), *_references(args, flavour, use), *_vllm(args)]
-    if "activation_offloading" in args:
-        found.append(args.bind("train.activation_offload", "activation_offloading"))
     if flavour == "sft" and not ("use_liger_kernel" in args and constant(args["use_liger_kernel"]) is not False):
         found += _sft_loss(args, version)
     return found
@@ -37,7 +35,9 @@ def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
     if flavour in _ONLINE:
         prompt = args["max_prompt_length"]
         completion = args["response_length" if flavour == "ppo" else "max_completion_length"]
-        unbounded = Const(Unknown(f"{flavour.upper()} does not bound the prompt here", Cause.not_set))
+        unbounded = Const(
+            Unknown(f"{flavour.upper()} does not limit the prompt: max_prompt_length is not set", Cause.not_set)
+        )
         total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
         yield bind("train.seq_len", when(fold(Op("is", (prompt, Const(None)))), unbounded, total))
         return
@@ -46,10 +46,10 @@ def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
 
 
 def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
-    """The frozen model that a preference loss compares with; with adapters the base model is it."""
+    """The frozen model that a preference loss compares with; with adapters the base model serves as it."""
     field = "train.copies.reference"
     if flavour == "ppo":
-        reason = "PPO holds a reference, a reward and a value model beside the one that is trained"
+        reason = "PPO also holds a reference, a reward and a value model: not modelled"
         yield bind(field, Const(Unknown(reason, Cause.not_modelled)), Rank.read)
     elif flavour in ("dpo", "kto") and not use.peft:
         yield bind(field, Const(1), Rank.default)
@@ -62,7 +62,7 @@ def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
 
 
 def _vllm(args: Arguments) -> Iterator[Binding]:
-    """vLLM in the training process takes its share of the GPU first, asleep or on another GPU none of it."""
+    """vLLM in the training process takes its share of the GPU first; asleep or on another GPU it takes none."""
     if constant(truth(args["use_vllm"])) is not True or constant(args["vllm_mode"]) != "colocate":
         return
     if constant(truth(args["vllm_enable_sleep_mode"])) is True:

@@ -1,11 +1,10 @@
-"""Ultralytics: `YOLO(...).train(batch=, workers=, imgsz=, ...)` -> bindings with that trainer's own semantics.
+"""What tables/ultralytics.toml cannot say in rows: what follows from several settings at once.
 
 What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py, data/build.py, data/base.py):
 
 - `batch` is divided over the GPUs; -1 and fractions measure the GPU. The run accumulates to `nbs` (64) by itself, over
   the whole batch of all GPUs.
 - the validation loader takes twice the batch and asks for twice the workers; a loader gets at most cpus // gpus.
-- loaders are infinite: workers live, and queues stay full, as long as the trainer does; prefetch_factor is 4.
 - a sample leaves the worker letterboxed, uint8, 3 x imgsz x imgsz.
 - the file of the data set says how many classes the model has; where it is not among the project's, it has its own.
 - `optimizer: auto` is SGD, or since 8.4 MuSGD, in runs of more than 10,000 steps and else AdamW, which holds the most.
@@ -15,46 +14,25 @@ What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.launchers import text
-from preflight.frameworks.shared import Found
+from preflight.frameworks.table import read
+from preflight.program.arguments import Arguments, arguments_of_call
 from preflight.program.bindings import bind, constant, first_origin, fold, is_unknown
+from preflight.program.rows import Found
 from preflight.python.objects import CallRecord, kinds_of
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Fact, Rank, Word
-from preflight.vocabulary.spelling import OPTIMIZERS, spelled
+from preflight.vocabulary.spelling import OPTIMIZERS, YOLO_NOMINAL_BATCH, spelled
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Scalar, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
 
 _MODELS = ("YOLO", "RTDETR", "YOLOWorld", "YOLOE", "FastSAM")
-DEFAULTS: dict[str, Scalar] = {"batch": 16, "workers": 8, "imgsz": 640, "nbs": 64, "amp": True, "cache": False,
-                               "optimizer": "auto", "mosaic": 1.0}  # fmt: skip
-"""ultralytics/cfg/default.yaml."""
-PREFETCH = 4
+_PASSED_ON = ("batch", "workers", "imgsz", "nbs", "amp")
+"""Arguments that are unknown where a call may take them from a mapping that is passed on."""
+_WORKERS = ("data.workers", "data.validation_workers")
 BUFFERED_BATCHES, BUFFERED_IMAGES = 8, 1000
 CHANNELS = 3
-
-
-@dataclass(frozen=True)
-class Said:
-    """Arguments of a call of the trainer, or of its command line."""
-
-    args: Arguments
-    origin: Origin | None = None
-    complete: bool = True
-
-    def argument(self, name: str) -> Expr | None:
-        """An argument by its name; None where it is not given."""
-        return self.args.given.get(name)
-
-
-def _said(record: CallRecord) -> Said:
-    """What a call says; the first argument of a model's class is the model."""
-    model = record.argument("model", 0) if record.method in _MODELS else None
-    given = {**record.kwargs, **({"model": model} if model is not None else {})}
-    return Said(Arguments(given), record.origin, record.complete)
 
 
 def is_training(record: CallRecord) -> bool:
@@ -67,21 +45,39 @@ def is_training(record: CallRecord) -> bool:
 
 def ultralytics_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
     """Bindings and facts of every training call (the last wins)."""
-    found: list[Binding] = []
+    bindings: list[Binding] = []
     facts: list[Fact] = []
     for record in records:
         if is_training(record):
-            found += [*_bindings(_said(record), project), *_classes(record, project)]
-            facts = [Fact("framework", "ultralytics", record.origin), _nominal(_said(record))]
+            found = read("ultralytics", arguments_of_call(record))
+            most = _most_workers(arguments_of_call(record), project)
+            bindings += [_capped(b, most) if b.field in _WORKERS else b for b in found.bindings]
+            bindings += _classes(record, project)
+            facts = [Fact("framework", "ultralytics", record.origin), *found.facts]
         elif record.method in _MODELS and record.name.startswith("ultralytics"):
-            found += _model(_said(record))
-    return found, facts
+            bindings += _model(arguments_of_call(record, ("model",)))
+    return bindings, facts
 
 
-def _model(record: Said) -> list[Binding]:
+def completed(args: Arguments) -> Arguments:
+    """The arguments of a call or a command, with the ranks of expressions."""
+    passed: dict[str, Expr] = {}
+    if args.call is not None and not args.call.complete:
+        reason = unknown("it may be among arguments that are passed on as a whole", args.call.origin)
+        passed = {name: reason for name in _PASSED_ON if name not in args}
+    return Arguments({**args.given, **passed}, args.defaults, args.empty, None, args.call)
+
+
+def model(args: Arguments, found: Found) -> None:
+    """The model of a command; a call of `train` is a method of the model."""
+    if args.call is None:
+        found.bindings += _model(args)
+
+
+def _model(args: Arguments) -> list[Binding]:
     """`YOLO("yolov8n.pt")`: the architecture is in the file's name."""
-    name = record.argument("model") or Const("yolo11n.pt")
-    value, origin = constant(name), first_origin(name) or record.origin
+    name = args.given.get("model", Const("yolo11n.pt"))
+    value, origin = constant(name), args.origin("model")
     if isinstance(value, str):
         stem = value.rpartition("/")[2].removesuffix(".pt").removesuffix(".yaml").removesuffix(".yml")
         target: Expr = Const(f"ultralytics:{stem}", origin)
@@ -90,31 +86,104 @@ def _model(record: Said) -> list[Binding]:
     return [bind("model.target", target), bind("task", Const("other"), Rank.default)]
 
 
-def by_default(target: str, values: Mapping[str, object]) -> dict[str, object]:
-    """What its trainer does in a Job that somebody wrote by hand, where the Job does not say it."""
-    from preflight.memory.device.workloads.yolo import spelled
+def batches(args: Arguments, found: Found) -> None:
+    """The batches of one GPU in training and validation, the accumulation, the nominal batch."""
+    gpus, whole = _gpus(args), _batch(args, 1)
+    batch = _batch(args, gpus)
+    steps = fold(Op("max", (Op("round", (Op("/", (args["nbs"], whole)),)), Const(1))))
+    found.bindings += [args.bind("train.batch_size", "batch", batch), args.bind("train.grad_accum", "batch", steps)]
+    if args.value("val") is not False:
+        found.bindings.append(args.bind("validation.batch_size", "batch", _doubled(batch)))
+    if gpus > 1:
+        counts = ("parallel.gpus_per_node", "parallel.ranks_per_node")
+        found.bindings += [bind("parallel.strategy", Const("ddp")), *(bind(field, Const(gpus)) for field in counts)]
+    nominal = args.value("nbs")
+    known = nominal if isinstance(nominal, int) else YOLO_NOMINAL_BATCH  # set elsewhere: hardly ever changed
+    found.facts.append(Fact("nominal_batch", known, args.call.origin if args.call is not None else None))
 
-    batch = values.get("train.batch_size")
-    if spelled(target) is None:
-        return {}
-    nominal = DEFAULTS["nbs"]
-    assert isinstance(nominal, int)
-    steps = {"train.grad_accum": max(1, round(nominal / batch))} if isinstance(batch, int) and batch > 0 else {}
-    return {"train.precision": "fp16-mixed", "train.copies.ema": 1, **steps}
+
+def _batch(args: Arguments, gpus: int) -> Expr:
+    """The batch of one GPU; unknown if Ultralytics measures it."""
+    batch, value = args["batch"], args.value("batch")
+    if isinstance(value, (int, float)) and value < 1:
+        return unknown("Ultralytics chooses the batch by measuring the GPU", first_origin(batch), Cause.run_time)
+    return batch if gpus == 1 else fold(Op("//", (batch, Const(gpus))))
 
 
-def _argument(record: Said, name: str) -> tuple[Expr, Rank | None]:
-    """An argument's expression and its rank: a default's where it is not given, unknown where it may be passed on."""
-    expr = record.argument(name)
-    if expr is not None:
-        return expr, None
-    if not record.complete:
-        return unknown("it is among arguments that are passed on", record.origin), None
-    return Const(DEFAULTS[name]), Rank.default
+def _doubled(expr: Expr) -> Expr:
+    return fold(Op("*", (expr, Const(2))), first_origin(expr))
+
+
+def workers(args: Arguments, found: Found) -> None:
+    """Workers of the training loader and of the validation loader."""
+    found.bindings.append(args.bind("data.workers", "workers"))
+    found.bindings.append(args.bind("data.validation_workers", "workers", _doubled(args["workers"])))
+
+
+def _capped(binding: Binding, most: int | None) -> Binding:
+    """At most `most` workers. A binding that certainly stays below is left as it is, so that a fix can change it."""
+    workers, value = binding.expr, constant(binding.expr)
+    if most is None or is_unknown(workers) or (isinstance(value, (int, float)) and value <= most):
+        return binding
+    known = isinstance(value, (int, float))
+    expr = Const(most, first_origin(workers)) if known else Op("min", (workers, Const(most)), workers.origin)
+    return bind(binding.field, expr, binding.rank)
+
+
+def longer_side(size: Expr) -> Expr:
+    """The longer one of two sides."""
+    value = constant(size)
+    if isinstance(value, tuple) and value and all(isinstance(side, int) for side in value):
+        return Const(max(side for side in value if isinstance(side, int)), first_origin(size))
+    return size
+
+
+def samples(args: Arguments, found: Found) -> None:
+    """What one sample takes, and what the workers keep for mosaics."""
+    side, batch = longer_side(args["imgsz"]), _batch(args, _gpus(args))
+    sample = fold(Op("*", (Const(CHANNELS), Op("*", (side, side)))), first_origin(side))
+    kept = Op("min", (Op("*", (Const(BUFFERED_BATCHES), batch)), Const(BUFFERED_IMAGES)))
+    bytes_kept = fold(Op("*", (kept, sample)), first_origin(batch))
+    found.bindings.append(args.bind("data.sample_bytes", "imgsz", sample))
+    found.bindings.append(args.bind("data.worker_bytes", "batch", bytes_kept))
+
+
+def precision(args: Arguments, found: Found) -> None:
+    """Mixed unless `amp` is a plain no."""
+    kind = "fp32" if args.value("amp") is False else "fp16-mixed"
+    found.bindings.append(args.bind("train.precision", "amp", Const(kind, first_origin(args["amp"]))))
+
+
+def optimizer(name: Expr) -> Expr:
+    """The optimizer by its name; SGD has Nesterov momentum here."""
+    return spelled(name, {**OPTIMIZERS, "sgd": "sgd-momentum"}, "other")
+
+
+def _gpus(args: Arguments) -> int:
+    """How many GPUs `device` names: 0, "0", [0, 1], "0,1"; one by default."""
+    value = args.value("device")
+    if isinstance(value, str):
+        return max(1, len([part for part in value.split(",") if part.strip()]))
+    return max(1, len(value)) if isinstance(value, tuple) else 1
+
+
+def _most_workers(args: Arguments, project: Project) -> int | None:
+    """The most workers that a loader gets: CPUs // GPUs of a machine with one type of node; None without a machine."""
+    name = project.settings.machine
+    if name is None:
+        return None
+    from preflight.machines.clusters import MachineError, find_machine
+
+    try:
+        counts = {node.cpus for node in find_machine(name, project.root).nodes}
+    except MachineError:
+        return None  # the engine reports it
+    cpus = counts.pop() if len(counts) == 1 else None
+    return None if cpus is None else max(1, cpus // _gpus(args))
 
 
 def _classes(record: CallRecord, project: Project) -> list[Binding]:
-    """How many classes the data set has, where its file is among the project's."""
+    """How many classes the data set has, if its file is in the project."""
     data = record.argument("data")
     value = constant(data)
     if not isinstance(value, str) or not value.endswith((".yaml", ".yml")) or not project.exists(value):
@@ -131,141 +200,9 @@ def _classes(record: CallRecord, project: Project) -> list[Binding]:
     return [bind("model.kwargs.nc", Const(stated, first_origin(data)))] if isinstance(stated, int) else []
 
 
-def _nominal(record: Said) -> Fact:
-    value = constant(_argument(record, "nbs")[0])
-    known = value if isinstance(value, int) else DEFAULTS["nbs"]  # a configuration could set it: nobody does
-    return Fact("nominal_batch", known, record.origin)
-
-
-def _bindings(record: Said, project: Project | None) -> list[Binding]:
-    gpus = _gpus(record)
-    (batch, rank), (workers, workers_rank) = _batch(record, gpus), _argument(record, "workers")
-    cpus = cpus_of(project) if project is not None else None
-    most = None if cpus is None else max(1, cpus // gpus)
-    return [
-        bind("train.batch_size", batch, rank),
-        bind("train.grad_accum", _accumulation(_argument(record, "nbs")[0], _batch(record, 1)[0]), rank),
-        bind("data.workers", _capped(workers, most), workers_rank),
-        bind("data.validation_workers", _capped(_scaled(workers, 2), most), workers_rank),
-        bind("data.prefetch", Const(PREFETCH), Rank.default),
-        bind("data.persistent_workers", Const(True), Rank.default),
-        bind("data.validation_overlaps", Const(True), Rank.default),
-        bind("data.pin_memory", Const(True), Rank.default),
-        bind("data.shuffle", Const(True), Rank.default),
-        *_images(record, batch, rank),
-        *_rest(record, batch, rank, gpus),
-    ]
-
-
-def _batch(record: Said, gpus: int) -> tuple[Expr, Rank | None]:
-    """The batch of one GPU; a batch that Ultralytics finds out by itself is unknown."""
-    batch, rank = _argument(record, "batch")
-    value = constant(batch)
-    if isinstance(value, (int, float)) and value < 1:
-        return unknown("Ultralytics measures the GPU to choose the batch", first_origin(batch), Cause.run_time), None
-    return (batch, rank) if gpus == 1 else (fold(Op("//", (batch, Const(gpus)))), rank)
-
-
-def _accumulation(nominal: Expr, batch: Expr) -> Expr:
-    return fold(Op("max", (Op("round", (Op("/", (nominal, batch)),)), Const(1))))
-
-
-def _scaled(expr: Expr, factor: int) -> Expr:
-    return fold(Op("*", (expr, Const(factor))), first_origin(expr))
-
-
-def _capped(workers: Expr, most: int | None) -> Expr:
-    """At most `most` workers. A value set elsewhere that stays below it needs no cap, and is left invertible."""
-    value = constant(workers)
-    if most is None or is_unknown(workers):
-        return workers
-    if not isinstance(value, (int, float)):
-        return Op("min", (workers, Const(most)), workers.origin)
-    return workers if value <= most else Const(most, first_origin(workers))
-
-
-def _images(record: Said, batch: Expr, rank: Rank | None) -> list[Binding]:
-    """What one sample takes, and what the workers keep for mosaics."""
-    size, size_rank = _argument(record, "imgsz")
-    value = constant(size)
-    if isinstance(value, tuple) and value and all(isinstance(side, int) for side in value):
-        size = Const(max(side for side in value if isinstance(side, int)), first_origin(size))
-    sample = fold(Op("*", (Const(CHANNELS), Op("*", (size, size)))), first_origin(size))
-    found = [bind("train.image_size", size, size_rank), bind("data.sample_bytes", sample, size_rank)]
-    kept = Op("min", (Op("*", (Const(BUFFERED_BATCHES), batch)), Const(BUFFERED_IMAGES)))
-    found.append(bind("data.worker_bytes", fold(Op("*", (kept, sample)), first_origin(batch)), rank))
-    return found + _cache(record)
-
-
-def _cache(record: Said) -> list[Binding]:
-    """`cache=True` (or "ram") keeps every decoded image in the parent process."""
-    cache, _ = _argument(record, "cache")
-    value = constant(cache)
-    if value is True or value == "ram":
-        reason = "every decoded image is cached in memory, and how many there are is in the data set"
-        return [bind("data.in_memory_bytes", unknown(reason, first_origin(cache), Cause.run_time), Rank.read)]
-    return []
-
-
-def _rest(record: Said, batch: Expr, rank: Rank | None, gpus: int) -> list[Binding]:
-    amp, amp_rank = _argument(record, "amp")
-    mixed = constant(amp)
-    precision = "fp32" if mixed is False else "fp16-mixed"
-    found = [
-        bind("train.precision", Const(precision, first_origin(amp)), amp_rank),
-        bind("train.copies.ema", Const(1), Rank.default),  # ModelEMA is always on
-    ]
-    if constant(record.argument("val")) is not False:
-        found.append(bind("validation.batch_size", _scaled(batch, 2), rank))
-    optimizer = record.argument("optimizer")
-    if optimizer is not None and constant(optimizer) != "auto":
-        names = {**OPTIMIZERS, "sgd": "sgd-momentum"}  # its SGD has Nesterov momentum
-        found.append(bind("train.optimizer", spelled(optimizer, names, "other")))
-    if gpus > 1:
-        found += [bind("parallel.strategy", Const("ddp")), bind("parallel.gpus_per_node", Const(gpus)),
-                  bind("parallel.ranks_per_node", Const(gpus))]  # fmt: skip
-    return found
-
-
-def _gpus(record: Said) -> int:
-    """How many GPUs `device` names: 0, "0", [0, 1], "0,1"; one where it does not say."""
-    device = record.argument("device")
-    value = constant(device) if device is not None else None
-    if isinstance(value, tuple):
-        return max(1, len(value))
-    if isinstance(value, str):
-        return max(1, len([part for part in value.split(",") if part.strip()]))
-    return 1
-
-
-def cpus_of(project: Project) -> int | None:
-    """CPUs of the machine that the settings name, where it has one type of node; None where nobody says."""
-    name = project.settings.machine
-    if name is None:
-        return None
-    from preflight.machines.clusters import MachineError, find_machine
-
-    try:
-        nodes = find_machine(name, project.root).nodes
-    except MachineError:
-        return None  # the engine reports it
-    counts = {node.cpus for node in nodes}
-    return counts.pop() if len(counts) == 1 else None
-
-
-# Ultralytics' command line: `yolo detect train model=yolov8n.pt data=coco.yaml batch=16 imgsz=640`.
-
-
-def command(args: Arguments, found: Found) -> None:
-    """The trainer's arguments and its defaults."""
-    said = Said(args)
-    found.facts += [Fact("framework", "ultralytics"), _nominal(said)]
-    found.bindings += [*_model(said), *_bindings(said, None)]
-
-
 def training(words: Sequence[Word]) -> tuple[Word, ...] | None:
-    """The settings of a command that trains, in whatever order its words stand; None for one that does something else
-    (`mode` is predict where nothing says)."""
+    """The settings of a `yolo` command that trains, in whatever order its words stand; None for a command that does
+    something else (`mode` is predict unless it is stated)."""
     said = {text(word) for word in words}
     if not said & {"train", "mode=train"}:
         return None

@@ -1,4 +1,4 @@
-"""W&B's parameter grammar: a mapping of parameters -> axes and constants, wherever the mapping is written.
+"""Parameters of a W&B sweep -> axes and constants, from a file or from a program.
 
 Sweep files and `wandb.sweep({...})` in Python share it: it works on plain values, and asks `origin_of(route)` where
 they are written. What W&B would reject is read as far as it makes sense and reported as a `Complaint`.
@@ -46,7 +46,7 @@ METHODS = ("bayes", "random", "grid", "custom")
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """Something in a sweep that W&B rejects or reads otherwise than it looks; `route` leads to it."""
+    """A part of a sweep that W&B rejects or misreads; `route` leads to it."""
 
     route: Route
     message: str
@@ -86,7 +86,7 @@ def read_space(parameters: Mapping[str, object], origin_of: OriginOf, route: Rou
 
 
 def kind_of(body: object) -> str:
-    """The distribution that W&B gives a parameter: its own word, or what its keys imply ("" when none fits)."""
+    """The distribution of a parameter: as it is stated, or as its keys imply ("" if no distribution has them)."""
     if not isinstance(body, Mapping):
         return ""
     stated = body.get("distribution")
@@ -117,10 +117,16 @@ def freeze(value: object) -> Value:
 
 
 def _parameter(
-    name: str, body: object, route: Route, origin_of: OriginOf, grid: bool,
-    axes: list[Axis], constants: list[tuple[str, Const]], complaints: list[Complaint],
-) -> Expr:  # fmt: skip
-    """Reads one parameter into the lists; returns the expression that stands for it."""
+    name: str,
+    body: object,
+    route: Route,
+    origin_of: OriginOf,
+    grid: bool,
+    axes: list[Axis],
+    constants: list[tuple[str, Const]],
+    complaints: list[Complaint],
+) -> Expr:
+    """Reads one parameter into the lists; returns the expression of its value."""
     kind = kind_of(body)
     if kind == "nested" and isinstance(body, Mapping) and isinstance(body.get("parameters"), Mapping):
         parts: list[Expr] = []
@@ -142,9 +148,9 @@ def _domain_or_constant(body: object, kind: str, route: Route, origin_of: Origin
     if isinstance(body, Unknown):
         return Const(body, origin_of(route))
     if not isinstance(body, Mapping):  # `bs: 16` and `bs: [8, 16]`: W&B refuses them, what is meant is clear
-        return _choices(body, route, origin_of) if isinstance(body, (list, tuple)) and body else _constant(
-            body, route, origin_of
-        )  # fmt: skip
+        if isinstance(body, (list, tuple)) and body:
+            return _choices(body, route, origin_of)
+        return _constant(body, route, origin_of)
     if "values" in body and isinstance(body["values"], (list, tuple)) and body["values"]:
         return _choices(body["values"], (*route, "values"), origin_of)
     if "value" in body:

@@ -1,4 +1,4 @@
-"""Layers of the project's own code that take statistics of the micro-batch, and whether all of its layers are known.
+"""Layers with batch statistics in the project's own code, and whether all of its layers are known.
 
 Read from the syntax of the files that a study runs and of those that they import. A name like BatchNorm2d counts
 wherever it stands (`norm_layer=nn.BatchNorm2d`), but not in isinstance(). A layer of a package that is not known may
@@ -46,8 +46,8 @@ _NO_LAYERS = frozenset({
 
 @dataclass(frozen=True)
 class OwnLayers:
-    """What a project's code says. `normalises`: the place of a layer with batch statistics. `foreign`: a package whose
-    layers are not known, that a model of the project's own may be made of. `models`: classes of models of its own."""
+    """What a project's code contains. `normalises`: the place of a layer with batch statistics. `foreign`: a package
+    whose layers are not known, and which a model of the project uses. `models`: the project defines model classes."""
 
     normalises: Origin | None = None
     foreign: str | None = None
@@ -59,7 +59,7 @@ class OwnLayers:
 
 
 def own_layers(paths: Sequence[str], project: Project) -> OwnLayers:
-    """What the Python files among `paths`, and what they import of the project, are made of."""
+    """The layers of the Python files among `paths`, and of the files of the project that they import."""
     found = OwnLayers()
     ahead, seen = [path for path in paths if path.endswith(".py")], set[str]()
     while ahead and len(seen) < MAX_FILES:
@@ -83,7 +83,7 @@ _LAYERS: Kind[tuple[OwnLayers, tuple[str, ...]]] = Kind("layers of a file's own 
 
 
 def _of_file(path: str, project: Project) -> tuple[OwnLayers, tuple[str, ...]]:
-    """What one file is made of, and the files of the project that it imports; kept with the project."""
+    """The layers of one file, and the files of the project that it imports; kept with the project."""
 
     def read() -> tuple[OwnLayers, tuple[str, ...]]:
         module = load_module(path, project)
@@ -117,7 +117,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _roots(module: Module, project: Project) -> Iterator[tuple[str, str]]:
-    """Names that stand for something of another package -> that package."""
+    """(name, package) of everything that is imported from another package."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -1,4 +1,4 @@
-"""What the readers of library calls share: ranks, folding, conditional values."""
+"""Making bindings of Job fields from expressions: ranks, folding, values under conditions."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from preflight.vocabulary.values import (
 )
 
 _OTHERWISE = "\0otherwise"
-"""Stands for "what the field would be without this call" until `settled` puts it in."""
+"""Name of "the field's value without this call"; `settled` replaces it."""
 
 
 def is_constant(expr: Expr) -> bool:
-    """Whether no name is left in it."""
+    """Whether the expression holds no name."""
     return not any(True for _ in names(expr))
 
 
 def constant(expr: Expr | None) -> Value:
-    """The value of a constant expression; Unknown where it still depends on something, or is not there."""
+    """The value of a constant expression; Unknown if it depends on a name, or is not given."""
     if expr is None:
         return Unknown("it is not given", Cause.not_set)
     return evaluate(expr) if is_constant(expr) else Unknown("it is set elsewhere", Cause.not_read)
 
 
 def is_unknown(expr: Expr) -> bool:
-    """Whether nothing that is set elsewhere could make it known."""
+    """Whether it is unknown, and no setting elsewhere could change that."""
     return is_constant(expr) and isinstance(evaluate(expr), Unknown)
 
 
@@ -48,14 +48,14 @@ def first_origin(*exprs: Expr | None) -> Origin | None:
 
 
 def fold(expr: Expr, origin: Origin | None = None) -> Expr:
-    """A constant where nothing is left to be filled in, at `origin` or the first place among its operands."""
+    """The expression as a constant if its value is known, at `origin` or the first place among its operands."""
     if isinstance(expr, Op) and is_constant(expr):
         return Const(evaluate(expr), origin or first_origin(expr))
     return expr
 
 
 def when(condition: Expr, yes: Expr, no: Expr) -> Expr:
-    """`yes if condition else no`; a known condition leaves the branch taken, which takes its place."""
+    """`yes if condition else no`. If the condition is known, the branch that is taken, with the condition's place."""
     value = constant(condition)
     if isinstance(value, Unknown):
         return Op("if", (condition, yes, no), condition.origin)
@@ -66,7 +66,7 @@ def when(condition: Expr, yes: Expr, no: Expr) -> Expr:
 
 
 def unless_unset(expr: Expr, given: Expr, unset: tuple[Value, ...] = (None,)) -> Expr:
-    """`given`, or None where `expr`, which is set elsewhere, turns out to be one of the values for "not set"."""
+    """`given`, or None if `expr` is set elsewhere to one of the values for "not set"."""
     if is_constant(expr):
         return given
     return Op("if", (Op("in", (expr, Const(unset))), Const(None), given), given.origin)
@@ -114,7 +114,7 @@ def _is_unknown_part(expr: Expr) -> bool:
 
 
 def settled(bindings: Sequence[Binding]) -> list[Binding]:
-    """Bindings of one program with every "otherwise" filled in: by the one that would win without the call."""
+    """Bindings of one program with every "otherwise" replaced by the binding that would win without the call."""
     found: list[Binding] = []
     for field in dict.fromkeys(binding.field for binding in bindings):
         winner: Expr = Const(None)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.python.module import load_module
-from preflight.python.objects import CallRecord
+from preflight.python.objects import CallRecord, ClassValue
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.remembered import Kind
 
@@ -83,6 +83,15 @@ def _assigned(node: ast.Assign, value: ast.AST) -> tuple[str, ...]:
     return tuple(ast.unparse(target) for target in node.targets)
 
 
+def assigned_values(name: str, scope: ast.AST) -> list[ast.expr]:
+    """All values that a name is assigned in a function or a file."""
+    return [
+        node.value
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
+    ]
+
+
 def enclosing_function(record: CallRecord, project: Project) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The `def` that the call is written in."""
     for node in around(record, project):
@@ -109,6 +118,11 @@ def loops_around(record: CallRecord, project: Project) -> list[ast.For | ast.Whi
         if isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
             found.append(node)
     return found
+
+
+def is_module(cls: ClassValue | None) -> bool:
+    """Whether a class of the project derives from torch.nn.Module, LightningModule or the like."""
+    return cls is not None and any(base.endswith("Module") for base in cls.external_bases)
 
 
 def without_gradients(record: CallRecord) -> bool:

@@ -23,7 +23,7 @@ _MODEL = re.compile(r"\b(transformers\.)?(AutoModel\w*|\w+For[A-Z]\w+|\w+Model)\
 
 
 def checkpoint_bindings(calls: Sequence[CallRecord]) -> list[Binding]:
-    """model.load: torch.load onto the host, with or without mmap, or from_pretrained; nothing where neither is seen."""
+    """model.load: torch.load onto the host, with or without mmap, or from_pretrained; empty without such a call."""
     found = [record for record in calls if _on_host(record) and not record.conditions]
     if found:
         mapped = all(_mapped(record) for record in found)

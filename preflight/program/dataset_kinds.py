@@ -1,8 +1,8 @@
 """Whether a data set is indexed or iterated -> the fact dataset_kind: "map" or "iterable".
 
-A DataLoader cuts the indices of a data set among its workers, so their number does not matter. A data set that is
-iterated is run by every worker: how often a sample comes, and when, follows from how many there are. No fact: it cannot
-be told for every loader.
+A DataLoader divides the indices of a data set among its workers, so their number does not matter. A data set that is
+iterated is run by every worker: how often a sample comes, and when, depends on the number of workers. No fact means
+that it is not known for every loader.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEPTH = 12
 
 
 def dataset_kind(records: Sequence[CallRecord], project: Project) -> list[Fact]:
-    """The fact, where it can be told for everything that is loaded to train on."""
+    """The fact, if it is known for all training data."""
     found: list[tuple[str | None, Origin]] = []
     for record in records:
         if is_loader(record) and validates(record, project):

@@ -1,7 +1,7 @@
 """Data sets that keep Python objects in memory: a list that `__init__` builds and `__getitem__` reads.
 
 -> the fact dataset_held with the place of the list, and data.in_memory_kind. How much it takes is in the data, not in
-the program. Lists of file names are left out: they are small beside what they name.
+the program. Lists of file names are left out: they are small.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CONTAINERS = ("list", "sorted", "dict", "tuple")
 _NAMES = ("glob", "rglob", "listdir", "iterdir", "scandir", "walk")
 
 
-def held(paths: Sequence[str], project: Project) -> tuple[list[Binding], list[Fact]]:
-    """What the data sets of these files keep as Python objects (the first that is found counts), and hand out."""
+def objects_in_memory(paths: Sequence[str], project: Project) -> tuple[list[Binding], list[Fact]]:
+    """Bindings and facts of data sets in these files: Python objects that they keep, samples that they return."""
     given = sample_bindings(paths, project)
     for path in paths:
         module = load_module(path, project)
@@ -66,7 +66,7 @@ def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _kind(name: str, value: ast.expr, function: ast.FunctionDef) -> str | None:
-    """objects or strings; None where the value is none of them, or nobody can tell."""
+    """objects or strings; None if the value is neither, or not known."""
     called = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
     if any(_last(call) in _NAMES for call in called):
         return None
@@ -129,7 +129,7 @@ _COPIES = ("clone", "copy", "float", "half", "long", "astype")
 
 
 def sample_bindings(paths: Sequence[str], project: Project) -> list[Binding]:
-    """Of the first data set that tells."""
+    """Bindings of samples, from the first data set that shows how it makes them."""
     for path in paths:
         module = load_module(path, project)
         for found in _told(module) if module is not None else ():

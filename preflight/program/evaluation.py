@@ -12,7 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from preflight.program.bindings import bind, constant, is_unknown
-from preflight.program.call_site import ROLES, enclosing_function, evaluates, loops_around, scope_of, words
+from preflight.program.call_site import (
+    ROLES,
+    assigned_values,
+    enclosing_function,
+    evaluates,
+    loops_around,
+    scope_of,
+    words,
+)
 from preflight.program.loops import is_forward
 from preflight.python.objects import CallRecord, Container, FunctionValue
 from preflight.vocabulary.project import Project
@@ -92,7 +100,7 @@ def _named(record: CallRecord) -> dict[str, Expr]:
 
 
 def _samples(record: CallRecord, whole: ast.expr, records: Sequence[CallRecord], project: Project) -> Expr | None:
-    """How many samples go in: items of a known list, or the `range(n)` that fills it, n as the caller gives it."""
+    """The number of samples: items of a known list, or n of the `range(n)` that fills it, as the caller gives n."""
     for value in (*record.arguments, *record.keywords.values()):
         if isinstance(value, Container) and value.is_sequence and not value.open and len(value.items) > 1:
             return Const(len(value.items), record.origin)
@@ -133,7 +141,7 @@ def _counts(name: str, scope: ast.AST) -> Iterator[ast.expr]:
 
 
 def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
-    """The argument that holds every sample, None where the call is batched or nothing says that it is not."""
+    """The argument that holds every sample; None if the call is batched, or might be."""
     if not isinstance(record.node, ast.Call):
         return None
     scope = scope_of(record, project)
@@ -161,7 +169,7 @@ def _holds_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, dept
     if depth > 6 or _varies(node, rounds):
         return False
     if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
-        return False  # a slice: somebody batches
+        return False  # a slice: the program makes batches
     stacked = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and _puts_together(call)), None)
     if stacked is not None and any(_is_collection(arg, scope, rounds, line, depth + 1) for arg in stacked.args):
         return True
@@ -217,8 +225,8 @@ def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, 
 
 
 def _names_a_split(node: ast.Subscript) -> bool:
-    keys = [part.slice.value for part in ast.walk(node) if isinstance(part, ast.Subscript)
-            and isinstance(part.slice, ast.Constant) and isinstance(part.slice.value, str)]  # fmt: skip
+    slices = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    keys = [key.value for key in slices if isinstance(key, ast.Constant) and isinstance(key.value, str)]
     return any(words(key) & (ROLES["validation"] | ROLES["test"]) for key in keys) and not _is_batch(node)
 
 
@@ -242,8 +250,7 @@ def _appends(node: ast.AST, name: str) -> bool:
 
 def _assigned(name: str, scope: ast.AST, line: int) -> ast.expr | None:
     """The value that the name was last given before the line, in the function's own text."""
-    values = [node.value for node in ast.walk(scope) if isinstance(node, ast.Assign) and node.lineno <= line
-              and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)]  # fmt: skip
+    values = [value for value in assigned_values(name, scope) if value.lineno <= line]
     return max(values, key=lambda value: value.lineno, default=None)
 
 

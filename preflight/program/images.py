@@ -22,8 +22,8 @@ DATA_SETS: Mapping[str, tuple[int, int]] = {
 """Training samples and side of torchvision's data sets, as their papers give them."""
 
 
-def picture_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """The size of training images and the number of samples, where torchvision says them."""
+def image_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
+    """The size of training images and the number of samples, from torchvision's transforms and data sets."""
     found: list[Binding] = []
     for record in records:
         if record.name.startswith("torchvision.datasets.") and record.method in DATA_SETS:
@@ -63,7 +63,7 @@ def _is_size(record: CallRecord) -> bool:
 
 
 def _role(record: CallRecord, project: Project) -> str:
-    """Whether a transform is of evaluation: by the name of what it is composed into."""
+    """train or validation, by the name of what the transform is composed into."""
     said = role_of(" ".join(targets(record, project)))
     return "validation" if evaluates(record) or said in ("validation", "test") else "train"
 

@@ -16,12 +16,12 @@ CLIP_POSITIONS = 77
 
 
 def length_bindings(records: Sequence[CallRecord], task: str | None) -> list[Binding]:
-    """How long sequences can get, by the tokenizer calls of training (an evaluation's only where there is no other)."""
-    beside_images = task in ("contrastive", "diffusion")
+    """The length of sequences, by the tokenizer calls of training; by those of an evaluation if there are no others."""
+    has_images = task in ("contrastive", "diffusion")
     found: list[Binding] = []
     calls = [record for record in records if _is_tokenizer(record)]
     for record in [r for r in calls if evaluates(r)] + [r for r in calls if not evaluates(r)]:
-        found += _call(record, beside_images)
+        found += _call(record, has_images)
     if not found:
         found = _declared(records)
     if task == "contrastive":
@@ -45,14 +45,14 @@ def _is_tokenizer(record: CallRecord) -> bool:
     return bool(said & {"tokenizer", "tokeniser", "tok", "processor"}) and "max_length" in record.kwargs
 
 
-def _call(record: CallRecord, beside_images: bool) -> list[Binding]:
+def _call(record: CallRecord, has_images: bool) -> list[Binding]:
     if record.name in ("clip.tokenize", "open_clip.tokenize"):
         return [bind("train.text_len", Const(CLIP_POSITIONS, record.origin)), _padding("exact", record)]
     length = record.argument("max_length")
     if length is None or constant(length) is None:
         return []
     target = "text_target" in record.kwargs or "target" in words(record.name)
-    field = "train.target_len" if target else "train.text_len" if beside_images else "train.seq_len"
+    field = "train.target_len" if target else "train.text_len" if has_images else "train.seq_len"
     found = [bind(field, bounded(length))]
     if not target:
         found.append(_sequences(record))
@@ -60,7 +60,7 @@ def _call(record: CallRecord, beside_images: bool) -> list[Binding]:
 
 
 def bounded(length: Expr) -> Expr:
-    """`min(args.max_length, tokenizer.model_max_length)`: at most what is known of it."""
+    """`min(args.max_length, tokenizer.model_max_length)`: the minimum of the operands that are known."""
     if isinstance(length, Op) and length.operator == "min":
         known = tuple(operand for operand in length.operands if not is_unknown(operand))
         if known and len(known) < len(length.operands):

@@ -44,7 +44,7 @@ def is_loader(record: CallRecord) -> bool:
 
 
 def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """Bindings of the training loader and, where there is one, of the loader that validates."""
+    """Bindings of the training loader and of the validation loader, if there is one."""
     loaders = [record for record in records if is_loader(record)]
     by_role: dict[str, list[CallRecord]] = {"train": [], "validation": [], "test": [], "": []}
     for record in loaders:
@@ -63,7 +63,7 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
 
 
 def _role(record: CallRecord, project: Project) -> str:
-    """What a loader is for; "" where nothing says it."""
+    """What a loader is for: train, validation or test; "" if it is not known."""
     function = (record.function or "").rpartition(".")[2]
     dataset = record.node.args[0] if isinstance(record.node, ast.Call) and record.node.args else None
     said = [*targets(record, project), function, ast.unparse(dataset) if dataset is not None else ""]
@@ -72,7 +72,7 @@ def _role(record: CallRecord, project: Project) -> str:
 
 
 def validates(record: CallRecord, project: Project) -> bool:
-    """Whether what surrounds a loader says that it does not train."""
+    """Whether the code around a loader says that it is for validation or testing."""
     return _role(record, project) in ("validation", "test")
 
 
@@ -87,9 +87,9 @@ def _bindings(record: CallRecord, role: str) -> list[Binding]:
     for name, field in _FIELDS[role].items():
         expr = record.argument(name, _POSITIONS.get(name))
         if name == "batch_size" and expr is None and _given(record, "batch_sampler"):
-            expr = unknown("a batch sampler decides it", record.origin, Cause.run_time)
+            expr = unknown("a batch sampler decides the batch size", record.origin, Cause.run_time)
         if expr is None and not record.complete:
-            expr = unknown("it is among arguments that are passed on", record.origin)
+            expr = unknown("it may be among arguments that are passed on as a whole", record.origin)
         if expr is None or (name == "prefetch_factor" and constant(expr) is None):
             found.append(bind(field, Const(DEFAULTS[name]), Rank.default))
         else:
@@ -110,7 +110,7 @@ def _start_method(record: CallRecord) -> list[Binding]:
 
 
 def loader_problems(records: Sequence[CallRecord]) -> Iterator[Problem]:
-    """What DataLoader refuses: options of workers where there are none (it raises ValueError)."""
+    """What DataLoader refuses with a ValueError: options of workers without workers."""
     for record in records:
         if not is_loader(record) or not record.complete:
             continue

@@ -1,7 +1,6 @@
 """What a hand-written training loop does: accumulation, schedulers, outputs that stay alive, the kind of its loss.
 
-Read from the calls and, where a call says too little (is the variable still bound when backward runs?), from the syntax
-around them.
+Read from the calls and from the syntax around them (is the variable still bound when backward runs?).
 """
 
 from __future__ import annotations
@@ -10,7 +9,16 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from preflight.program.bindings import bind, first_origin, is_unknown
-from preflight.program.call_site import around, enclosing_function, evaluates, loops_around, scope_of, words
+from preflight.program.call_site import (
+    around,
+    assigned_values,
+    enclosing_function,
+    evaluates,
+    is_module,
+    loops_around,
+    scope_of,
+    words,
+)
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, Instance, kinds_of
 from preflight.vocabulary.project import Project
@@ -35,6 +43,8 @@ _VIEWS = (
 """Names of the two sides that a contrastive loss compares."""
 INDENT = 4
 """Columns of one level (PEP 8)."""
+_OF_MAKERS = frozenset({"get", "build", "create", "make", "load", "save", "init"})
+"""Words in names of functions that make or keep a model and do not run it."""
 _MODEL_WORDS = frozenset({"model", "net", "network", "encoder", "unet", "transformer", "lm", "gpt", "engine"})
 
 
@@ -49,7 +59,7 @@ def backwards(records: Sequence[CallRecord]) -> list[CallRecord]:
 
 
 def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
-    """Bindings and facts of a hand-written loop; nothing where there is no backward pass."""
+    """Bindings and facts of a hand-written loop; empty without a backward pass."""
     passes = backwards(records)
     if not passes:
         return [], []
@@ -119,7 +129,7 @@ def _is_scheduler(record: CallRecord) -> bool:
 
 
 def _same_loop(record: CallRecord, stepping: Sequence[CallRecord]) -> bool:
-    """Whether it stands as deep as the optimizer's step, or as the `if` around it (per epoch is further out)."""
+    """Whether it is indented as deep as the optimizer's step, or as the `if` around it (per epoch is less deep)."""
     here = [step for step in stepping if step.path == record.path and step.function == record.function]
     columns = [getattr(step.node, "col_offset", 0) for step in here]
     return bool(columns) and getattr(record.node, "col_offset", 0) >= min(columns) - INDENT
@@ -160,10 +170,10 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
         if block is None:
             continue
         forwards = {record.node for record in records if is_forward(record) and not evaluates(record)}
-        held = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
-        if not held:
+        outputs = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
+        if not outputs:
             return bind("train.outputs_kept", Const("no"), Rank.read, backward.origin)
-        kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in held}
+        kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in outputs}
         kind = next(kind for kind in ("loop", "step", "no") if kind in kinds)
         if not loops and kind == "loop":
             kind = "step"  # the function's own variable is gone when it returns
@@ -172,7 +182,7 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
 
 
 def _lifetime(block: ast.AST, name: str, assignment: ast.Assign, backward: int) -> str:
-    """no, step or loop: until when the name holds what it was assigned."""
+    """no, step or loop: how long the name keeps its value."""
     bound = bound_again(block, name, assignment)
     later = [line for line in bound if line > assignment.lineno]
     if later:
@@ -187,20 +197,10 @@ def _line(record: CallRecord) -> int:
 def is_forward(record: CallRecord) -> bool:
     """Whether a call runs a model: an object of a Module class or of a library's model, or a name that says so."""
     callee = record.callee
-    if isinstance(callee, Instance):
-        bases = callee.cls.external_bases if callee.cls is not None else ()
-        if any(base.endswith("Module") for base in bases) or "from_pretrained" in callee.made_by:
-            return "Tokenizer" not in callee.made_by and "Processor" not in callee.made_by
+    if isinstance(callee, Instance) and (is_module(callee.cls) or "from_pretrained" in callee.made_by):
+        return "Tokenizer" not in callee.made_by and "Processor" not in callee.made_by
     text = record.name.rpartition(".")[2] if "." in record.name else record.name
-    return bool(words(text) & _MODEL_WORDS) and not words(text) & {
-        "get",
-        "build",
-        "create",
-        "make",
-        "load",
-        "save",
-        "init",
-    }
+    return bool(words(text) & _MODEL_WORDS) and not words(text) & _OF_MAKERS
 
 
 def _assigned_outputs(block: ast.AST, forwards: set[ast.expr]) -> Iterator[tuple[str, ast.Assign]]:
@@ -304,11 +304,7 @@ def _labels_are_positions(record: CallRecord, project: Project) -> bool:
     scope = scope_of(record, project)
     if not isinstance(label, ast.Name) or scope is None:
         return False
-    return any(
-        isinstance(node, ast.Assign) and "arange(" in ast.unparse(node.value)
-        and any(isinstance(target, ast.Name) and target.id == label.id for target in node.targets)
-        for node in ast.walk(scope)
-    )  # fmt: skip
+    return any("arange(" in ast.unparse(value) for value in assigned_values(label.id, scope))
 
 
 def _similarities(paths: Sequence[str], project: Project) -> Origin | None:
@@ -331,7 +327,7 @@ def _is_token_mean(record: CallRecord) -> bool:
 
 
 def handled_oom(names: Sequence[str], text: str) -> bool:
-    """Whether an `except` is there for running out of memory: the error by its name, or a look at its message."""
+    """Whether an `except` handles running out of memory: by the name of the error, or by its message."""
     if any(name.endswith("OutOfMemoryError") for name in names):
         return True
     return "RuntimeError" in names and "out of memory" in text.lower()

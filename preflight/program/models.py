@@ -14,14 +14,14 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.memory.device.batch_statistics import of_target
-from preflight.program.bindings import bind, constant, first_origin, fold, under, unless_unset, when
+from preflight.program.adaptations import dtype_and_attention
+from preflight.program.bindings import bind, constant, first_origin, fold, under, when
 from preflight.program.call_site import parents, targets, words
-from preflight.program.sentence_transformers import embedder_bindings
-from preflight.python.objects import CallRecord, Container, Instance, is_expr, to_expr
+from preflight.program.rows import calls, read_call
+from preflight.python.objects import CallRecord, Instance, is_expr
+from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
-from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown
 
 _HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum")
@@ -29,6 +29,7 @@ _COPIES = {
     "train.copies.reference": {"ref", "reference", "teacher", "target", "frozen"},
     "train.copies.ema": {"ema", "averaged"},
 }
+_EMBEDDERS = ("SentenceTransformer", "CrossEncoder", "Transformer")
 _ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
 
 
@@ -40,7 +41,7 @@ def table() -> dict[str, Any]:
 
 
 def task_of(class_name: str) -> str | None:
-    """What a model class of transformers is trained for, by its name; None where the name does not say."""
+    """The task of a model class of transformers, by its name; None if the name does not tell."""
     tasks: dict[str, str] = table()["tasks"]
     if class_name in tasks:
         return tasks[class_name]
@@ -51,7 +52,7 @@ def task_of(class_name: str) -> str | None:
 
 
 def _model_class(record: CallRecord) -> str | None:
-    """The class of transformers (or diffusers) that a call makes an object of, None where it makes no model."""
+    """The class of transformers or diffusers that a call makes a model of; None if it makes no model."""
     if not record.name.startswith(_HUB) or record.receiver is not None:
         return None
     parts = record.name.split(".")
@@ -70,7 +71,7 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     for record in records:
         bindings = _hub_model(record, project) or _named_model(record, parameters) or _trainers_model(record, project)
         if not bindings:
-            found += under(record.conditions, _adaptations(record))
+            found += under(record.conditions, read_call(calls(), record))
             continue
         aside = words(" ".join(targets(record, project)))
         copied = next((field for field, said in _COPIES.items() if aside & said), None)
@@ -103,7 +104,7 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
 
 
 def _perceiving(record: CallRecord, name: str) -> list[Binding]:
-    """The class, where its architecture has several, and how many classes a pixel may have."""
+    """The class of the model, if its architecture has several, and the number of labels."""
     found = [bind("model.config.architectures", Const(name, record.origin))] if name in table()["classes"] else []
     labels = constant(record.argument("id2label"))
     count = record.argument("num_labels") or (Const(len(labels)) if isinstance(labels, Mapping) else None)
@@ -123,28 +124,9 @@ def _trainers_model(record: CallRecord, project: Project) -> list[Binding]:
     return [bind("model.path" if local else "model.name", model), bind("task", Const(task), Rank.default)]
 
 
-def _passed_on(record: CallRecord) -> list[Binding]:
-    """`SFTConfig(model_init_kwargs={...})`: what TRL gives to from_pretrained."""
-    given = record.object("model_init_kwargs")
-    if not isinstance(given, Container):
-        return []
-    return _dtype_and_attention({str(key): to_expr(value) for key, value in given.items.items()})
-
-
-def _dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
-    found: list[Binding] = []
-    dtype = given.get("dtype") or given.get("torch_dtype")
-    if dtype is not None and constant(dtype) not in (None, "auto"):
-        found.append(bind("train.weights_dtype", unless_unset(dtype, spelled(dtype, DTYPES), (None, "auto"))))
-    attention = given.get("attn_implementation")
-    if attention is not None and constant(attention) is not None:
-        found.append(bind("train.attention", unless_unset(attention, spelled(attention, table()["attention"]))))
-    return found
-
-
 def _loading(record: CallRecord) -> list[Binding]:
     """Keywords of from_pretrained that decide memory."""
-    found = _dtype_and_attention(record.kwargs)
+    found = dtype_and_attention(record.kwargs)
     for bits, kind in (("load_in_4bit", "fp4"), ("load_in_8bit", "int8")):
         loaded = record.argument(bits)
         if loaded is not None and constant(loaded) is not False:
@@ -155,7 +137,7 @@ def _loading(record: CallRecord) -> list[Binding]:
 
 
 def configuration(config: object, model_class: str) -> list[Binding]:
-    """model.architecture and model.config.* of a `XConfig(...)` object; nothing where it is not followed."""
+    """model.architecture and model.config.* of a `XConfig(...)` object; empty if the object is not known."""
     made = config.record if isinstance(config, Instance) else None
     if made is None:
         return []
@@ -175,7 +157,7 @@ def _dimension(expr: Expr) -> bool:
 
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
-    """torchvision, timm, open_clip, CLIP, sentence-transformers (`embedders`) and torch.hub."""
+    """Models of torchvision, timm, open_clip, CLIP, sentence-transformers and torch.hub."""
     if record.name.startswith("torchvision.models.") and record.method[:1].islower() and record.method != "get_weight":
         if record.method == "get_model" and record.args:
             return _target("torchvision", record.args[0], record)
@@ -191,26 +173,26 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
     if record.name in ("open_clip.create_model_and_transforms", "open_clip.create_model", "clip.load") and record.args:
         said = record.args[0]
         return [bind("model.name", spelled_exactly(said, table()["clip_names"])), bind("task", Const("contrastive"))]
-    if (found := embedder_bindings(record)) and any(one.field == "model.name" for one in found):
-        return found
+    if record.name.startswith("sentence_transformers") and record.method in _EMBEDDERS:
+        return read_call(calls(), record)
     if record.name == "torch.hub.load" and len(record.args) > 1 and "pytorch/vision" in str(constant(record.args[0])):
         return _target("torchvision", record.args[1], record)
     return []
 
 
 def _segmenter(record: CallRecord) -> list[Binding]:
-    """`smp.Unet("resnet34", classes=11)`: what is told by name or stands first."""
+    """`smp.Unet("resnet34", classes=11)`."""
     if record.method.endswith(("Loss", "Dataset", "Metric")):
         return []
-    found = [bind("model.target", Const(f"segmentation_models_pytorch:{record.method}", record.origin)),
-             bind("task", Const("other"), Rank.default)]  # fmt: skip
+    target = Const(f"segmentation_models_pytorch:{record.method}", record.origin)
+    found = [bind("model.target", target), bind("task", Const("other"), Rank.default)]
     given = {"encoder_name": record.argument("encoder_name", 0), **record.kwargs}
     kept = {k: v for k, v in given.items() if v is not None and k in ("encoder_name", "classes", "in_channels")}
     return [*found, *(bind(f"model.kwargs.{name}", value) for name, value in kept.items())]
 
 
 def _looked_up(record: CallRecord, parameters: Collection[str]) -> Expr | None:
-    """`models.__dict__[args.arch]()`, `getattr(models, args.arch)()`: the name, where it is a parameter or literal."""
+    """`models.__dict__[args.arch]()`, `getattr(models, args.arch)()`: the name, if it is a parameter or a literal."""
     made = record.node.func if isinstance(record.node, ast.Call) else None
     key: ast.expr | None = None
     if isinstance(made, ast.Subscript) and record.receiver == "torchvision.models.__dict__":
@@ -224,7 +206,7 @@ def _looked_up(record: CallRecord, parameters: Collection[str]) -> Expr | None:
 
 
 def spelled_exactly(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """As `spelled`, for names where case matters."""
+    """As `spelled`, but upper and lower case differ."""
     value = constant(expr)
     if not isinstance(value, Unknown):
         known = names.get(str(value))
@@ -249,95 +231,8 @@ def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
     return found
 
 
-def _adaptations(record: CallRecord) -> list[Binding]:
-    """Quantisation, adapters, checkpointing and compilation of a model made elsewhere."""
-    makers = {
-        "BitsAndBytesConfig": _quantization, "LoraConfig": _lora, "prepare_model_for_kbit_training": _kbit,
-        "gradient_checkpointing_enable": _checkpointing, "set_grad_checkpointing": _checkpointing,
-        "checkpoint": _by_hand, "checkpoint_sequential": _by_hand,
-        "compile": _compile, "AveragedModel": _ema, "ModelEma": _ema, "ModelEmaV2": _ema, "ModelEmaV3": _ema,
-        "EMAModel": _ema, "SFTConfig": _passed_on, "DPOConfig": _passed_on, "GRPOConfig": _passed_on,
-        "KTOConfig": _passed_on, "ORPOConfig": _passed_on, "CPOConfig": _passed_on, "RewardConfig": _passed_on,
-        "set_per_process_memory_fraction": _fraction,
-    }  # fmt: skip
-    maker = makers.get(record.method)
-    return maker(record) if maker is not None else embedder_bindings(record)
-
-
-def _quantization(record: CallRecord) -> list[Binding]:
-    """bitsandbytes' defaults: 4-bit values are fp4, computed in float32, constants not quantised again."""
-    four, eight = record.argument("load_in_4bit", 1), record.argument("load_in_8bit", 0)
-    kind = record.argument("bnb_4bit_quant_type") or Const("fp4")
-    expr: Expr = when(eight, Const("int8"), Const("none")) if eight is not None else Const("none")
-    if four is not None:
-        expr = when(four, kind, expr)
-    found = [bind("train.quantization.type", expr, None, first_origin(expr) or record.origin)]
-    double = record.argument("bnb_4bit_use_double_quant")
-    if double is not None:
-        found.append(bind("train.quantization.double_quant", double))
-    dtype = record.argument("bnb_4bit_compute_dtype")
-    if dtype is not None and constant(dtype) is not None:
-        found.append(bind("train.quantization.compute_dtype", spelled(dtype, DTYPES)))
-    return [*found, bind("train.quantization.upcast_rest", Const(False), Rank.default)]
-
-
-def _kbit(record: CallRecord) -> list[Binding]:
-    """peft.prepare_model_for_kbit_training: casts the rest to float32, and checkpoints unless told not to."""
-    checkpointing = record.argument("use_gradient_checkpointing", 1) or Const(True, record.origin)
-    return [
-        bind("train.quantization.upcast_rest", Const(True, record.origin)),
-        bind("train.gradient_checkpointing", checkpointing),
-    ]
-
-
-def _lora(record: CallRecord) -> list[Binding]:
-    """peft.LoraConfig; r is 8 and dropout 0 unless given, adapters are kept in float32. DoRA keeps more than LoRA."""
-    kind = "dora" if constant(record.argument("use_dora")) is True else "lora"
-    found = [bind("train.peft.method", Const(kind, record.origin), None, record.origin)]
-    for name, field in (
-        ("r", "train.peft.r"),
-        ("target_modules", "train.peft.targets"),
-        ("lora_dropout", "train.peft.dropout"),
-    ):
-        expr = record.argument(name)
-        if expr is not None and constant(expr) is not None:
-            found.append(bind(field, expr))
-    options = {key: constant(record.argument(key)) for key in ("use_dora", "use_rslora", "modules_to_save", "bias")}
-    given = {
-        key: value for key, value in options.items() if not isinstance(value, Unknown) and value not in (None, False)
-    }
-    return [*found, *([bind("train.peft.options", Const(given))] if given else [])]
-
-
-def _checkpointing(record: CallRecord) -> list[Binding]:
-    enabled = record.argument("enable", 0) if record.method == "set_grad_checkpointing" else None
-    expr = enabled or Const(True, record.origin)
-    return [bind("train.gradient_checkpointing", expr, None, record.origin)]
-
-
-def _by_hand(record: CallRecord) -> list[Binding]:
-    """torch.utils.checkpoint.checkpoint(block, x) in a model's own forward."""
-    if not record.name.startswith("torch.utils.checkpoint."):
-        return []
-    return [bind("train.gradient_checkpointing", Const(True, record.origin), None, record.origin)]
-
-
-def _compile(record: CallRecord) -> list[Binding]:
-    if record.name != "torch.compile" and not words(record.name) & {"model", "net"}:
-        return []
-    return [bind("train.compile", Const(True, record.origin), None, record.origin)]
-
-
-def _ema(record: CallRecord) -> list[Binding]:
-    return [bind("train.copies.ema", Const(1), None, record.origin)]
-
-
-def _fraction(record: CallRecord) -> list[Binding]:
-    return [bind("train.allocator.per_process_fraction", record.args[0])] if record.args else []
-
-
 def batch_norm(bindings: Sequence[Binding], records: Sequence[CallRecord]) -> list[Fact]:
-    """Whether the model normalises over the batch: a known convolutional target, or BatchNorm layers of its own."""
+    """Whether the model has BatchNorm layers: it is a known convolutional model, or the program makes such layers."""
     for record in records:
         if record.name.startswith("torch.nn.") and record.method in (
             "BatchNorm1d",
@@ -363,7 +258,7 @@ _LIBRARIES = ("transformers.", "torchvision.", "timm.", "open_clip.")
 
 
 def frozen_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """One binding with every frozen part; none where no part is frozen."""
+    """One binding with every frozen part; empty if no part is frozen."""
     parts = [(part, record) for record in records if (part := _part(record, project)) is not None]
     if not parts:
         return []
@@ -373,7 +268,7 @@ def frozen_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
 
 
 def _part(record: CallRecord, project: Project) -> str | None:
-    """The module path that the call freezes, None where it freezes none."""
+    """The module path that the call freezes; None if it freezes none."""
     if record.receiver is None or not record.receiver.startswith(_LIBRARIES):
         return None
     if record.method == "requires_grad_":

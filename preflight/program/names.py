@@ -2,8 +2,8 @@
 
 The table is data (`aliases.json`). A key is judged by its last components: the name itself, the roles (train,
 validation) that it or its parents mention, and parents that say it is something else (a replay buffer's batch, a
-scheduler's length). What could mean two things means nothing here: a global batch size is divided in Python, nobody
-knows by what.
+scheduler's length). A name with two possible meanings has no field: a global batch size is divided in Python, by an
+unknown number.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _without_roles(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def field_for(key: str, kind: str = "") -> str | None:
-    """The Job field that a setting's name usually means, None where it means none or more than one.
+    """The Job field that a setting's name usually means; None if it means none, or more than one.
 
     `kind` is the language the key is written in (wandb, argparse, hydra, optuna, json). Only fields whose value is
     written as the Job has it: for optimizers and precisions, which have spellings of their own, see `binding_for`.

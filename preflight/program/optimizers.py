@@ -70,7 +70,7 @@ def _given(record: CallRecord, argument: str) -> bool:
 
 
 def _implementation(record: CallRecord) -> list[Binding]:
-    """PyTorch takes foreach on CUDA unless told otherwise; other libraries' own kernels have no such choice."""
+    """How the step runs. PyTorch takes foreach on CUDA by default; kernels of other libraries have no such choice."""
     decided = IMPLEMENTATIONS.get(record.method.lower())
     if decided is not None:
         return [bind("train.optimizer_impl", Const(decided), None, record.origin)]

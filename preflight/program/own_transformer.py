@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from preflight.program.bindings import bind, constant, fold, is_unknown, same
-from preflight.program.call_site import targets, words
+from preflight.program.call_site import is_module, targets, words
 from preflight.program.names import field_for
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
@@ -37,6 +37,8 @@ _LENGTHS = frozenset({"block_size", "context_length", "context_len", "max_len", 
                       "max_seq_length", "seq_len", "sequence_length", "seq_length", "ctx_len", "n_ctx"})  # fmt: skip
 _ATTENTION = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer", "Transformer",
               "scaled_dot_product_attention")  # fmt: skip
+_HEADS = frozenset({"head", "lm", "out", "output", "fc", "proj", "classifier"})
+"""Words in names of a model's last layer."""
 FEED_FORWARD = 2048
 """torch.nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward=2048)."""
 
@@ -52,7 +54,7 @@ class _Found:
 
 
 def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """Bindings of the program's own transformer; none where it has none that is recognised."""
+    """Bindings of a transformer that the program defines; empty if none is recognised."""
     classes = [record for record in records if isinstance(record.callee, ClassValue)]
     modules = [record for record in classes if _is_module(record)]
     if not modules:
@@ -82,7 +84,7 @@ def _token_batches(records: Sequence[CallRecord], positions: Expr | None) -> lis
 
 
 def _two_dimensions(record: CallRecord, positions: Expr | None) -> tuple[Expr, Expr] | None:
-    """The shape that data is given, where it is rows of the model's length; activations of layers are no data."""
+    """(batch, length) of data in rows of the model's length; views of activations do not count."""
     if record.method != "view" or len(record.args) != 2 or not record.reached or positions is None:
         return None
     if (record.receiver or "").startswith("torch.nn") or "forward" in (record.function or ""):
@@ -100,8 +102,7 @@ def _equal(one: Expr, other: Expr) -> bool:
 
 
 def _is_module(record: CallRecord) -> bool:
-    callee = record.callee
-    return isinstance(callee, ClassValue) and any(base.endswith("Module") for base in callee.external_bases)
+    return isinstance(record.callee, ClassValue) and is_module(record.callee)
 
 
 def _is_configuration(record: CallRecord) -> bool:
@@ -146,9 +147,9 @@ def _defaults(cls: ClassValue) -> Iterator[tuple[str, Expr]]:
     """Literal defaults of the initialiser; `_take` keeps what the call gives in their place."""
     function, owner = _initialiser(cls)
     if function is not None:
-        named = function.args.args[len(function.args.args) - len(function.args.defaults) :]
-        pairs = [*zip(named, function.args.defaults, strict=True),
-                 *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)]  # fmt: skip
+        given = function.args
+        named = given.args[len(given.args) - len(given.defaults) :]
+        pairs = [*zip(named, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
         for argument, default in pairs:
             if isinstance(default, ast.Constant) and isinstance(default.value, (int, float, str)):
                 yield argument.arg, Const(default.value, owner.module.origin(default))
@@ -168,7 +169,7 @@ def _take(dimensions: dict[str, Expr], name: str, expr: Expr) -> None:
 
 
 def _layers(records: Sequence[CallRecord], found: _Found, project: Project) -> None:
-    """What layers of torch.nn say: they are what is really built."""
+    """Dimensions from layers of torch.nn, which are what is built."""
     for record in records:
         if not record.name.startswith("torch.nn."):
             continue
@@ -184,15 +185,7 @@ def _layers(records: Sequence[CallRecord], found: _Found, project: Project) -> N
         elif record.method == "MultiheadAttention":
             found.attention = True
             _set(found, "num_attention_heads", record.argument("num_heads", 1))
-        elif record.method == "Linear" and words(" ".join(targets(record, project))) & {
-            "head",
-            "lm",
-            "out",
-            "output",
-            "fc",
-            "proj",
-            "classifier",
-        }:
+        elif record.method == "Linear" and words(" ".join(targets(record, project))) & _HEADS:
             found.head = record.argument("out_features", 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from preflight.program.bindings import bind, constant, first_origin, under, when
-from preflight.program.call_site import evaluates, words
+from preflight.program.call_site import evaluates, is_module, words
 from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.spelling import DTYPES, PRECISIONS, spelled
@@ -13,7 +13,7 @@ from preflight.vocabulary.values import Const, Expr
 
 
 def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
-    """train.precision where the training forward runs under autocast; `base` is what the weights are otherwise."""
+    """train.precision if the training forward runs under autocast; `base` is the type of the weights otherwise."""
     found: list[Binding] = []
     for record in records:
         if record.method != "autocast" or evaluates(record):
@@ -60,8 +60,7 @@ def _is_model(record: CallRecord) -> bool:
     if record.receiver_object is not None:
         for one in alternatives(record.receiver_object):
             if isinstance(one, Instance):
-                bases = one.cls.external_bases if one.cls is not None else ()
-                return any(base.endswith("Module") for base in bases) or "from_pretrained" in one.made_by or (
-                    one.cls is None and bool(words(one.made_by.rpartition(".")[2]) & {"model", "net", "unet", "create"})
-                )  # fmt: skip
+                maker = words(one.made_by.rpartition(".")[2]) if one.cls is None else frozenset()
+                made = "from_pretrained" in one.made_by or bool(maker & {"model", "net", "unet", "create"})
+                return made or is_module(one.cls)
     return bool(words(record.name.rpartition(".")[0]) & {"model", "net", "network", "unet", "encoder", "backbone"})

@@ -1,4 +1,4 @@
-"""A run that begins from a checkpoint: whether weights and optimizer states pass through the GPU, and stay there.
+"""Runs that resume from a checkpoint: whether weights and optimizer states pass through the GPU, and stay there.
 
 -> train.resumes. In a hand-written program `torch.load` without `map_location` brings every storage back to the device
 that it was saved from, and a name that is still bound when training runs keeps the weights there a second time.
@@ -44,7 +44,7 @@ def resume_bindings(calls: Sequence[CallRecord], project: Project) -> Iterator[B
 
 
 def _decided(condition: Expr) -> bool:
-    """Whether a condition hangs on the program's parameters alone."""
+    """Whether a condition depends on the program's parameters alone."""
     return not isinstance(constant(condition), Unknown) or not is_constant(condition)
 
 
@@ -57,7 +57,7 @@ def _scope(record: CallRecord, project: Project) -> ast.AST | None:
 
 
 def _how(record: CallRecord, calls: Sequence[CallRecord], project: Project) -> str | None:
-    """host, device or kept; None where it cannot be said."""
+    """host, device or kept; None if it is not known."""
     where = record.argument("map_location", 1)
     place = "cuda" if where is None else constant(where)
     if not isinstance(place, str):
@@ -75,7 +75,7 @@ def _how(record: CallRecord, calls: Sequence[CallRecord], project: Project) -> s
 
 
 def _bound(record: CallRecord, project: Project) -> tuple[str | None, ast.Assign | None]:
-    """The name that the call's value is bound to, as it is."""
+    """The name that the call's value is assigned to, and the assignment."""
     node = next(around(record, project), None)
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id, node

@@ -33,12 +33,12 @@ _HEAVY = frozenset({
     "datasets", "tensorflow", "ultralytics", "timm", "torchvision", "diffusers", "cv2", "scipy", "pandas",
     "accelerate", "PIL",
 })  # fmt: skip
-"""Packages that a process feels in its memory."""
+"""Packages whose import takes much memory."""
 _FILES = ("requirements.txt", "requirements/base.txt", "requirements/train.txt", "pyproject.toml")
 
 
 def pinned(program: str, project: Project) -> Iterator[Binding]:
-    """Bindings of software.NAME, from the requirements beside the program and at the project's root."""
+    """Bindings of software.NAME, from requirements files in the program's folder, its parent and the project's root."""
     here = posixpath.dirname(program)
     folders = dict.fromkeys(("", posixpath.dirname(here), here))
     for path in (posixpath.normpath(posixpath.join(folder, name)) for folder in folders for name in _FILES):
@@ -58,7 +58,7 @@ def _pins(path: str, project: Project) -> Iterator[Binding]:
 
 
 def imported(paths: Iterable[str], project: Project) -> Binding | None:
-    """data.imports: the packages that the files import, by their first names; None where there is nothing but torch."""
+    """data.imports: the packages that the files import, by their first names; None if that is torch alone."""
     names = {"torch"}
     for path in paths:
         module = load_module(path, project)

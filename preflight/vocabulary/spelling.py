@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -243,6 +244,7 @@ class _Tables(TypedDict):
     precisions: dict[str, str]
     dtypes: dict[str, str]
     parts: dict[str, dict[str, list[str]]]
+    attention: dict[str, str]
 
 
 _DATA: _Tables = json.loads(files("preflight.vocabulary").joinpath("spellings.json").read_text("utf-8"))
@@ -292,8 +294,24 @@ PRECISIONS: Mapping[str, str] = _DATA["precisions"]
 """What is asked of autocast (a bare "bf16" is mixed precision here)."""
 DTYPES: Mapping[str, str] = _DATA["dtypes"]
 """What a tensor is stored in."""
+ATTENTION_IMPLEMENTATIONS: Mapping[str, str] = _DATA["attention"]
+"""transformers' `attn_implementation`."""
 PARTS: Mapping[str, Mapping[str, list[str]]] = _DATA["parts"]
 """How a family names its layers -> part of a layer (litgpt's words, litgpt/lora.py) -> transformers' modules of it."""
+
+
+YOLO_HOMES = ("ultralytics:", "yolov5:")
+"""The package `ultralytics`, and the repository ultralytics/yolov5."""
+YOLO_NAME = re.compile(r"(?:.*/)?yolo(v5|v8|11|v11)([nsmlx])(u?)(?:-(seg|pose|cls))?(?:\.pt|\.yaml|\.yml)?")
+YOLO_NOMINAL_BATCH = 64
+"""`nbs` of ultralytics/cfg/default.yaml: its trainer accumulates gradients up to this batch by itself."""
+
+
+def yolo_target(name: str) -> str | None:
+    """The import target of a YOLO model: of "yolov8n.pt" it is "ultralytics:yolov8n.pt". None for any other name."""
+    if name.startswith(YOLO_HOMES):
+        return name
+    return f"ultralytics:{name.rpartition('/')[2]}" if YOLO_NAME.fullmatch(name) else None
 
 
 def spelled(expr: Expr, spellings: Mapping[str, Scalar], default: Scalar = None) -> Expr:

@@ -34,6 +34,22 @@ def test_an_accelerator_that_is_not_known_here(tmp_path: Path) -> None:
     assert is_unknown(values(read_program(text, tmp_path))["machine.accelerator"])
 
 
+CONDITIONAL = """
+import argparse
+from accelerate import Accelerator
+parser = argparse.ArgumentParser()
+parser.add_argument("--half", action="store_true")
+args = parser.parse_args()
+if args.half:
+    accelerator = Accelerator(mixed_precision="bf16")
+"""
+
+
+@pytest.mark.parametrize(("half", "precision"), [(False, None), (True, "bf16-mixed")])
+def test_an_accelerator_under_a_condition(half: bool, precision: str | None, tmp_path: Path) -> None:
+    assert values(read_program(CONDITIONAL, tmp_path), {"half": half}).get("train.precision") == precision
+
+
 TRAIN = """
 import torch
 from torch.utils.data import DataLoader

@@ -8,6 +8,9 @@ import pytest
 from argument_files import read
 from programs_as_text import is_unknown, values
 
+from preflight.frameworks import images
+from preflight.memory.device.law import catalogue
+from preflight.memory.device.workloads.image_tokens import IMAGES
 from preflight.vocabulary.values import Value
 
 FACTORY = """\
@@ -51,3 +54,9 @@ def test_models_of_text_have_no_such_parts(tmp_path: Path) -> None:
     found = values(read("x.yaml", FACTORY.replace("Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen2.5-7B"), tmp_path))
     assert "train.frozen" not in found
     assert "train.image_size" not in found
+
+
+def test_models_that_see_images_are_those_whose_steps_are_traced() -> None:
+    for name in catalogue.names():
+        architecture = catalogue.find(name).architecture
+        assert (images._sees(name) is not None) is (architecture in IMAGES), name

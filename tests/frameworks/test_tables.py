@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from preflight.frameworks.arguments import Arguments
-from preflight.frameworks.shared import SPELLINGS, Found
-from preflight.frameworks.table import FOLDER, Head, Part, Row, Table, function, heads, kinds, load, read, tomllib
+from preflight.frameworks.table import FOLDER, Head, Table, heads, kinds, load, read, tomllib
+from preflight.program.arguments import Arguments
+from preflight.program.rows import Found, Part, Row, Sheet, calls, function, spelling_of
+from preflight.program.rows import __file__ as rows_file
 from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.spelling import kind_of, normal
 from preflight.vocabulary.values import Const, Origin, Span
@@ -19,11 +20,15 @@ FREE = ("model.config.", "model.kwargs.", "parallel.options.", "software.")
 """Fields that take any key below them."""
 
 
-def rows() -> Iterator[tuple[str, Row]]:
-    yield from ((kind, row) for kind in kinds() for part in load(kind).parts for row in part.rows)
+SHEETS: Mapping[str, Sheet] = {**{kind: load(kind) for kind in kinds()}, "calls": calls()}
 
 
-ROWS = [pytest.param(row, id=f"{kind}: {row.field or row.do} {row.key}") for kind, row in rows()]
+def rows() -> Iterator[tuple[str, Sheet, Row]]:
+    yield from ((kind, sheet, row) for kind, sheet in SHEETS.items() for part in sheet.parts for row in part.rows)
+
+
+ROWS = [pytest.param(row, id=f"{kind}: {row.field or row.do} {row.key}") for kind, _, row in rows()]
+FUNCTIONS = {(name, sheet.home) for _, sheet, row in rows() for name in (row.do, row.through) if name}
 
 
 @pytest.mark.parametrize(
@@ -76,14 +81,18 @@ def test_a_row_speaks_of_a_field_of_a_job(row: Row) -> None:
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_has_one_source_of_its_value(row: Row) -> None:
     sources = (row.value is not None, bool(row.unknown), bool(row.same_as), bool(row.do))
-    assert sum(sources) == (0 if row.key and not any(sources) else 1)
+    stated = any(sources) or not (row.key or row.default is not None)
+    assert sum(sources) == (1 if stated else 0)
     assert (row.yes is None) == (row.no is None)
     assert row.default is None or not row.unset
 
 
-@pytest.mark.parametrize("row", [one for one in ROWS if not one.values[0].do])  # type: ignore[union-attr]
-def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(row: Row) -> None:
-    words = (SPELLINGS[row.spelling]() if isinstance(row.spelling, str) else row.spelling) if row.spelling else {}
+@pytest.mark.parametrize(
+    ("sheet", "row"),
+    [pytest.param(sheet, row, id=f"{kind}: {row.field} {row.key}") for kind, sheet, row in rows() if row.field],
+)
+def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(sheet: Sheet, row: Row) -> None:
+    words = spelling_of(row, sheet) if row.spelling else {}
     plain = not (row.spelling or row.through or row.yes is not None)
     given = [*words.values(), row.other, row.value, row.yes, row.no, *([row.default] if plain else [])]
     if row.field.startswith(FREE):
@@ -92,9 +101,21 @@ def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(row: Row) -> N
         assert normal(row.field, frozen(value)) == frozen(value)
 
 
-@pytest.mark.parametrize("name", sorted({name for _, row in rows() for name in (row.do, row.through) if name}))
-def test_a_function_that_a_row_names_is_there(name: str) -> None:
-    assert callable(function(name))
+@pytest.mark.parametrize(("name", "home"), sorted(FUNCTIONS))
+def test_a_function_that_a_row_names_is_there(name: str, home: str) -> None:
+    assert callable(function(name, home))
+
+
+def test_the_table_of_calls_is_as_the_schema_has_it() -> None:
+    text = (Path(rows_file).with_name("calls.toml")).read_text("utf-8")
+    assert Sheet.model_validate(tomllib.loads(text)) == calls()
+    assert all(part.calls for part in calls().parts)
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_calls_that_a_table_reads_are_found(kind: str) -> None:
+    reads = any(part.calls for part in load(kind).parts)
+    assert reads is bool(load(kind).modules), "beginnings of their names"
 
 
 @pytest.mark.parametrize("kind", kinds())

@@ -9,8 +9,10 @@ from programs_as_text import facts, is_unknown, read_program, text_at, values
 
 from preflight.dialects.program import reader as program
 from preflight.engine.job_by_hand import completed
+from preflight.frameworks.table import load
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.spelling import YOLO_NOMINAL_BATCH
 
 PROGRAM = """
 import wandb
@@ -123,3 +125,7 @@ def test_a_job_by_hand_has_the_trainers_defaults() -> None:
     found = completed({"model.name": "yolo11x.pt", "train.batch_size": 100, "train.precision": "fp32"})
     assert (found["train.precision"], found["train.grad_accum"]) == ("fp32", 1)
     assert "train.precision" not in completed({"model.name": "hustvl/yolos-tiny"})
+
+
+def test_the_nominal_batch_of_a_job_by_hand_is_the_tables() -> None:
+    assert load("ultralytics").defaults["nbs"] == YOLO_NOMINAL_BATCH

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.frameworks.facts import CallFacts, read_calls
+from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank

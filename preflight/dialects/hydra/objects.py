@@ -12,7 +12,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Value, unknown
 
 if TYPE_CHECKING:
     from preflight.dialects.hydra.plan import Plan
-    from preflight.frameworks.facts import CallFacts
+    from preflight.frameworks.calls import CallFacts
 
 _TARGET = "_target_"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
-from preflight.frameworks.facts import CallFacts, read_calls
+from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.frameworks.launch import environment_of, launch_bindings
 from preflight.python.evaluator import Evaluator
 from preflight.python.interpreter import Interpreter

@@ -19,7 +19,7 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Unknown
 
 if TYPE_CHECKING:
-    from preflight.frameworks.facts import CallFacts
+    from preflight.frameworks.calls import CallFacts
     from preflight.python.evaluator import Evaluator, Hook
     from preflight.python.interpreter import Interpreter
 
@@ -37,7 +37,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
-    from preflight.frameworks.facts import fits_what_it_is_given, read_calls
+    from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.program.versions import imported, pinned
 
@@ -66,7 +66,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         axes=axes,
         links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
         reads=tuple(path for path in evaluator.reads if path != source.path),
-        trains=said.trains or fits_what_it_is_given(evaluator.calls),
+        trains=said.trains or trains_with_configured_object(evaluator.calls),
     )  # fmt: skip
 
 

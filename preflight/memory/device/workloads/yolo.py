@@ -8,7 +8,6 @@ of a batch has (`train.target_len`). Where they are not stated, the interval hol
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from preflight.memory.device.parallel.rank import Held
 from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, without_mask
 from preflight.memory.device.workloads.detectors import WIDER as DETECTORS_WIDER
+from preflight.vocabulary.spelling import YOLO_HOMES, YOLO_NAME, yolo_target
 from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from preflight.memory.device.step.loading import Row
     from preflight.vocabulary.job import Job
 
-HOMES = ("ultralytics:", "yolov5:")
 GRAIN = 32
 """Pixels that sides are multiples of: the largest stride (utils/checks.py, check_imgsz rounds up to it)."""
 IMAGE, IMAGE_OF_CLASSIFIERS = 640, 224
@@ -39,19 +38,11 @@ WORKSPACE = 24 * 2**20 - 128 * 2**10
 (utils/torch_utils.py, init_seeds)."""
 STAND_IN = "a stand-in of the same architecture in plain torch"
 _TASKS = {"": "detect", "seg": "segment", "pose": "pose", "cls": "classify"}
-_NAME = re.compile(r"(?:.*/)?yolo(v5|v8|11|v11)([nsmlx])(u?)(?:-(seg|pose|cls))?(?:\.pt|\.yaml|\.yml)?")
 _FIRST = {"n": 64, "s": 128, "m": 192, "l": 256, "x": 320}
 _FIRST_11 = {"n": 64, "s": 128, "m": 256, "l": 256, "x": 384}
 """Channels of the map at stride 8, which the towers of classes have where that is more (nn/modules/head.py, Detect)."""
 MOST_CLASSES = 100
 """Above these, more classes do not widen the towers."""
-
-
-def spelled(name: str) -> str | None:
-    """The target of a model by a name of its own: "yolov8n.pt", "yolo11x-seg"; None for any other."""
-    if name.startswith(HOMES):
-        return name
-    return f"ultralytics:{name.rpartition('/')[2]}" if _NAME.fullmatch(name) else None
 
 
 @dataclass(frozen=True)
@@ -64,11 +55,11 @@ class Yolo(OwnStep):
 
     @classmethod
     def knows(cls, asked: Asked) -> bool:
-        return asked.known_as.startswith(HOMES)
+        return asked.known_as.startswith(YOLO_HOMES)
 
     @classmethod
     def target_of(cls, name: str) -> str | None:
-        return spelled(name)
+        return yolo_target(name)
 
     @classmethod
     def resolve(cls, asked: Asked) -> Resolved | Unknown:
@@ -128,7 +119,7 @@ class Yolo(OwnStep):
 def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
     """The tracer's description of a model by its name; None for one that has no stand-in."""
     home, _, name = target.partition(":")
-    found = _NAME.fullmatch(name)
+    found = YOLO_NAME.fullmatch(name)
     if found is None:
         return None
     version, scale, task = found[1].lstrip("v"), found[2], _TASKS[found[4] or ""]

@@ -1,4 +1,4 @@
-"""Recorded calls of a program -> bindings of Job fields, facts, links: what its libraries do with what it says."""
+"""What the calls of a program say of a Job: bindings of its fields, facts, links to files, problems."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.frameworks import lightning, ultralytics
-from preflight.frameworks.accelerator import accelerate_bindings, accelerator_bindings
+from preflight.frameworks import lightning
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
 from preflight.frameworks.library_defaults import shrinks_itself
-from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings, strategy_bindings
+from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings
+from preflight.frameworks.table import bindings_of_calls, load
 from preflight.frameworks.transformers_trainer import (
     ARGUMENT_CLASSES,
     FP32,
@@ -23,24 +23,23 @@ from preflight.frameworks.transformers_trainer import (
     training_arguments,
 )
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
-from preflight.frameworks.unsloth import unsloth_bindings
 from preflight.program import loaders
+from preflight.program.adaptations import liger_bindings
+from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
-from preflight.program.datasets import held
+from preflight.program.datasets import objects_in_memory
 from preflight.program.evaluation import evaluation
-from preflight.program.images import picture_bindings, switch_bindings
+from preflight.program.images import image_bindings, switch_bindings
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
 from preflight.program.models import batch_norm, frozen_bindings, model_bindings
-from preflight.program.offloading import offloading_bindings
 from preflight.program.optimizers import optimizer_bindings
 from preflight.program.own_transformer import handwritten_bindings
 from preflight.program.precision import autocast_binding, weights_dtype
 from preflight.program.resuming import resume_bindings
-from preflight.program.spread_arguments import filled
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
@@ -61,7 +60,7 @@ Versions = tuple["str | None", "str | None"]
 
 @dataclass(frozen=True)
 class CallFacts:
-    """What the calls of one program say. `trains`: whether something in it trains a model at all."""
+    """What the calls of one program say. `trains`: whether the program trains a model."""
 
     bindings: tuple[Binding, ...] = ()
     facts: tuple[Fact, ...] = ()
@@ -73,14 +72,17 @@ class CallFacts:
 
 
 def read_calls(
-    calls: Sequence[CallRecord], project: Project, version: str | None = None, parameters: Collection[str] = (),
+    calls: Sequence[CallRecord],
+    project: Project,
+    version: str | None = None,
+    parameters: Collection[str] = (),
     trl: str | None = None,
-) -> CallFacts:  # fmt: skip
+) -> CallFacts:
     """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL; `parameters`
     are the names that the program can be given.
 
     Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
-    `train_dataloader`, a `model_init`) count where nothing that is reached speaks of the same Job fields.
+    `train_dataloader`, a `model_init`) count for Job fields that no reached call sets.
     """
     names = frozenset(parameters)
     reached = [record for record in calls if record.reached]
@@ -91,14 +93,14 @@ def read_calls(
 
 
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
-    """What was reached, and of the rest what concerns fields and facts that it does not mention."""
+    """What reached calls say; of the rest only fields and facts that those do not set."""
     fields, names = (
         {binding.field for binding in first.bindings if binding.rank != Rank.default},
         {f.name for f in first.facts},
     )
-    others = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
+    more = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
     return CallFacts(
-        (*others, *first.bindings),
+        (*more, *first.bindings),
         (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),
         tuple(dict.fromkeys((*first.problems, *everything.problems))),
         first.links or everything.links,
@@ -108,9 +110,9 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
 
 
 def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, names: Collection[str]) -> CallFacts:
-    calls, spread = _filled(calls, project)
+    calls, parameters = _filled(calls, project)
     weights = weights_dtype(calls)
-    models = [*model_bindings(calls, project, names), *unsloth_bindings(calls)]
+    models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
     if not any(
         binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
     ):
@@ -118,7 +120,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
     if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):
-        spread = (*spread, *model_config_parameters())
+        parameters = (*parameters, *model_config_parameters())
         models += model_config_bindings()
     stored = _last(models, "train.weights_dtype")
     task = _task(models)
@@ -127,41 +129,51 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     evaluated = evaluation(calls, project)
     trained = _trainers(calls, stored, versions, task)
     paths = tuple(dict.fromkeys(record.path for record in calls))
-    kept, kept_facts = held(paths, project)
+    kept, kept_facts = objects_in_memory(paths, project)
     bindings = [
-        *_together(loader_bindings(calls, project), passes_per_step(calls, project)),
+        *_times_passes(loader_bindings(calls, project), passes_per_step(calls, project)),
         *models,
         *frozen_bindings(calls, project),
-        *picture_bindings(calls, project),
+        *image_bindings(calls, project),
         *switch_bindings(paths, project),
         *kept,
         *checkpoint_bindings(calls),
         *resume_bindings(calls, project),
-        *accelerator_bindings(calls),
+        *bindings_of_calls("arguments", calls),
         *optimizer_bindings(calls),
         *([bind("train.precision", stored, Rank.read)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
-        *accelerate_bindings(calls),
+        *bindings_of_calls("accelerate", calls),
         *lightning_bindings(calls, stored),
         *length_bindings(calls, task),
         *loops,
         *parallel_bindings(calls),
-        *strategy_bindings(calls),
-        *offloading_bindings(calls),
+        *bindings_of_calls("lightning", calls),
+        *liger_bindings(calls),
         *evaluated.bindings,
         *trained,
         *yolo,
     ]
-    facts = [*_framework(calls), *loss_facts(calls, project), *loop_facts, *evaluated.facts, *_shrinking(calls),
-             *one_process(calls), *batch_norm(models, calls), *yolo_facts, *kept_facts,
-             *checkpoint_facts(calls), *dataset_kind(calls, project)]  # fmt: skip
+    facts = [
+        *_framework(calls),
+        *loss_facts(calls, project),
+        *loop_facts,
+        *evaluated.facts,
+        *_shrinking(calls),
+        *one_process(calls),
+        *batch_norm(models, calls),
+        *yolo_facts,
+        *kept_facts,
+        *checkpoint_facts(calls),
+        *dataset_kind(calls, project),
+    ]
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
     problems = tuple(loader_problems(calls))
-    return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), spread)
+    return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), parameters)
 
 
-def _together(bindings: Sequence[Binding], passes: int) -> list[Binding]:
+def _times_passes(bindings: Sequence[Binding], passes: int) -> list[Binding]:
     """A loader's samples go through the model `passes` times before the gradients are computed."""
     if passes == 1:
         return list(bindings)
@@ -174,26 +186,26 @@ def _together(bindings: Sequence[Binding], passes: int) -> list[Binding]:
 
 
 def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:
-    """Calls whose arguments a configuration gives as a whole, with these arguments by name."""
+    """The calls; those that take arguments from a configuration as a whole get them by name."""
     found: list[CallRecord] = []
     named: dict[str, Parameter] = {}
     for record in calls:
         defaults = None if record.complete else _defaults(record)
         if defaults is not None:
-            record, more = filled(record, calls, defaults, project)
+            record, more = with_configuration(record, calls, defaults, project)
             named |= {parameter.name: parameter for parameter in more}
         found.append(record)
     return found, tuple(named.values())
 
 
 def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
-    """Arguments that decide memory of the calls that take configurations whole."""
+    """Arguments that decide memory, with their defaults, of calls that may take a configuration as a whole."""
     if is_loader(record):
         return loaders.DEFAULTS
     if is_lightning_trainer(record):
         return lightning.DEFAULTS
     if is_training(record):
-        return ultralytics.DEFAULTS
+        return load("ultralytics").defaults
     flavour = ARGUMENT_CLASSES.get(record.method)
     if flavour is not None and not from_command_line(record):
         return {p.name: p.default.value for p in parameters(flavour) if isinstance(p.default, Const)}  # type: ignore[misc]
@@ -211,7 +223,7 @@ def _task(bindings: Sequence[Binding]) -> str | None:
 
 
 def _token_mean(calls: Sequence[CallRecord], task: str | None) -> list[Fact]:
-    """A loop of the program's own over a language model of the hub, whose loss is the mean over its batch's tokens."""
+    """The program's own loop trains a language model of the hub: its loss is the mean over the tokens of the batch."""
     passes = backwards(calls)
     return [Fact("token_mean_loss", True, passes[0].origin)] if passes and task in _TOKEN_TASKS else []
 
@@ -227,7 +239,7 @@ def _consistent(facts: Sequence[Fact], task: str | None) -> list[Fact]:
 
 
 def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versions, task: str | None) -> list[Binding]:
-    """Bindings of TrainingArguments and its relatives, as the Trainer that gets them uses them."""
+    """Bindings of TrainingArguments and similar classes, as the Trainer uses them."""
     trainers = [record for record in calls if _makes_trainer(record)]
     metrics = next((record for record in trainers if _given(record, "compute_metrics")), None)
     use = Use(
@@ -255,20 +267,20 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
 
 
 def _base(stored: Expr | None) -> Expr:
-    """What runs without autocast: the weights' own type, fp32 where nobody asks for one."""
+    """The precision without autocast: the type of the weights, fp32 if none is stated."""
     if stored is None:
         return FP32
     return stored if is_constant(stored) else Op("or", (stored, FP32), stored.origin)
 
 
 def _shrinking(calls: Sequence[CallRecord]) -> list[Fact]:
-    """A Trainer that looks for a batch that fits, by itself."""
+    """A Trainer that reduces the batch until it fits, by itself."""
     found = (shrinks_itself(record.kwargs) for record in calls if record.method in ARGUMENT_CLASSES)
     return [Fact("handles_oom", True, first_origin(expr)) for expr in found if expr is not None]
 
 
 def _inside(record: CallRecord) -> dict[str, Expr]:
-    """The keys of arguments that are dictionaries, each with its own place: `fsdp_config.version`."""
+    """The keys of dictionaries among the arguments, each with its place: `fsdp_config.version`."""
     found: dict[str, Expr] = {}
     for name in _MAPPINGS:
         given = record.object(name)
@@ -348,6 +360,6 @@ _FITS = ("fit", "train", "learn", "run")
 """Methods that objects named by a configuration train with."""
 
 
-def fits_what_it_is_given(calls: Sequence[CallRecord]) -> bool:
+def trains_with_configured_object(calls: Sequence[CallRecord]) -> bool:
     """Whether a program trains with an object that its configuration names: `instantiate(cfg.trainer).fit(model)`."""
     return any(record.method in _FITS and (record.receiver or "").endswith("instantiate") for record in calls)

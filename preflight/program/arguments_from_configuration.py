@@ -2,7 +2,7 @@
 
 The evaluator knows that such a call has further arguments, not which. A configuration is asked by name: each argument
 that decides memory becomes a parameter of the program, with what the call would have without the configuration (a
-literal below the spread, the library's default) as its default.
+literal of the call, the library's default) as its default.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.program.call_site import scope_of
+from preflight.program.call_site import assigned_values, scope_of
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter, ParameterKind
@@ -21,10 +21,10 @@ _ROOTS = frozenset({"cfg", "config", "conf", "hparams", "hydra_cfg", "configs"})
 MAX_HOPS = 5
 
 
-def filled(
+def with_configuration(
     record: CallRecord, calls: Sequence[CallRecord], defaults: Mapping[str, Scalar], project: Project
 ) -> tuple[CallRecord, tuple[Parameter, ...]]:
-    """The call with its spread arguments as names of the configuration, and the parameters they are."""
+    """The call with arguments from the configuration as names, and these names as parameters of the program."""
     if record.complete or not isinstance(record.node, ast.Call):
         return record, ()
     prefix = _prefix(record, project)
@@ -55,11 +55,11 @@ def _named(
 
 
 def _prefix(record: CallRecord, project: Project) -> str | None:
-    """The path of `**cfg.dataloader.params` within the configuration; None where it is not one's part."""
+    """The path of `**cfg.dataloader.params` within the configuration; None if it is not a part of one."""
     node = record.node
-    spreads = [keyword.value for keyword in node.keywords if keyword.arg is None] if isinstance(node, ast.Call) else []
-    for spread in spreads:
-        found = _path(spread, record, project, 0)
+    mappings = [keyword.value for keyword in node.keywords if keyword.arg is None] if isinstance(node, ast.Call) else []
+    for mapping in mappings:
+        found = _path(mapping, record, project, 0)
         if found:
             return found
     return None
@@ -91,9 +91,5 @@ def _assigned(name: str, record: CallRecord, project: Project) -> ast.expr | Non
     scope = scope_of(record, project)
     if scope is None:
         return None
-    values = [
-        node.value
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-    ]
+    values = assigned_values(name, scope)
     return values[0] if len(values) == 1 else None
