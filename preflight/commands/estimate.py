@@ -166,16 +166,17 @@ def _subject(target: str, asked: Asked) -> Subject:
 
 def _model(name: str, asked: Asked) -> Subject:
     from preflight.memory.device.law import catalogue
-    from preflight.memory.device.workloads.registry import target_of
+    from preflight.memory.device.resolve import target_of
 
-    target = target_of(name)
-    if target is not None:
-        return _of_values({"model.target": target, "task": "other", **asked.overrides}, asked, Path.cwd())
     model = catalogue.find(name)
+    target = target_of(name) if model is None else None
+    if target is not None:  # all models of timm classify images; the other libraries' names are those of detectors
+        task = "image-classification" if target.startswith("timm:") else "other"
+        return _of_values({"model.target": target, "task": task, **asked.overrides}, asked, Path.cwd())
     if model is None and "/" not in name:
         raise UsageError(f"{name}: there is no such file, and {unknown_model(name)}")
-    task = {"task": model.task} if model is not None else {}
-    return _of_values({"model.name": name, **task, **asked.overrides}, asked, Path.cwd())
+    known = {"task": model.task} if model is not None else {}
+    return _of_values({"model.name": name, **known, **asked.overrides}, asked, Path.cwd())
 
 
 def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject:

@@ -90,11 +90,13 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
     from preflight.reports.law import law_lines
 
     try:
-        job, resolved, laws_found = _subject(name, {"train.precision": "bf16-mixed", **parse_set(assignments)})
+        job, resolved, found = _subject(name, {"train.precision": "bf16-mixed", **parse_set(assignments)})
     except UsageError as error:
         streams.show(f"\nno law is shown: {streams.clean(str(error))}\n")
         return
-    streams.show("\n" + "\n".join(law_lines(job, resolved, laws_found, look_for(sys.stdout))) + "\n")
+    law = found.reading((job.train.grad_accum or 1) > 1, job.train.outputs_kept in ("step", "loop"))
+    lines = law_lines(law, resolved.setup.wire(), resolved.all_dims, resolved.lengths, look_for(sys.stdout))
+    streams.show("\n" + "\n".join(lines) + "\n")
 
 
 @command.command()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from preflight.memory.device.law.law import Row
-from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.law import Law, Row
 from preflight.memory.device.law.regions import Regions, regions
-from preflight.memory.device.workload import Resolved
 from preflight.reports.style import Look, wrap
 from preflight.vocabulary.estimates import LENGTHS
-from preflight.vocabulary.job import Job
 
 MEANINGS = {
     "b": "batch", "s": "length", "t": "target or text length", "m": "image tokens", "n": "image patches",
@@ -22,21 +19,19 @@ MEANINGS = {
 """What the dimensions of laws are called (memory/device/families)."""
 
 
-def law_lines(job: Job, resolved: Resolved, laws: Laws, look: Look) -> Iterator[str]:
-    """The law of a job's training step."""
-    law = laws.reading((job.train.grad_accum or 1) > 1, job.train.outputs_kept in ("step", "loop"))
-    dims = resolved.all_dims
-    setup = ", ".join(
-        f"{name} {value}" for name, value in resolved.setup.wire().items() if value not in (None, False, {})
-    )
-    yield look.paint(f"law of a training step ({setup})", "bold")
+def law_lines(
+    law: Law, setup: Mapping[str, object], dims: Mapping[str, int], stated: Collection[str], look: Look
+) -> Iterator[str]:
+    """The law of a training step under a setup. `dims`: every dimension of the model; `stated`: those that are lengths."""
+    words = ", ".join(f"{name} {value}" for name, value in setup.items() if value not in (None, False, {}))
+    yield look.paint(f"law of a training step ({words})", "bold")
     named = (
         f"{name} = {size:,} {MEANINGS.get(name, '')}".rstrip()
         for name, size in dims.items()
         if name not in ("b", "s", "m")
     )
     yield wrap("  " + ", ".join(named), look.width, "  ")
-    length = next((name for name in ("s", "m", "t") if name in resolved.lengths), None)
+    length = next((name for name in ("s", "m", "t") if name in stated), None)
     if length is None:
         return
     longest = dims.get("P", max(LENGTHS))

@@ -47,39 +47,41 @@ UNASKED = SMALL.replace("#SBATCH --mem=32G\n", "")
 
 
 class SlurmMemoryTooLow(Rule):
-    """SLURM is asked for less host memory than the job needs on a node, and the node has more.
+    """The job asks SLURM for less host memory than it needs on a node, and the node has more.
 
-    Every rank loads its own checkpoint, keeps its own workers and queues its own batches, and all of it counts against
-    `--mem` (or `--mem-per-cpu`, `--mem-per-gpu`, or the cluster's default where nothing is asked for). SLURM's
-    `MaxRSS` is sampled and does not show short peaks, so it is no guide to what to ask for.
+    Every rank loads its own checkpoint, has its own workers and queues its own batches. All of this counts against
+    `--mem` (or `--mem-per-cpu`, `--mem-per-gpu`, or the default of the cluster). Do not derive the request from
+    SLURM's `MaxRSS`: it is sampled and misses short peaks.
 
-    It matters because the job is killed when it crosses the line, often at the end of the first epoch, after hours in
-    the queue.
+    SLURM kills the job when it exceeds the request, often at the end of the first epoch, after hours in the queue.
 
-    The fix raises the request to the need, rounded up to whole GiB, and never above what the node is known to have. The
-    run stays the same. Where nobody said what the node has, the fix is unsafe: the scheduler may refuse the job.
+    The fix raises the request to the need, rounded up to whole GiB, and never above the memory that the node is known
+    to have. The run stays the same. If the memory of the node is unknown, the fix is unsafe, because the scheduler may
+    refuse the job.
     """
 
     name = "slurm-memory-too-low"
     summary = "The requested memory is less than the job needs on a node"
     examples = (
         Example(
-            "Four ranks need more than they ask for, and the node has it",
+            "Four ranks need more than requested, and the node has more",
             job_files(SMALL),
             fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=72G")},
             says=("--mem gives 32 GiB per node", "4 ranks per node"),
             options=ON_CLUSTER,
         ),
-        Example("The same job with enough", job_files(SMALL.replace("32G", "128G")), finds=0, options=ON_CLUSTER),
         Example(
-            "Nothing is asked for, and what the partition gives by default is too little",
+            "The same job with enough memory", job_files(SMALL.replace("32G", "128G")), finds=0, options=ON_CLUSTER
+        ),
+        Example(
+            "No memory is requested, and the default of the partition is too small",
             {**job_files(UNASKED), "cluster.toml": CLUSTER + "default_memory_per_cpu = 1024\n"},
             fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=72G\n")},
             says=("the default per cpu gives 32 GiB per node",),
             options=ON_CLUSTER,
         ),
         Example(
-            "A launcher that submits for Hydra counts in GiB",
+            "The SLURM launcher of Hydra counts in GiB",
             {"train.py": HYDRA, "conf/config.yaml": SUBMITIT},
             fixed={"conf/config.yaml": SUBMITIT.replace("mem_gb: 4", "mem_gb: 11")},
             unsafe=True,
@@ -87,7 +89,7 @@ class SlurmMemoryTooLow(Rule):
             options={"set": JOB_SAMPLES},
         ),
         Example(
-            "Nothing says how large a sample is",
+            "No file states the size of a sample",
             job_files(SMALL),
             finds=0,
             options={"machine": "cluster.toml", "set": {}},
@@ -124,4 +126,4 @@ class SlurmMemoryTooLow(Rule):
         if node is not None:
             yield Proposal(title, (change[0],), Safety.safe)
         else:
-            yield Proposal(title, (change[0],), reason="nobody said how much memory the nodes have")
+            yield Proposal(title, (change[0],), reason="the memory of the nodes is unknown")
