@@ -25,14 +25,13 @@ def list_machines() -> None:
     """Known GPUs with what CUDA reports as their memory, and the clusters described on this computer."""
     from preflight.machines.clusters import machines_dir
     from preflight.machines.gpus import gpus
+    from preflight.reports.tables import table
 
     look = look_for(sys.stdout)
-    wide = max(len(gpu.name) for gpu in gpus())
-    for gpu in gpus():
-        context = f"context about {gib(gpu.context[1])}"
-        streams.show(f"{look.paint(f'{gpu.name:<{wide}}', 'bold')}  {gib(gpu.capacity):>10}  {context}\n")
-    for path in sorted(machines_dir().glob("*.toml")):
-        streams.show(f"{look.paint(streams.clean(path.stem), 'bold')}  {streams.clean(str(path))}\n")
+    known = [((gpu.name, "bold"), gib(gpu.capacity), f"context about {gib(gpu.context[1])}") for gpu in gpus()]
+    described = [((path.stem, "bold"), str(path)) for path in sorted(machines_dir().glob("*.toml"))]
+    lines = [*table(known, look, right=(1,), indent=0), *table(described, look, indent=0)]
+    streams.show("\n".join(lines) + "\n")
 
 
 @command.command()

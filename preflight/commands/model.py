@@ -63,6 +63,7 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
     shown that are the largest for some batch and length, and a table says which one where.
     """
     from preflight.memory.device.law import catalogue
+    from preflight.reports.tables import table
 
     model = catalogue.find(name)
     if model is None:
@@ -82,9 +83,8 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
         return
     for key, value in data.items():
         if key == "config":
-            wide = max((len(option) for option in model.config), default=0)
-            for option, size in model.config.items():
-                streams.show(f"  {option:<{wide}}  {f'{size:,}' if type(size) is int else size}\n")
+            rows = [(option, f"{size:,}" if type(size) is int else str(size)) for option, size in model.config.items()]
+            streams.show("".join(f"{line}\n" for line in table(rows, look_for(sys.stdout))))
         elif value:
             streams.show(f"{key}: {', '.join(value) if isinstance(value, list) else value}\n")
     from preflight.reports.law import law_lines

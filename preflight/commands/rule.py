@@ -18,13 +18,11 @@ def command(name: str | None) -> None:
     """List the rules, or show one: what it finds, why it matters, how it is fixed."""
     from preflight.engine import registry
     from preflight.reports.rule_page import page
+    from preflight.reports.tables import table
 
-    look = look_for(sys.stdout)
     if name is None:
-        lines = registry.summaries()
-        wide = max(map(len, lines))
-        for rule, summary in sorted(lines.items()):
-            streams.show(f"{look.paint(f'{rule:<{wide}}', 'bold')}  {summary}\n")
+        rows = [((rule, "bold"), summary) for rule, summary in sorted(registry.summaries().items())]
+        streams.show("\n".join(table(rows, look_for(sys.stdout), indent=0)) + "\n")
         return
     known = registry.rules()
     if name in known:

@@ -28,11 +28,12 @@ COLOURS = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity
 
 @dataclass(frozen=True)
 class Look:
-    """Whether colours and characters beyond ASCII may be used, and how many columns there are."""
+    """How text may look: colours, characters beyond ASCII, columns, and whether it goes to a terminal."""
 
     colour: bool = False
     unicode: bool = True
     width: int = 100
+    terminal: bool = False
 
     def paint(self, text: str, style: str) -> str:
         """`text` in a style like "bold red"; as it is without colours."""
@@ -48,7 +49,8 @@ def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None
     if terminal(stream) or env.get("COLUMNS", "").isdecimal():
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
-    return Look(coloured(stream, env), encoding.startswith("utf") or encoding == "gb18030", width)
+    unicode = encoding.startswith("utf") or encoding == "gb18030"
+    return Look(coloured(stream, env), unicode, width, terminal(stream))
 
 
 def waiting(name: str) -> AbstractContextManager[object]:
