@@ -1,4 +1,4 @@
-"""`preflight rule`: what the rules are, in their own words."""
+"""`preflight rule`: lists the rules, or shows the page of one."""
 
 from __future__ import annotations
 
