@@ -1,4 +1,4 @@
-"""Memory through a step as a figure: parts stacked, phases marked, the peak named (needs matplotlib)."""
+"""Memory during a step as a figure with its parts, phases and peak (needs matplotlib)."""
 
 from __future__ import annotations
 
