@@ -61,7 +61,7 @@ class BatchSizeMismatch(Rule):
     summary = "The stated batch is not micro-batch x accumulation x ranks"
     examples = (
         Example(
-            "72 is not a multiple of 8 x 2",
+            "72 is no multiple of 8 x 2",
             {"train.py": TRAINER, "ds.json": DEEPSPEED.replace("64", "72")},
             says=("train_batch_size is 72", "micro-batch 8 x accumulation 2 is 16"),
         ),

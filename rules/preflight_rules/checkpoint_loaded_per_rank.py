@@ -65,14 +65,14 @@ class CheckpointLoadedPerRank(Rule[CheckpointOptions]):
     summary = "Every rank of a node holds the whole checkpoint in host memory"
     examples = (
         Example(
-            "Eight ranks, and each loads 25 GiB",
+            "Eight ranks, each with 25 GiB of its own",
             {"job.sh": EIGHT, "train.py": RESUMED},
             fixed={"train.py": RESUMED.replace('map_location="cpu"', 'map_location="cpu", mmap=True')},
             unsafe=True,
             says=("each of 8 ranks loads the weights (25.1 GiB)", "at least 200.82 GiB at once"),
         ),
         Example(
-            "All ranks share the pages of the file",
+            "Pages of the file, which all ranks share",
             {"job.sh": EIGHT, "train.py": RESUMED.replace('map_location="cpu"', 'map_location="cpu", mmap=True')},
             finds=0,
         ),

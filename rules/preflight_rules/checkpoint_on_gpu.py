@@ -44,21 +44,21 @@ class CheckpointOnGpu(Rule[CheckpointOptions]):
     summary = "The checkpoint that training resumes from stays on the GPU"
     examples = (
         Example(
-            "A variable that still holds the checkpoint",
+            "A name that still holds it",
             {"train.py": KEPT},
             fixed={"train.py": ON_HOST},
             says=("stays on the GPU while training", "GiB more at the peak"),
             options={"gpu": "A100-80GB"},
         ),
         Example(
-            "Loaded to the GPU explicitly",
+            "Loaded to the GPU by name",
             {"train.py": RESUMED.format(where=', map_location="cuda"', after="")},
             fixed={"train.py": ON_HOST},
             options={"gpu": "A100-80GB"},
         ),
-        Example("Loaded to the host", {"train.py": ON_HOST}, finds=0, options={"gpu": "A100-80GB"}),
+        Example("By way of the host", {"train.py": ON_HOST}, finds=0, options={"gpu": "A100-80GB"}),
         Example(
-            "The variable is deleted before training",
+            "The name is given up before training",
             {"train.py": RESUMED.format(where="", after="\ndel checkpoint")},
             finds=0,
             options={"gpu": "A100-80GB"},

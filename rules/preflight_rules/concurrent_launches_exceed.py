@@ -47,7 +47,7 @@ class ConcurrentLaunchesExceed(Rule):
     summary = "Launches that run at the same time need more than a node or a GPU has"
     examples = (
         Example(
-            "Four runs at the same time; each of them fits alone",
+            "Four runs side by side, each of which fits alone",
             job_files(script(*FOUR, "wait")),
             fixed={"train.sbatch": script(*FOUR, "wait", memory="72G")},
             says=("4 launches run at the same time", "the job may use 60 GiB"),

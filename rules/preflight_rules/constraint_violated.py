@@ -32,7 +32,7 @@ class ConstraintViolated(Rule):
     summary = "A stated constraint does not hold"
     examples = (
         Example(
-            "The longest text times the largest batch size is above the stated limit",
+            "The longest text times the largest batch is above what was agreed",
             {"sweep.yaml": SWEEP, "train.py": LOOP},
             says=("batch_size * max_length <= 16384", "batch_size=64"),
             options={"constraints": {"tokens": "batch_size * max_length <= 16384"}},

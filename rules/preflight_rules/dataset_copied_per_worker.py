@@ -77,19 +77,19 @@ class DatasetCopiedPerWorker(Rule[CopiedOptions]):
     summary = "Workers end up with copies of a data set of Python objects"
     examples = (
         Example(
-            "Dicts of 4 GiB, and 16 workers",
+            "Four GiB of dicts, and 16 workers",
             {"train.py": HELD},
             says=("takes 4 GiB, and 16 workers copy 32.64 GiB more",),
             options={"set": {**SAMPLES, "data.in_memory_bytes": 4 * GIB, "machine.memory_limit": 256 * GIB}},
         ),
         Example(
-            "The size of the list is unknown",
+            "How large the list is, nobody says",
             {"train.py": HELD},
             says=("fits only if it takes at most", "declare data.in_memory_bytes"),
             options={"set": {"data.sample_bytes": 8192, "machine.memory_limit": 8 * GIB}},
         ),
         Example(
-            "All workers share an array",
+            "An array that all workers share",
             {"train.py": IN_ARRAYS},
             finds=0,
             options={"set": {**SAMPLES, "data.in_memory_bytes": 4 * GIB, "machine.memory_limit": 256 * GIB}},

@@ -51,7 +51,7 @@ class FitsOnlyIf(Rule):
     summary = "A setting is unknown: the largest value that fits"
     examples = (
         Example(
-            "No file states the length",
+            "The length is nowhere in the files",
             {"train.py": WITHOUT_LENGTH},
             says=("the length is unknown", "at batch 64", "at batch 32"),
             options={"gpu": "T4"},

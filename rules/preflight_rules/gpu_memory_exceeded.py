@@ -36,7 +36,7 @@ class GpuMemoryExceeded(Rule):
             options={"gpu": "T4"},
         ),
         Example("The same on 80 GB", {"train.py": LOOP}, finds=0, options={"gpu": "A100-80GB"}),
-        Example("No GPU is stated: the report says how much memory is needed", {"train.py": LOOP}, finds=0),
+        Example("No GPU is stated: the report says what is needed", {"train.py": LOOP}, finds=0),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ class GpuMemoryTight(Rule):
             says=("needs",),
             options={"gpu": "T4"},
         ),
-        Example("A smaller batch fits", {"train.py": LOOP.replace("64", "8")}, finds=0, options={"gpu": "T4"}),
+        Example("A batch with room to spare", {"train.py": LOOP.replace("64", "8")}, finds=0, options={"gpu": "T4"}),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:

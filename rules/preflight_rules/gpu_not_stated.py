@@ -64,7 +64,7 @@ class GpuNotStated(Rule):
         Example("The settings state it", {"train.py": LOOP}, finds=0, options={"gpu": "H100"}),
         Example("The request states it", {"job.sh": JOB.format("a100:"), "train.py": LOOP}, finds=0),
         Example(
-            "Trained on the CPU",
+            "Trained on the processor",
             {"train.py": LOOP},
             finds=0,
             options={"set": {"machine.accelerator": "cpu"}},

@@ -42,7 +42,7 @@ class HostMemoryExceeded(Rule):
             says=("batch 64", "16 workers", "the job may use 12 GiB"),
             options=options(12),
         ),
-        Example("The same loader with enough memory", {"train.py": LOADER}, finds=0, options=options(64)),
+        Example("The same loader on a node with enough memory", {"train.py": LOADER}, finds=0, options=options(64)),
         Example("No limit is known", {"train.py": LOADER}, finds=0, options={"set": SAMPLES}),
     )
 

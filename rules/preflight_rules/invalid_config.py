@@ -23,7 +23,7 @@ class InvalidConfig(Rule):
             {"sweep.yaml": SWEEP.replace("max_length:\n    values: [128, 512]", "max_length: 512"), "train.py": LOOP},
             says=("max_length",),
         ),
-        Example("The same parameter as W&B accepts it", {"sweep.yaml": SWEEP, "train.py": LOOP}, finds=0),
+        Example("As W&B wants it", {"sweep.yaml": SWEEP, "train.py": LOOP}, finds=0),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:

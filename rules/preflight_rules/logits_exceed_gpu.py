@@ -49,7 +49,7 @@ class LogitsExceedGpu(Rule[LogitsOptions]):
             options={"gpu": "RTX 4090"},
         ),
         Example(
-            "A classifier has no such tensor",
+            "A classifier has none",
             {"train.py": LOOP.replace("64", "256")},
             finds=0,
             options={"gpu": "RTX 4090"},

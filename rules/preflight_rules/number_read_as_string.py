@@ -26,7 +26,7 @@ class NumberReadAsString(Rule):
             says=("1e-5",),
         ),
         Example(
-            "With a dot it is a number",
+            "With its dot it is a number",
             {"sweep.yaml": SWEEP + "  lr:\n    values: [1.0e-5, 1.0e-4]\n", "train.py": LOOP},
             finds=0,
         ),

@@ -120,7 +120,7 @@ class ShmTooSmall(Rule[ShmOptions]):
             options={"set": {**SAMPLES, "machine.shm": 4 * GIB}},
         ),
         Example(
-            "No file states the size of a sample: the finding says how large it may be",
+            "The size of a sample is nowhere: the inequality is solved for it",
             {"job.sh": IN_DOCKER, "train.py": LOADER},
             says=("2,112 samples in flight fit only if one decoded sample is at most 31 KiB",),
         ),
@@ -138,9 +138,9 @@ class ShmTooSmall(Rule[ShmOptions]):
             says=("/dev/shm, which has 4 GiB",),
             options={"set": SAMPLES},
         ),
-        Example("Enough shared memory", {"job.sh": WITH_SHM, "train.py": LOADER}, finds=0, options={"set": SAMPLES}),
+        Example("Enough for them", {"job.sh": WITH_SHM, "train.py": LOADER}, finds=0, options={"set": SAMPLES}),
         Example(
-            "The shared memory of the node",
+            "The node's own shared memory",
             {"job.sh": IN_DOCKER.replace("docker run", "docker run --ipc=host"), "train.py": LOADER},
             finds=0,
             options={"set": SAMPLES},

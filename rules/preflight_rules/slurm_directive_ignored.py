@@ -40,7 +40,7 @@ class SlurmDirectiveIgnored(Rule):
     summary = "A line looks like a directive, but sbatch does not read it"
     examples = (
         Example(
-            "A directive after the first command",
+            "A directive behind the first command",
             {"train.sbatch": LATE, "train.py": TRAIN},
             fixed={"train.sbatch": EARLY},
             unsafe=True,
@@ -54,7 +54,7 @@ class SlurmDirectiveIgnored(Rule):
         ),
         Example("All directives at the top", {"train.sbatch": EARLY, "train.py": TRAIN}, finds=0),
         Example(
-            "A directive that is switched off and stated again",
+            "A directive that is switched off, and given again",
             {
                 "train.sbatch": EARLY.replace("#SBATCH --mem=64G", "##SBATCH --mem=32G\n#SBATCH --mem=64G"),
                 "train.py": TRAIN,

@@ -24,7 +24,7 @@ class SlurmMemoryInvalid(Rule):
     summary = "sbatch refuses or misreads the size of the memory"
     examples = (
         Example(
-            "sbatch accepts integers only",
+            "sbatch takes integers",
             {"train.sbatch": BROKEN, "train.py": TRAIN},
             fixed={"train.sbatch": BROKEN.replace("1.5G", "1536M")},
             says=("Invalid --mem specification",),
@@ -42,7 +42,7 @@ class SlurmMemoryInvalid(Rule):
             says=("64 MiB",),
         ),
         Example(
-            "A size that sbatch accepts", {"train.sbatch": BROKEN.replace("1.5G", "64gb"), "train.py": TRAIN}, finds=0
+            "Sizes as sbatch takes them", {"train.sbatch": BROKEN.replace("1.5G", "64gb"), "train.py": TRAIN}, finds=0
         ),
     )
 

@@ -64,24 +64,22 @@ class SlurmMemoryTooLow(Rule):
     summary = "The requested memory is less than the job needs on a node"
     examples = (
         Example(
-            "Four ranks need more than requested, and the node has more",
+            "Four ranks need more than they ask for, and the node has it",
             job_files(SMALL),
             fixed={"train.sbatch": SMALL.replace("--mem=32G", "--mem=72G")},
             says=("--mem gives 32 GiB per node", "4 ranks per node"),
             options=ON_CLUSTER,
         ),
+        Example("The same job with enough", job_files(SMALL.replace("32G", "128G")), finds=0, options=ON_CLUSTER),
         Example(
-            "The same job with enough memory", job_files(SMALL.replace("32G", "128G")), finds=0, options=ON_CLUSTER
-        ),
-        Example(
-            "No memory is requested, and the default of the partition is too small",
+            "Nothing is asked for, and what the partition gives by default is too little",
             {**job_files(UNASKED), "cluster.toml": CLUSTER + "default_memory_per_cpu = 1024\n"},
             fixed={"train.sbatch": UNASKED.replace("per-task=8\n", "per-task=8\n#SBATCH --mem=72G\n")},
             says=("the default per cpu gives 32 GiB per node",),
             options=ON_CLUSTER,
         ),
         Example(
-            "The SLURM launcher of Hydra counts in GiB",
+            "A launcher that submits for Hydra counts in GiB",
             {"train.py": HYDRA, "conf/config.yaml": SUBMITIT},
             fixed={"conf/config.yaml": SUBMITIT.replace("mem_gb: 4", "mem_gb: 11")},
             unsafe=True,
@@ -89,7 +87,7 @@ class SlurmMemoryTooLow(Rule):
             options={"set": JOB_SAMPLES},
         ),
         Example(
-            "No file states the size of a sample",
+            "Nothing says how large a sample is",
             job_files(SMALL),
             finds=0,
             options={"machine": "cluster.toml", "set": {}},

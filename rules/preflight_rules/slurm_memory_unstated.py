@@ -50,7 +50,7 @@ class SlurmMemoryUnstated(Rule[UnstatedOptions]):
     summary = "No memory is requested, so the default of the cluster decides"
     examples = (
         Example(
-            "No --mem, and the default of the cluster is unknown",
+            "No --mem, and no cluster that says what the default is",
             {"train.sbatch": SILENT, "train.py": TRAIN},
             says=("no memory is requested",),
             options={"set": JOB_SAMPLES},

@@ -55,30 +55,30 @@ class SlurmOverRequest(Rule[OverOptions]):
     summary = "The job requests much more than it needs"
     examples = (
         Example(
-            "One rank requests most of a node",
+            "One rank asks for most of a node",
             job_files(ROOMY),
             says=("--mem gives 200 GiB per node", "stay unused"),
             options=ON_CLUSTER,
         ),
         Example(
-            "Most of the requested memory is needed",
+            "Most of what is asked for is needed",
             job_files(ROOMY.replace("200G", "32G")),
             finds=0,
             options=ON_CLUSTER,
         ),
         Example(
-            "The job gets the whole node anyway",
+            "A whole node costs nothing more",
             job_files(ROOMY.replace("--mem=200G", "--exclusive --mem=0")),
             finds=0,
             options=ON_CLUSTER,
         ),
         Example(
-            "The job needs more of /dev/shm, not less memory",
+            "What the job runs out of is /dev/shm",
             {**job_files(ROOMY), "cluster.toml": CLUSTER.replace("gpus = 4", 'gpus = 4\nshm = "64MB"')},
             finds=0,
             options=ON_CLUSTER,
         ),
-        Example("One process and four GPUs", {"train.sbatch": ALONE, "train.py": TRAIN}, says=("one process",)),
+        Example("One process beside four GPUs", {"train.sbatch": ALONE, "train.py": TRAIN}, says=("one process",)),
     )
 
     def check(self, case: Case[OverOptions]) -> Iterator[Finding]:

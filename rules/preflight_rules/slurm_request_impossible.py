@@ -48,7 +48,7 @@ class SlurmRequestImpossible(Rule):
             says=("262144 MiB", "256000 MiB"),
             options={**ON_CLUSTER, "set": {"data.sample_bytes": 40 * MIB}},
         ),
-        Example("250G fits", job_files(LARGE.replace("256G", "250G")), finds=0, options=ON_CLUSTER),
+        Example("250G is what fits", job_files(LARGE.replace("256G", "250G")), finds=0, options=ON_CLUSTER),
         Example(
             "GRES types are case-sensitive",
             job_files(LARGE.replace("256G", "250G").replace("gpu:4", "gpu:A100:4")),
@@ -56,7 +56,7 @@ class SlurmRequestImpossible(Rule):
             options=ON_CLUSTER,
         ),
         Example(
-            "A job whose time limit is above that of the partition is accepted and never starts",
+            "A time limit beyond the partition's is accepted and never starts",
             job_files(LARGE.replace("256G", "250G").replace("--gres=gpu:4", "--gres=gpu:4 --time=2-00:00:00")),
             says=("never start", "2880"),
             options=ON_CLUSTER,

@@ -70,7 +70,7 @@ class SlurmTasksMismatch(Rule):
         ),
         Example("One task per GPU", {"train.sbatch": EIGHT_CPUS_EACH, "train.py": TRAIN}, finds=0),
         Example(
-            "Two nodes, and a launch line that runs on the first node only",
+            "Two nodes, and a launch line that runs on the first alone",
             {"train.sbatch": ONCE.replace("--nodes=1", "--nodes=2").replace("srun ", ""), "train.py": TRAIN},
             finds=1,
             says=("1 node, and 2 are requested",),

@@ -60,7 +60,7 @@ class SpacePartlyUnsafe(Rule):
             options={"gpu": "T4"},
         ),
         Example(
-            "A Hydra multirun over two models, of which the larger does not fit",
+            "Of two models that Hydra is told to try, the larger one does not fit",
             {"run.sh": MULTIRUN, "train.py": APP, **GROUPS},
             fixed={"run.sh": MULTIRUN.replace("small,large", "small")},
             unsafe=True,

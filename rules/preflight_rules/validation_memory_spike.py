@@ -41,14 +41,14 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
     summary = "Training fits, but the validation loaders exceed the memory of the node"
     examples = (
         Example(
-            "A second loader with as many workers, while the workers of the first persist",
+            "A second loader with as many workers, while the first one's workers stay",
             {"train.py": WITH_VALIDATION},
             fixed={"train.py": WITH_VALIDATION.replace("persistent_workers=True", "persistent_workers=False")},
             says=("training fits with", "validation loaders"),
             options=options(18),
         ),
         Example(
-            "No file states the size of a sample: the finding says how large it may be",
+            "The size of a sample is nowhere: the inequality is solved for it",
             {"train.py": WITH_VALIDATION},
             says=("fits only if one decoded sample is at most", "data.sample_bytes"),
             options={"set": {"machine.memory_limit": 16 * 1024 * MIB}},

@@ -30,13 +30,13 @@ class WorkersExceedCpus(Rule):
     summary = "The job has more DataLoader workers than CPUs"
     examples = (
         Example(
-            "16 workers on 8 CPUs",
+            "16 workers on 8 processors",
             {"train.py": LOADER},
             fixed={"train.py": LOADER.replace("num_workers=16", "num_workers=8")},
             says=("16 workers on 8 CPUs",),
             options={"set": {"machine.cpus": 8}},
         ),
-        Example("16 workers on 16 CPUs", {"train.py": LOADER}, finds=0, options={"set": {"machine.cpus": 16}}),
+        Example("16 workers on 16 processors", {"train.py": LOADER}, finds=0, options={"set": {"machine.cpus": 16}}),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:
