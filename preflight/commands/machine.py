@@ -12,7 +12,7 @@ import click
 
 from preflight.commands.options import STATED
 from preflight.reports import streams
-from preflight.reports.style import look_for
+from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.words import gib
 
@@ -30,7 +30,6 @@ def list_machines() -> None:
     """List the known GPUs with their memory as CUDA reports it, and the clusters described on this computer."""
     from preflight.machines.clusters import machines_dir
     from preflight.machines.gpus import gpus
-    from preflight.reports.tables import table
 
     look = look_for(sys.stdout)
     known = [((gpu.name, "bold"), gib(gpu.capacity), f"context about {gib(gpu.context[1])}") for gpu in gpus()]

@@ -12,7 +12,7 @@ import click
 
 from preflight.commands.options import STATED, parse_set, set_option, tracing_shown
 from preflight.reports import streams
-from preflight.reports.style import look_for
+from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown, Value
@@ -63,7 +63,6 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
     that are the largest for some batch and length are shown, with a table of where each is the largest.
     """
     from preflight.memory.device.law import catalogue
-    from preflight.reports.tables import table
 
     model = catalogue.find(name)
     if model is None:

@@ -8,7 +8,7 @@ import click
 
 from preflight.commands.options import STATED
 from preflight.reports import streams
-from preflight.reports.style import look_for
+from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError, suggestion
 
 
@@ -18,7 +18,6 @@ def command(name: str | None) -> None:
     """List the rules, or show one: what it finds, why it matters, how it is fixed."""
     from preflight.engine import registry
     from preflight.reports.rule_page import page
-    from preflight.reports.tables import table
 
     if name is None:
         rows = [((rule, "bold"), summary) for rule, summary in sorted(registry.summaries().items())]

@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 from preflight.reports.bar import bar
 from preflight.reports.streams import clean
-from preflight.reports.style import Look, wrap
-from preflight.reports.tables import table
+from preflight.reports.style import Look, table, wrap
 from preflight.reports.timeline import Point, drawn
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, HostEstimate, Interval, Row
 from preflight.vocabulary.findings import Part

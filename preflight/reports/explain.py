@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from preflight.reports.places import place
 from preflight.reports.streams import clean
-from preflight.reports.style import Look
-from preflight.reports.tables import Cell, table
+from preflight.reports.style import Cell, Look, table
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.study import Bound, Source

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from preflight.memory.device.law.law import Law, Row
 from preflight.memory.device.law.regions import Regions, regions
-from preflight.reports.style import Look, wrap
-from preflight.reports.tables import table
+from preflight.reports.style import Look, table, wrap
 from preflight.vocabulary.estimates import LENGTHS
 
 MEANINGS = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from preflight.reports.style import Look
-from preflight.reports.tables import Cell, table
+from preflight.reports.style import Cell, Look, table
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import LENGTHS, DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job

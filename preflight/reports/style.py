@@ -1,14 +1,15 @@
-"""How text may look where it goes: colours, width, characters. Colours are plain ANSI escapes: nothing to import."""
+"""The look of text: colours, wrapped lines, tables. Colours are plain ANSI escapes; rich is imported for a table."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TextIO
+from io import StringIO
+from typing import TextIO, TypeAlias
 
 from preflight.reports.streams import clean, coloured, terminal
 from preflight.vocabulary.findings import Severity
@@ -24,6 +25,11 @@ _CODES = {
     "cyan": "36",
 }
 COLOURS = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.info: "bold cyan"}
+
+Cell: TypeAlias = "str | tuple[str, str]"
+"""A text, or a text with a style like "bold red"."""
+_ENDLESS = 10_000
+"""Columns of a pipe: more than any row has."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +91,43 @@ def wrap(text: str, width: int, indent: str, used: int = 0) -> str:
         else:
             line = f"{line} {word}" if line else word
     return f"\n{indent}".join([*lines, line])
+
+
+def table(
+    rows: Iterable[Sequence[Cell]], look: Look, headings: Sequence[str] = (), right: Sequence[int] = (), indent: int = 2
+) -> list[str]:
+    """The lines of a table. `right`: the numbers of the columns that are aligned to the right.
+
+    On a terminal the last column wraps between words. In a pipe a row is one line.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[Text(clean(one)) if isinstance(one, str) else Text(clean(one[0]), one[1]) for one in row] for row in rows]
+    if not cells:
+        return []
+    titles = [Text(clean(one)) for one in headings] or [Text() for _ in cells[0]]
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(headings), header_style="bold")
+    for number, title in enumerate(titles):
+        drawn.add_column(title, justify="right" if number in right else "left", no_wrap=number < len(titles) - 1)
+    for row in cells:
+        drawn.add_row(*row)
+    width = max(look.width - indent, _narrowest([[one.plain for one in row] for row in (titles, *cells)]))
+    console = Console(
+        file=StringIO(),
+        width=width if look.terminal else _ENDLESS,
+        color_system="standard" if look.colour else None,
+        force_terminal=look.colour,
+        _environ={},
+    )
+    with console.capture() as drawing:
+        console.print(drawn)
+    return [" " * indent + line.rstrip() for line in drawing.get().splitlines()]
+
+
+def _narrowest(rows: Sequence[Sequence[str]]) -> int:
+    """Columns without which a cell, or a word of the last column (a path, say), would be cut."""
+    *fixed, last = zip(*rows, strict=True)
+    words = [word for text in last for word in text.split()]
+    return sum(max(map(columns, cells)) + 2 for cells in fixed) + max(map(columns, words), default=0)

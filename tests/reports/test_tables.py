@@ -7,8 +7,7 @@ import re
 import pytest
 
 from preflight.reports.streams import safe
-from preflight.reports.style import Look
-from preflight.reports.tables import table
+from preflight.reports.style import Look, table
 
 LONG = "word " * 30
 PIPE, TERMINAL = Look(), Look(colour=True, width=60, terminal=True)
@@ -34,6 +33,14 @@ def test_a_terminal_wraps_within_the_column() -> None:
     assert len(lines) > 1
     assert max(map(len, lines)) <= TERMINAL.width
     assert all(line.startswith(" " * 8) for line in lines[1:])
+
+
+def test_a_terminal_cuts_no_word_and_no_other_column() -> None:
+    path = "a/very/long/path/that/is/wider/than/the/terminal/of/this/test.yaml:12:3"
+    lines = [COLOUR.sub("", line) for line in table([["field", "value " * 9, f"{path} and so on"]], TERMINAL)]
+    assert path in lines[0]
+    assert "value " * 8 + "value" in lines[0]
+    assert lines[1].strip() == "and so on"
 
 
 def test_columns_are_aligned() -> None:
