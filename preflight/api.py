@@ -1,7 +1,7 @@
-"""The public face: what rules, dialects and optimizers are written with, and what a program asks preflight.
+"""The public API: names for rules, dialects and optimizers, and functions for programs that use preflight.
 
-These names keep their meaning within a major version; docs/api.md says what each is. A rule module imports from here
-alone, so that a rule of another package has all that preflight's own have.
+These names keep their meaning within a major version; docs/api.md explains each. preflight's own rules import only this
+module, so a rule of another package can do the same as they.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ __all__ = [
 
 
 def known_model(name: str) -> CatalogueModel | None:
-    """A well-known model by its hub id, with its architecture and configuration; None where it is not known."""
+    """A model of the catalogue by its hub id, with its architecture and configuration; None if it is unknown."""
     from preflight.memory.device.law.catalogue import find
 
     return find(name)

@@ -1,6 +1,6 @@
-"""The command line: finds the command, and turns what goes wrong into one line and an exit status.
+"""The command line: finds the command, and turns every error into one line and an exit status.
 
-0 clean, 1 findings at or above --fail-on, 2 usage, configuration or internal error.
+0: no findings. 1: findings at or above --fail-on. 2: an error in the command line or settings, or an internal error.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import click
 from preflight import __version__
 
 COMMANDS = {
-    "check": "Read configurations and say what will not fit, before it is submitted.",
-    "estimate": "The memory of one job: phases, parts, the largest batch that fits.",
-    "postmortem": "A job died: which limit it hit, when, what the estimate had said, what misleads.",
-    "sbatch": "sbatch with a check before it: hands the job over untouched, or says why it would be killed.",
+    "check": "Check job files: which jobs will run out of GPU or host memory.",
+    "estimate": "Estimate the memory of one job: phases, parts, the largest batch that fits.",
+    "postmortem": "Explain from its logs why a job died: the limit, the time, and what to change.",
+    "sbatch": "Check a job and submit it with sbatch, or say why it would be killed.",
     "rule": "List the rules, or show one with its examples.",
-    "model": "Models whose memory is known by name.",
-    "machine": "GPUs and clusters.",
+    "model": "List models that are known by name, and show their memory laws.",
+    "machine": "List GPUs and clusters, and import a SLURM cluster.",
 }
 
 
 _ELSEWHERE = {errno.ENOENT: "the current directory is gone", errno.ENOSPC: "standard output cannot be written"}
-"""Errors of the system that name no file: os.getcwd's, and those of text that click itself writes (--help)."""
+"""System errors that name no file: from os.getcwd, and from text that click writes itself (--help)."""
 
 
 class LazyGroup(click.Group):
-    """Commands as names and help texts until one is called: `--help` imports none of them."""
+    """Commands by name and help text. A command is imported when it is called, so `--help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -55,15 +55,15 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="preflight", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Says before submission what GPU and host memory a training job will not get, and fixes the line.
+    """Finds training jobs that will run out of GPU or host memory before you submit them, and fixes the line.
 
-    Reads W&B sweeps, Hydra trees, SLURM scripts, Optuna studies and the programs they launch. Runs none of them, and
-    needs no GPU, no weights and no network.
+    Reads W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and the programs that they start. Runs none of your
+    code, and needs no GPU, no weights and no network.
     """
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of one command line. Every error ends here, as one line on stderr."""
+    """Run one command line, and return its exit status. Every error ends here, as one line on stderr."""
     from preflight.reports.streams import complain
     from preflight.vocabulary.errors import PreflightError, ReaderGone, debugging, too_much
 
@@ -87,7 +87,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
-    except BaseException as error:  # SystemExit, too: code that is trusted may exit, and that is no clean check
+    except BaseException as error:  # SystemExit too: trusted code may exit, and that is not a clean check
         if debugging():
             raise
         if why := too_much(error):
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usage(error: click.ClickException) -> None:
-    """What click says of a wrong command line, the words of the user's in it made harmless."""
+    """The message of click about a wrong command line, without control characters of the user's words."""
     from preflight.reports.streams import complain
 
     context = error.ctx if isinstance(error, click.UsageError) else None
@@ -122,8 +122,8 @@ def _usage(error: click.ClickException) -> None:
 def main() -> None:
     """The console script.
 
-    Nearly all that a check makes lives to its end. So cycles are looked for seldom, and the process ends with its
-    answer, without taking down piece by piece what it built: together a sixth of the time.
+    Nearly all objects of a check live to its end. So the garbage collector runs seldom, and the process ends without
+    freeing them one by one: together this saves a sixth of the time.
     """
     from preflight.reports.streams import hold_standard_descriptors
 

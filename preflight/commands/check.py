@@ -1,4 +1,4 @@
-"""`preflight check`: files in, findings out, fixes written where asked."""
+"""`preflight check`: reads job files, prints findings, and writes fixes if asked."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, type=STATED)
-@click.option("--fix", is_flag=True, help="Write the safe fixes: the optimiser sees the same run.")
-@click.option("--unsafe-fixes", is_flag=True, help="Write all proved fixes, those that change the run too.")
-@click.option("--diff", is_flag=True, help="Show what --fix would write, write nothing; exit 1 if there is anything.")
+@click.option("--fix", is_flag=True, help="Write the safe fixes, which keep the run the same.")
+@click.option("--unsafe-fixes", is_flag=True, help="Write all fixes, also those that change the run.")
+@click.option(
+    "--diff", is_flag=True, help="Show what --fix would write, and write nothing. Exit status 1 if there are changes."
+)
 @click.option("--explain", is_flag=True, help="List every Job field with its value and where it comes from.")
 @click.option("--output-format", "-f", type=click.Choice(["auto", *FORMATS]), default="auto", show_default=True)
 @click.option(
@@ -37,16 +39,24 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--machine", type=STATED, metavar="NAME|FILE", help="The cluster or workstation the jobs run on.")
 @set_option
 @click.option(
-    "--select", type=STATED, multiple=True, metavar="RULE", help="Only these rules. Repeatable, or with commas."
+    "--select",
+    type=STATED,
+    multiple=True,
+    metavar="RULE",
+    help="Run only these rules. Repeatable, or separated by commas.",
 )
 @click.option(
-    "--ignore", type=STATED, multiple=True, metavar="RULE", help="Not these rules. Repeatable, or with commas."
+    "--ignore",
+    type=STATED,
+    multiple=True,
+    metavar="RULE",
+    help="Do not run these rules. Repeatable, or separated by commas.",
 )
 @click.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
-@click.option("--exit-zero", is_flag=True, help="Exit 0 even with findings.")
+@click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--baseline", type=STATED, metavar="FILE", help="Leave out the findings listed in FILE.")
-@click.option("--write-baseline", type=STATED, metavar="FILE", help="List today's findings in FILE.")
-@click.option("--from-hook", is_flag=True, help="Say nothing about files that are not recognised.")
+@click.option("--write-baseline", type=STATED, metavar="FILE", help="Write the findings of this run to FILE.")
+@click.option("--from-hook", is_flag=True, help="Skip files that are not recognised, without an error.")
 @trust_option
 def command(
     paths: tuple[str, ...],
@@ -68,7 +78,7 @@ def command(
     from_hook: bool,
     trust: tuple[str, ...],
 ) -> int:
-    """Read configurations and say what will not fit, before it is submitted.
+    """Check job files: which jobs will run out of GPU or host memory.
 
     PATHS are files or directories (default: the current one): W&B sweeps, Hydra configs, SLURM scripts, Optuna studies,
     training programs. Settings come from [tool.preflight] in the closest pyproject.toml, or preflight.toml.
@@ -79,8 +89,8 @@ def command(
     found = batches(paths or (".",), cwd, from_hook)
     old = Baseline.of(baseline, cwd) if baseline is not None else None
     view = old.new if old is not None else _same
-    runs = [_run(batch, options, cwd, view, "diff" if diff else "write" if fix or unsafe_fixes else "", unsafe_fixes)
-            for batch in found]  # fmt: skip
+    fixing = "diff" if diff else "write" if fix or unsafe_fixes else ""
+    runs = [_run(batch, options, cwd, view, fixing, unsafe_fixes) for batch in found]
     reports = [report for report, _ in runs]
     if write_baseline is not None:
         reports = record(reports, Path(write_baseline), cwd)
@@ -118,7 +128,7 @@ def _same(report: Report) -> Report:
 def _run(
     batch: Batch, options: Options, cwd: Path, view: Callable[[Report], Report], fixing: str, unsafe: bool
 ) -> tuple[Report, str]:
-    """One project's report, after what could be fixed was; with `diff` instead the report as it stands and the diff."""
+    """The report of one project after its fixes; with `diff`, the report before them and the diff."""
     project, asked = setup(batch, options, cwd)
     if not fixing:
         return view(check(project, asked)), ""
@@ -131,7 +141,7 @@ def _run(
 
 
 def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool) -> None:
-    """The report on stdout; from a hook silent where there is nothing to say."""
+    """Print the report; from a hook, nothing if there are no studies and no findings."""
     chosen = automatic(os.environ) if output_format == "auto" else output_format
     look = look_for(sys.stdout)
     if from_hook and chosen in PEOPLE and not any(outcome.studies()) and not any(outcome.findings()):
@@ -144,12 +154,12 @@ def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool)
 
 
 def internal_error(outcome: Outcome) -> bool:
-    """Whether a rule or an estimate of ours failed."""
+    """Whether a rule or an estimate failed."""
     return any(finding.rule == "internal-error" for _, finding in outcome.findings())
 
 
 def _status(outcome: Outcome, fail_on: Severity, exit_zero: bool) -> int:
-    """2 for a bug of ours, 1 for findings that count."""
+    """2 for an internal error, 1 for findings at or above `fail_on`, else 0."""
     findings = [finding for _, finding in outcome.findings()]
     if internal_error(outcome):
         return 2
@@ -157,7 +167,7 @@ def _status(outcome: Outcome, fail_on: Severity, exit_zero: bool) -> int:
 
 
 def _refuse(reports: Sequence[Report]) -> int:
-    """2, with a line for each, where a file was named that no dialect recognises."""
+    """2, with a line for each file that was named and that no dialect recognises; else 0."""
     refused = [path for report in reports for path in report.refused]
     for path in refused:
         streams.complain(f"preflight: error: {path} is not recognised; preflight reads {RECOGNISED}")

@@ -1,4 +1,4 @@
-"""`preflight estimate`: one job's memory, from a configuration, a Job, or a model's name."""
+"""`preflight estimate`: the memory of one job, from a job file, a Job, or the name of a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """The job that was asked about, where it runs, and what is estimated of it."""
+    """The job, its GPU, and the function that estimates it."""
 
     job: Job
     gpu: Gpu | None
@@ -54,19 +54,30 @@ class Asked:
 @set_option
 @click.option("--gpu", type=STATED, metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
 @click.option(
-    "--measured", type=STATED, metavar="BYTES", help="What nvidia-smi showed, as in 7.9GiB: which term differs?"
+    "--measured",
+    type=STATED,
+    metavar="BYTES",
+    help="The figure of nvidia-smi, as in 7.9GiB: say which setting would explain it.",
 )
-@click.option("--plot", type=STATED, metavar="FILE", help="Draw memory through a step: an .svg or .png.")
-@click.option("--map", "with_map", is_flag=True, help="What fits by batch and length (or image size).")
+@click.option("--plot", type=STATED, metavar="FILE", help="Draw the memory during a step to an .svg or .png file.")
+@click.option(
+    "--map", "with_map", is_flag=True, help="Show the memory by batch and length, or by batch and image size."
+)
 @trust_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    target: str, assignments: tuple[str, ...], gpu: str | None, measured: str | None, plot: str | None,
-    with_map: bool, trust: tuple[str, ...], output_format: str,
-) -> None:  # fmt: skip
-    """The memory of one job: phases, parts, the largest batch that fits.
+    target: str,
+    assignments: tuple[str, ...],
+    gpu: str | None,
+    measured: str | None,
+    plot: str | None,
+    with_map: bool,
+    trust: tuple[str, ...],
+    output_format: str,
+) -> None:
+    """Estimate the memory of one job: phases, parts, and the largest batch that fits.
 
-    TARGET is a configuration (of a search: its worst combination), a Job as JSON or YAML, or a model's name.
+    TARGET is a job file (of a search, its worst combination), a Job as JSON or YAML, or the name of a model.
     """
     overrides = parse_set(assignments)
     size = parse_bytes(measured) if measured is not None else None
@@ -106,7 +117,7 @@ def command(
 
 
 def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
-    """What the figures do not say of themselves."""
+    """Notes for the JSON: what the figures leave out."""
     if found.device is None:
         reason = found.reasons.get("device", "")
         notes: tuple[str, ...] = (f"device: {reason}",) if reason else ()
@@ -116,7 +127,7 @@ def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
 
 
 def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
-    """The step that the estimate replayed; empty where there was none."""
+    """The moments of the step that the estimate replayed; empty if it replayed none."""
     if found.device is None or found.device.lower_bound:
         return ()
     from preflight.memory.device.estimate import timeline
@@ -148,7 +159,7 @@ def _smallest(found: Estimates) -> str:
 
 
 def _subject(target: str, asked: Asked) -> Subject:
-    """What TARGET means. Raises UsageError."""
+    """The job that TARGET names. Raises UsageError."""
     path = Path(target)
     if path.is_dir():
         if (path / "config.json").is_file():  # a model as transformers saves it
@@ -166,22 +177,23 @@ def _subject(target: str, asked: Asked) -> Subject:
 
 def _model(name: str, asked: Asked) -> Subject:
     from preflight.memory.device.law import catalogue
-    from preflight.memory.device.workloads.registry import target_of
+    from preflight.memory.device.resolve import target_of
 
-    target = target_of(name)
-    if target is not None:
-        return _of_values({"model.target": target, "task": "other", **asked.overrides}, asked, Path.cwd())
     model = catalogue.find(name)
+    target = target_of(name) if model is None else None
+    if target is not None:  # all models of timm classify images; the other libraries' names are those of detectors
+        task = "image-classification" if target.startswith("timm:") else "other"
+        return _of_values({"model.target": target, "task": task, **asked.overrides}, asked, Path.cwd())
     if model is None and "/" not in name:
         raise UsageError(f"{name}: there is no such file, and {unknown_model(name)}")
-    task = {"task": model.task} if model is not None else {}
-    return _of_values({"model.name": name, **task, **asked.overrides}, asked, Path.cwd())
+    known = {"task": model.task} if model is not None else {}
+    return _of_values({"model.name": name, **known, **asked.overrides}, asked, Path.cwd())
 
 
 def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject:
-    """A subject of plain Job fields, which `source` states, under the current directory's settings.
+    """The subject of Job fields that `source` states, under the settings of the current directory.
 
-    Raises UsageError for a value that does not suit its field.
+    Raises UsageError for a value that its field does not accept.
     """
     from pydantic import ValidationError
 
@@ -204,7 +216,7 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
 
 
 def _words(error: ValidationError) -> str:
-    """The first thing that is wrong with a Job: a field that there is not, or a value that does not suit it."""
+    """The first error of a Job: a field that does not exist, or a value that its field does not accept."""
     from preflight.vocabulary.job import fields
 
     details = error.errors(include_url=False)[0]
@@ -216,7 +228,7 @@ def _words(error: ValidationError) -> str:
 
 
 def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
-    """The GPU of the command line, the Job or the settings. One that nobody knows needs its memory stated."""
+    """The GPU of the command line, the Job or the settings. An unknown GPU needs `machine.gpu_memory`."""
     from preflight.engine.target import gpu_named
     from preflight.machines.gpus import find_gpu
 
@@ -234,7 +246,7 @@ def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
 
 
 def _configuration(path: Path, asked: Asked) -> Subject:
-    """The worst combination of the study that a configuration starts."""
+    """The worst combination of the study of a job file."""
     from preflight.engine.check import Options, analyse, setup
     from preflight.engine.files import batches
 

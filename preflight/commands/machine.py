@@ -1,45 +1,48 @@
-"""`preflight machine`: the GPUs and clusters that jobs are judged against."""
+"""`preflight machine`: the GPUs and clusters that jobs can run on."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from preflight.commands.options import STATED
 from preflight.reports import streams
-from preflight.reports.style import look_for
+from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.words import gib
+
+if TYPE_CHECKING:
+    from preflight.vocabulary.machine import Cluster
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """GPUs and clusters: what they are called and what a job really gets of them."""
+    """List GPUs and clusters, show one, and import a SLURM cluster."""
 
 
 @command.command("list")
 def list_machines() -> None:
-    """Known GPUs with what CUDA reports as their memory, and the clusters described on this computer."""
+    """List the known GPUs with their memory as CUDA reports it, and the clusters described on this computer."""
     from preflight.machines.clusters import machines_dir
     from preflight.machines.gpus import gpus
 
     look = look_for(sys.stdout)
-    wide = max(len(gpu.name) for gpu in gpus())
-    for gpu in gpus():
-        context = f"context about {gib(gpu.context[1])}"
-        streams.show(f"{look.paint(f'{gpu.name:<{wide}}', 'bold')}  {gib(gpu.capacity):>10}  {context}\n")
-    for path in sorted(machines_dir().glob("*.toml")):
-        streams.show(f"{look.paint(streams.clean(path.stem), 'bold')}  {streams.clean(str(path))}\n")
+    known = [((gpu.name, "bold"), gib(gpu.capacity), f"context about {gib(gpu.context[1])}") for gpu in gpus()]
+    described = [((path.stem, "bold"), str(path)) for path in sorted(machines_dir().glob("*.toml"))]
+    lines = [*table(known, look, right=(1,), indent=0), *table(described, look, indent=0)]
+    streams.show("\n".join(lines) + "\n")
 
 
 @command.command()
 @click.argument("name", type=STATED)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(name: str, output_format: str) -> None:
-    """A GPU by name, or a cluster by name or file."""
+    """Show a GPU by its name, or a cluster by its name or file."""
     from preflight.machines import clusters, gpus
 
     gpu = gpus.find_gpu(name)
@@ -89,14 +92,51 @@ def _text(data: object, key: str = "", indent: int = 0) -> list[str]:
 
 @command.group("import")
 def import_group() -> None:
-    """Describe a cluster from what its scheduler knows."""
+    """Describe a cluster from the data of its scheduler."""
 
 
 @import_group.command("slurm")
 @click.option("--conf", type=STATED, metavar="FILE", help="Read a slurm.conf instead of asking scontrol.")
 @click.option("-o", "--output", type=STATED, metavar="FILE", help="Write the machine file here.")
-def import_slurm(conf: str | None, output: str | None) -> None:
-    """Nodes and partitions of a SLURM cluster as a machine file."""
-    from preflight.commands.import_slurm import run
+def import_from_slurm(conf: str | None, output: str | None) -> None:
+    """Write the nodes and partitions of a SLURM cluster to a machine file, or print them."""
+    from preflight.machines.clusters import MachineError, dump_machine
+    from preflight.reports.outputs import write_output
+    from preflight.slurm.import_.importer import import_slurm
 
-    run(conf, output)
+    try:
+        cluster = import_slurm(Path(conf) if conf is not None else None)
+        if output is not None:
+            write_output(Path(output), dump_machine(cluster))
+    except MachineError as error:
+        raise UsageError(str(error)) from error
+    if output is None:
+        streams.show(dump_machine(cluster), "json")
+    for note in dict.fromkeys(_notes(cluster, conf)):
+        streams.complain(f"note: {note}")
+
+
+def _notes(cluster: Cluster, conf: str | None) -> Iterator[str]:
+    """Values that the user has to add to the machine file."""
+    from preflight.machines.gpus import ambiguity
+
+    doubtful: dict[str, list[str]] = {}
+    for node in cluster.nodes:
+        if node.gpus and node.gpu is None:
+            kind = f"GRES type {node.gpu_type}" if node.gpu_type else "its GRES has no type"
+            yield f"no GPU is known for node type {node.name} ({kind}): add gpu ="
+        elif node.gpu is not None:
+            doubtful.setdefault(ambiguity(node.gpu) or "", []).append(node.name)
+        if node.memory is None:
+            yield f"no RealMemory is known for node type {node.name}: add memory ="
+    for doubt, names in doubtful.items():
+        if doubt:
+            types = f"node type{'s' * (len(names) > 1)} {', '.join(names)}"
+            yield f"{doubt}: add gpu =; until then no job is stopped for its GPU memory ({types})"
+    if cluster.path == "sinfo":
+        yield (
+            "scontrol does not answer; sinfo does not say which memory jobs get by default (DefMemPerCPU) and which "
+            "limits are enforced: add them, or import from slurm.conf"
+        )
+    if conf is not None and cluster.select_type is None:
+        yield f"{conf} has no SelectType: select/linear is assumed until SLURM 23.02, select/cons_tres since"

@@ -1,4 +1,4 @@
-"""`preflight model`: models known by name, and laws for those that are not."""
+"""`preflight model`: models that are known by name, and memory laws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from preflight.commands.options import STATED, parse_set, set_option, tracing_shown
 from preflight.reports import streams
-from preflight.reports.style import look_for
+from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown, Value
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Models whose memory is known by name, and laws for others."""
+    """List models that are known by name, show their memory laws, and make laws for other models."""
 
 
 @command.command("list")
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 def list_models(words: tuple[str, ...]) -> None:
-    """Models known by name, by architecture: their dimensions ship with the package.
+    """List the models that are known by name, grouped by architecture.
 
-    With WORDs, those alone that every WORD occurs in: in a name, the architecture or the task.
+    With WORDs, only models with every WORD in a name, the architecture or the task.
     """
     from preflight.memory.device.law import catalogue
 
@@ -57,10 +57,10 @@ def list_models(words: tuple[str, ...]) -> None:
 @set_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
-    """A model's dimensions as its public configuration has them, and its memory law as formulas.
+    """Show the dimensions of a model from its public configuration, and its memory law as formulas.
 
-    The law is that of a training step; --set says the setup, as in train.precision=bf16. Of its moments those are
-    shown that are the largest for some batch and length, and a table says which one where.
+    The law is that of a training step. --set states the setup, as in train.precision=bf16. Only moments of the step
+    that are the largest for some batch and length are shown, with a table of where each is the largest.
     """
     from preflight.memory.device.law import catalogue
 
@@ -82,19 +82,20 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
         return
     for key, value in data.items():
         if key == "config":
-            wide = max((len(option) for option in model.config), default=0)
-            for option, size in model.config.items():
-                streams.show(f"  {option:<{wide}}  {f'{size:,}' if type(size) is int else size}\n")
+            rows = [(option, f"{size:,}" if type(size) is int else str(size)) for option, size in model.config.items()]
+            streams.show("".join(f"{line}\n" for line in table(rows, look_for(sys.stdout))))
         elif value:
             streams.show(f"{key}: {', '.join(value) if isinstance(value, list) else value}\n")
     from preflight.reports.law import law_lines
 
     try:
-        job, resolved, laws_found = _subject(name, {"train.precision": "bf16-mixed", **parse_set(assignments)})
+        job, resolved, found = _subject(name, {"train.precision": "bf16-mixed", **parse_set(assignments)})
     except UsageError as error:
-        streams.show(f"\nno law is shown: {streams.clean(str(error))}\n")
+        streams.show(f"\nno law can be shown: {streams.clean(str(error))}\n")
         return
-    streams.show("\n" + "\n".join(law_lines(job, resolved, laws_found, look_for(sys.stdout))) + "\n")
+    law = found.reading((job.train.grad_accum or 1) > 1, job.train.outputs_kept in ("step", "loop"))
+    lines = law_lines(law, resolved.setup.wire(), resolved.all_dims, resolved.lengths, look_for(sys.stdout))
+    streams.show("\n" + "\n".join(lines) + "\n")
 
 
 @command.command()
@@ -102,10 +103,10 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
 @set_option
 @click.option("-o", "--output", type=STATED, metavar="FILE", help="Write the law as JSON here.")
 def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
-    """The memory law of a model's training step: the shipped one, else one traced here (needs torch).
+    """Write the memory law of a training step: the shipped law, or one that is traced now (needs torch).
 
-    NAME is a model's name; --set says the setup, as in train.precision=bf16-mixed. A law is a list of moments, each a
-    sum of terms: a coefficient, a product of dimensions, and the part of memory that it belongs to.
+    NAME is the name of a model. --set states the setup, as in train.precision=bf16-mixed. A law is a list of moments.
+    Each is a sum of terms: a coefficient, a product of dimensions, and the part of memory that it belongs to.
     """
     from preflight.reports.outputs import write_output
 
@@ -123,7 +124,7 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
 
 
 def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, Laws]:
-    """A model's law of a training step under a setup. Raises UsageError where there is none."""
+    """The law of a training step of a model under a setup. Raises UsageError if there is none."""
     from preflight.memory.device import resolve
     from preflight.memory.device.law import catalogue, laws
     from preflight.vocabulary.job import build
@@ -144,7 +145,7 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
 
 
 def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
-    """A law as the design writes it down. Raises UsageError where there is none."""
+    """A law as plain data. Raises UsageError if there is none."""
     from preflight.memory.device.law import law, store
 
     job, resolved, found = _subject(name, overrides)
@@ -162,7 +163,7 @@ def _law(name: str, overrides: Mapping[str, Value]) -> dict[str, object]:
 
 
 def _lines(found: Mapping[str, object]) -> str:
-    """JSON with a row per line, so that two laws can be compared line by line."""
+    """JSON with one row a line, so that two laws can be compared line by line."""
     rows = found["rows"]
     assert isinstance(rows, list)
     head = json.dumps({key: value for key, value in found.items() if key != "rows"})
@@ -171,7 +172,7 @@ def _lines(found: Mapping[str, object]) -> str:
 
 
 def _formula(terms: list[list[object]]) -> str:
-    """Terms in words: "4 b s V (logits) + ..."."""
+    """Terms as text: "4 b s V (logits) + ..."."""
     words = []
     for coefficient, dimensions, part in terms:
         assert isinstance(dimensions, dict)
@@ -181,7 +182,7 @@ def _formula(terms: list[list[object]]) -> str:
 
 
 def unknown_model(name: str) -> str:
-    """What to say about a name that is no model's."""
+    """The message for a name that no model has."""
     from preflight.memory.device.law import catalogue
 
     close = catalogue.nearest(name)

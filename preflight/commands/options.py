@@ -20,11 +20,11 @@ _SIZE = re.compile(r"([\d.]+)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 
 
 LARGEST_SIZE = 2**63
-"""Bytes that an address can name, with room."""
+"""More bytes than any computer has."""
 
 
 class _Stated(click.types.StringParamType):
-    """Text that says something: a variable of a script that is empty would silently ask for less, or trust the current
+    """Text that is not empty: an empty variable of a script would silently ask for less, or trust the current
     directory."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -39,7 +39,7 @@ STATED = _Stated()
 
 def set_option(function: F) -> F:
     """`--set FIELD=VALUE`."""
-    help = "Say what the files do not: a Job field and its value, as in train.batch_size=16. Repeatable."
+    help = "State a Job field that the files do not, as in train.batch_size=16. Repeatable."
     return click.option("--set", "-s", "assignments", multiple=True, type=STATED, metavar="FIELD=VALUE", help=help)(
         function
     )
@@ -47,12 +47,12 @@ def set_option(function: F) -> F:
 
 def trust_option(function: F) -> F:
     """`--trust PATH`."""
-    help = "Run or read this: a file of rules, the interpreter of the settings, a law, a machine file. Repeatable."
+    help = "Trust this file: rules, the interpreter of the settings, a law, or a machine file. Repeatable."
     return click.option("--trust", multiple=True, type=STATED, metavar="PATH", help=help)(function)
 
 
 def tracing_shown() -> Shown:
-    """A trace takes up to half a minute: on a terminal, a line says so. Pipes and logs stay as they are."""
+    """A message on a terminal while a model is traced, which takes up to half a minute. Pipes and logs get none."""
     if sys.stderr is None or not sys.stderr.isatty():
         return nullcontext
     from preflight.reports.style import waiting

@@ -1,4 +1,4 @@
-"""`preflight postmortem`: the logs of a job that died in, the limit it hit and what to change out."""
+"""`preflight postmortem`: reads the logs of a dead job, and prints the limit that it hit and what to change."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from preflight.vocabulary.outcome import Outcome, Report
     multiple=True,
     type=STATED,
     metavar="PATH",
-    help="The configuration it ran with, as check takes it. Repeatable.",
+    help="The job file that it ran with, as for check. Repeatable.",
 )
-@click.option("--job-id", type=STATED, metavar="ID", help="Only this SLURM job; without LOGS, sacct is asked about it.")
+@click.option("--job-id", type=STATED, metavar="ID", help="Only this SLURM job. Without LOGS, ask sacct about it.")
 @click.option("--gpu", type=STATED, metavar="NAME", help='The GPU it ran on, as in "RTX 4090" or a100-80gb.')
 @click.option("--machine", type=STATED, metavar="NAME|FILE", help="The cluster or workstation it ran on.")
 @set_option
@@ -37,13 +37,13 @@ def command(
     assignments: tuple[str, ...],
     output_format: str,
 ) -> int:
-    """A job died: which limit it hit, when, what the estimate had said, which figures mislead, and what to change.
+    """Explain why a job died: the limit that it hit, when, which figures mislead, and what to change.
 
-    LOGS are what is left of it: its output (slurm-*.out, .err), dmesg or journalctl -k, sacct (columns, -P, --json)
-    or seff, kubectl describe, a search's log; - is standard input, a directory means the logs in it. Nothing is run,
-    except sacct where LOGS are missing.
+    LOGS are the files of the job: its output (slurm-*.out, .err), dmesg or journalctl -k, sacct (columns, -P, --json)
+    or seff, kubectl describe, or the log of a search. - is standard input, and a directory stands for its logs.
+    preflight runs nothing, except sacct if there are no LOGS.
 
-    Exit status: 1 if a cause was found, 0 if the logs hold none, 2 for what cannot be read.
+    Exit status: 1 if a cause was found, 0 if the logs have none, 2 if something cannot be read.
     """
     from preflight.commands.check import internal_error
     from preflight.engine.check import Options

@@ -1,4 +1,4 @@
-"""`preflight rule`: what the rules are, in their own words."""
+"""`preflight rule`: lists the rules, or shows the page of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from preflight.commands.options import STATED
 from preflight.reports import streams
-from preflight.reports.style import look_for
+from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError, suggestion
 
 
@@ -19,12 +19,9 @@ def command(name: str | None) -> None:
     from preflight.engine import registry
     from preflight.reports.rule_page import page
 
-    look = look_for(sys.stdout)
     if name is None:
-        lines = registry.summaries()
-        wide = max(map(len, lines))
-        for rule, summary in sorted(lines.items()):
-            streams.show(f"{look.paint(f'{rule:<{wide}}', 'bold')}  {summary}\n")
+        rows = [((rule, "bold"), summary) for rule, summary in sorted(registry.summaries().items())]
+        streams.show("\n".join(table(rows, look_for(sys.stdout), indent=0)) + "\n")
         return
     known = registry.rules()
     if name in known:

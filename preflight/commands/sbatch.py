@@ -1,4 +1,4 @@
-"""`preflight sbatch`: sbatch with a check before it. All of it is in `preflight.slurm.sbatch`."""
+"""`preflight sbatch`: the options; the rest is in `preflight.slurm.sbatch`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 class Passing(click.Command):
-    """A command that leaves every word after its name as it is, `--` and `--help` too."""
+    """A command that passes on every word after its name, including `--` and `--help`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.params["words"] = tuple(args)
@@ -15,7 +15,7 @@ class Passing(click.Command):
 
 @click.command(cls=Passing, add_help_option=False)
 def command(words: tuple[str, ...]) -> int:
-    """Check a job script as it is submitted, then hand it over to sbatch untouched, or stop it."""
+    """Check a job script when it is submitted, then pass it to sbatch unchanged, or stop it."""
     from preflight.slurm.sbatch.gate import main
 
     return main(words)

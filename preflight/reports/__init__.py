@@ -1,4 +1,4 @@
-"""Output formats: a module each, imported when it is asked for."""
+"""Output formats, one module each. A module is imported when its format is used."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def render(name: str, outcome: Outcome, look: Look) -> str:
 
 
 def kind_of(name: str) -> Kind:
-    """What a format is to a stream."""
+    """The kind of text of a format, for the writer of streams."""
     return _KINDS.get(name, "text")
 
 
 def automatic(environment: Mapping[str, str]) -> str:
-    """The format for where we run: annotations within GitHub Actions, full text elsewhere."""
+    """The format `auto`: annotations in GitHub Actions, full text elsewhere."""
     return "github" if environment.get("GITHUB_ACTIONS") == "true" else "full"

@@ -16,9 +16,9 @@ _LONGEST = 56
 
 
 def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int) -> list[str]:
-    """The bar with a mark where the capacity ends, and its legend; the five largest parts have fills of their own.
+    """The bar with a mark at the capacity, and its legend. The five largest parts have different fills.
 
-    One column is the same number of bytes everywhere, so bars of one report compare only within themselves.
+    A column stands for another number of bytes in each bar, so bars cannot be compared with each other.
     """
     shown = _grouped(parts)
     total = sum(part.bytes for part in shown)
@@ -46,7 +46,7 @@ def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int) -> 
 
 
 def _filled(entries: Sequence[tuple[str, int]], width: int) -> list[str]:
-    """Entries (text, columns) in lines, two blanks between them, none broken."""
+    """Entries (text, columns) in lines, with two blanks between them. No entry is broken."""
     lines: list[list[str]] = [[]]
     used = 0
     for text, size in entries:
@@ -59,7 +59,7 @@ def _filled(entries: Sequence[tuple[str, int]], width: int) -> list[str]:
 
 
 def _grouped(parts: Sequence[Part]) -> list[Part]:
-    """The largest parts in their own order, the rest as one."""
+    """The largest parts in their order, and the others as one part."""
     kept = sorted((part for part in parts if part.bytes > 0), key=lambda part: -part.bytes)[: len(_BLOCKS)]
     rest = sum(part.bytes for part in parts if part.bytes > 0 and part not in kept)
     return [part for part in parts if part in kept] + ([Part(_OTHER.name, rest)] if rest else [])

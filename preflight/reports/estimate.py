@@ -1,12 +1,13 @@
-"""`preflight estimate` as text: tiers, parts, phases, verdict, and what to state where something is unknown."""
+"""`preflight estimate` as text: tiers, parts, phases, verdict, and the settings to state if they are unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from preflight.reports.bar import bar
 from preflight.reports.streams import clean
-from preflight.reports.style import Look, wrap
+from preflight.reports.style import Look, table, wrap
 from preflight.reports.timeline import Point, drawn
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, HostEstimate, Interval, Row
 from preflight.vocabulary.findings import Part
@@ -23,17 +24,25 @@ _TIERS = (
 
 
 def render(
-    job: Job, found: Estimates, gpu: str, smallest: str, rows: Sequence[Row], compared: Comparison | None, look: Look,
+    job: Job,
+    found: Estimates,
+    gpu: str,
+    smallest: str,
+    rows: Sequence[Row],
+    compared: Comparison | None,
+    look: Look,
     moments: Sequence[Point] = (),
-) -> str:  # fmt: skip
-    """The whole text. `gpu` and `smallest` are names, empty where there is none; `moments`: a step to draw."""
+) -> str:
+    """The whole text. `gpu` and `smallest` are names, or empty; `moments`: the step to draw."""
     blocks = [[look.paint(clean(heading(job)), "bold")]]
     if found.device is not None:
         blocks += [list(block) for block in _device(found.device, gpu, smallest, look, moments)]
     else:
-        blocks.append([f"GPU memory is {_verdict('unknown', look)}: {found.reasons.get('device', 'nothing says why')}"])
+        blocks.append(
+            [f"GPU memory is {_verdict('unknown', look)}: {found.reasons.get('device', 'no reason is known')}"]
+        )
     if rows:
-        blocks.append(list(_frontier(rows, gpu)))
+        blocks.append(_frontier(rows, gpu, look))
     blocks.append(list(_host(found, look)))
     if compared is not None:
         blocks.append(list(_compared(compared, look)))
@@ -43,12 +52,12 @@ def render(
 
 
 def _wrapped(line: str, look: Look) -> str:
-    """Sentences are broken at the look's width; rows of tables and bars are as wide as they are."""
+    """A sentence, wrapped. Lines of tables, bars and drawings stay as they are."""
     return line if line.startswith("  ") or "\x1b" in line else wrap(line, look.width, "    ")
 
 
 def heading(job: Job) -> str:
-    """The numbers that the estimate stands on."""
+    """The settings that decide the estimate."""
     model, train = job.model, job.train
     name = model.name or model.target or model.path or model.architecture or "model by dimensions"
     batch = "?" if train.batch_size is None else train.batch_size
@@ -67,33 +76,29 @@ def heading(job: Job) -> str:
     return ", ".join(words)
 
 
-def _device(found: DeviceEstimate, gpu: str, smallest: str, look: Look,
-            moments: Sequence[Point]) -> Iterator[list[str]]:  # fmt: skip
-    rows = [(name, getattr(found, name), what) for name, what in _TIERS]
-    yield [
-        look.paint(f"{'GPU memory, GiB':<24}{'low':>9}{'expected':>10}{'high':>9}", "bold"),
-        *(_tier(name, interval, what) for name, interval, what in rows),
-    ]
+def _device(
+    found: DeviceEstimate, gpu: str, smallest: str, look: Look, moments: Sequence[Point]
+) -> Iterator[list[str]]:
+    tiers = [(name, *_figures(getattr(found, name)), what) for name, what in _TIERS]
+    yield table(tiers, look, ("GPU memory, GiB", "low", "expected", "high", ""), right=(1, 2, 3))
     parts = [Part(name, size) for name, size in found.breakdown.items()]
     yield [f"  {line}" for line in bar(parts, found.capacity, look, look.width - 2)]
     if moments:
         outside = found.process.expected - max(moment.allocated for moment in moments)
         yield [look.paint("memory through a step, GiB", "bold"), *drawn(moments, outside, found.capacity, look)]
-    yield list(_phases(found, look))
+    phases = [(name, f"{size / 2**30:.2f}", _peak(found, name)) for name, size in found.phases.items()]
+    yield table(phases, look, ("phase", "process, GiB", ""), right=(1,))
     yield list(_verdict_lines(found, gpu, smallest, look))
 
 
-def _tier(name: str, found: Interval, what: str) -> str:
-    figures = f"{found.low / 2**30:>9.2f}{found.expected / 2**30:>10.2f}{found.high / 2**30:>9.2f}"
-    return f"  {name:<22}{figures}  {what}"
+def _figures(found: Interval) -> tuple[str, str, str]:
+    return f"{found.low / 2**30:.2f}", f"{found.expected / 2**30:.2f}", f"{found.high / 2**30:.2f}"
 
 
-def _phases(found: DeviceEstimate, look: Look) -> Iterator[str]:
-    yield look.paint(f"{'phase':<24}{'process, GiB':>12}", "bold")
-    for name, size in found.phases.items():
-        at = f", in {clean(found.where)}" if found.where else ""
-        peak = f"  <- the peak{at}" if name == found.phase else ""
-        yield f"  {name:<22}{size / 2**30:>12.2f}{peak}"
+def _peak(found: DeviceEstimate, phase: str) -> str:
+    if phase != found.phase:
+        return ""
+    return "<- the peak" + (f", in {found.where}" if found.where else "")
 
 
 def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -> Iterator[str]:
@@ -129,16 +134,18 @@ def _host(found: Estimates, look: Look) -> Iterator[str]:
     yield from (f"note: {note}" for note in host.notes)
 
 
-def _frontier(rows: Sequence[Row], gpu: str) -> Iterator[str]:
+def _frontier(rows: Sequence[Row], gpu: str, look: Look) -> list[str]:
     """The largest batch for each length; without a GPU the need of some batches."""
-    fits = any(row.largest_batch is not None for row in rows)
-    yield f"{'length':>8}  " + (f"largest batch that fits {gpu or 'the GPU'}" if fits else "GPU memory by batch")
-    for row in rows:
-        if fits:
-            text = f"{row.largest_batch:,}" if row.largest_batch else "none"
-        else:
-            text = "   ".join(f"{batch}: {gib(size)}" for batch, size in row.needs)
-        yield f"{'-' if row.length is None else format(row.length, ','):>8}  {text}"
+    lengths = ["-" if row.length is None else f"{row.length:,}" for row in rows]
+    if any(row.largest_batch is not None for row in rows):
+        largest = [f"{row.largest_batch:,}" if row.largest_batch else "none" for row in rows]
+        return table(
+            zip(lengths, largest, strict=True), look, ("length", f"largest batch that fits {gpu or 'the GPU'}"), (0, 1)
+        )
+    batches = [f"batch {batch}" for batch, _ in rows[0].needs]
+    needs = [[length, *(gib(size) for _, size in row.needs)] for length, row in zip(lengths, rows, strict=True)]
+    lines = table(needs, look, ("length", *batches), range(len(batches) + 1))
+    return [look.paint("GPU memory by length and batch", "bold"), *lines]
 
 
 def _compared(found: Comparison, look: Look) -> Iterator[str]:
@@ -151,7 +158,7 @@ def _compared(found: Comparison, look: Look) -> Iterator[str]:
         moved = f"{one.part} {'+' if one.change > 0 else '-'}{gib(abs(one.change))}"
         yield f"  with {one.field} = {one.value} it would be {gib(one.expected)} ({moved})"
     if not found.explanations:
-        yield "  no single setting explains it: is it the process as nvidia-smi shows it, alone on one GPU?"
+        yield "  no single setting explains it: is this what nvidia-smi shows for one process, alone on its GPU?"
 
 
 def _verdict(verdict: str, look: Look) -> str:
@@ -159,11 +166,15 @@ def _verdict(verdict: str, look: Look) -> str:
 
 
 def document(
-    job: Mapping[str, object], device: object, host: object, unknown: Sequence[str], compared: Comparison | None,
+    job: Mapping[str, object],
+    device: object,
+    host: object,
+    unknown: Sequence[str],
+    compared: Comparison | None,
     notes: Sequence[str] = (),
-) -> dict[str, object]:  # fmt: skip
-    """The JSON contract of `estimate`, version 1. `measured` stands beside it only where it was asked for, `notes` only
-    where there are any: why the device is null, that its figures are a lower bound, what they leave out."""
+) -> dict[str, object]:
+    """The JSON contract of `estimate`, version 1. `measured` is there only if it was asked for, `notes` only if there
+    are any: why the device is null, that its figures are a lower bound, what they leave out."""
     data: dict[str, object] = {"version": 1, "job": job, "device": device, "host": host, "unknown": list(unknown)}
     if notes:
         data["notes"] = list(notes)
@@ -172,15 +183,6 @@ def document(
             "bytes": compared.measured,
             "difference": compared.difference,
             "agrees": compared.agrees,
-            "explanations": [
-                {
-                    "field": one.field,
-                    "value": one.value,
-                    "expected": one.expected,
-                    "part": one.part,
-                    "change": one.change,
-                }
-                for one in compared.explanations
-            ],
+            "explanations": [asdict(one) for one in compared.explanations],
         }
     return data

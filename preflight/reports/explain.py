@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight.reports.places import place
 from preflight.reports.streams import clean
-from preflight.reports.style import Look
+from preflight.reports.style import Cell, Look, table
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.study import Bound, Source
@@ -14,11 +14,11 @@ from preflight.vocabulary.values import Const, Origin, Unknown
 from preflight.vocabulary.words import gib
 
 _BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
-"""How names of fields end that hold bytes."""
+"""Ends of the names of fields that hold bytes."""
 
 
 def explained(outcome: Outcome, look: Look) -> str:
-    """A table per study, one line per field that is set, unknown, or has a default that matters."""
+    """A table for each study with a row for each Job field."""
     blocks = ["\n".join(_study(outcome, report, result, look)) for report, result in outcome.studies()]
     return "".join(f"{block}\n\n" for block in blocks)
 
@@ -35,15 +35,14 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     bounds = box.fields if box is not None else {}
     rows = [(name, *_row(outcome, report, name, worst.job, bounds.get(name))) for name in fields()]
     lacking = set(worst.estimates.unknown)
-    rows = [(name, "unknown", "nothing says it") if name in lacking and value == "-" else (name, value, source)
-            for name, value, source in rows]  # fmt: skip
-    wide = max(len(name) for name, _, _ in rows)
-    most = min(max(len(value) for _, value, _ in rows), 32)
+    cells: list[tuple[Cell, ...]] = []
     for name, value, source in rows:
+        if name in lacking and value == "-":
+            value, source = "unknown", "no file states it"
         bound = bounds.get(name)
         quiet = value == "-" or bound is None or bound.source is Source.preflight
-        style = "bold cyan" if value == "unknown" else "dim" if quiet else "bold"
-        yield f"  {name:<{wide}}  {look.paint(f'{value:<{most}}', style)}  {source}".rstrip()
+        cells.append((name, (value, "bold cyan" if value == "unknown" else "dim" if quiet else "bold"), source))
+    yield from table(cells, look)
 
 
 def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | None) -> tuple[str, str]:
@@ -63,7 +62,7 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
 
 
 def _source(outcome: Outcome, report: Report, bound: Bound) -> str:
-    """Who says it, in words; a file is named as people see it."""
+    """Where the value comes from, as text. Files are named relative to the current directory."""
     where = bound.where
     if bound.source in (Source.file, Source.library):
         where = clean(outcome.shown(report, where))

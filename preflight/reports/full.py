@@ -1,4 +1,4 @@
-"""The default for people: each finding with its source, evidence and way out, then one line about everything."""
+"""The default format: each finding with its source line, evidence and fix, then a summary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from preflight.vocabulary.values import Origin
 from preflight.vocabulary.words import gib
 
 _RELATED_LIMIT = 6
-"""Places shown beside the first; more are counted."""
+"""The most places that are shown after the first one."""
 
 
 def render(outcome: Outcome, look: Look) -> str:
@@ -38,7 +38,7 @@ def _finding(outcome: Outcome, report: Report, finding: Finding, look: Look) -> 
     if finding.origin is not None:
         yield f"{' ' * gutter} {look.paint('|', 'bold blue')}"
     if len(finding.related) > len(shown):
-        yield from _note("note", f"and {len(finding.related) - len(shown)} more places", look, gutter)
+        yield from _note("note", f"{len(finding.related) - len(shown)} more places", look, gutter)
     yield from _evidence(finding, look, gutter)
     for text in finding.notes:
         yield from _note("note", text, look, gutter)
@@ -102,6 +102,7 @@ def _evidence(finding: Finding, look: Look, gutter: int) -> Iterator[str]:
 def _fix(finding: Finding, look: Look, gutter: int) -> Iterator[str]:
     if finding.fix is None:
         return
-    flag = "--fix" if finding.fix.safety is Safety.safe else "--unsafe-fixes"
-    reason = f" (not the same run: {finding.fix.reason})" if finding.fix.reason else ""
+    safe = finding.fix.safety is Safety.safe
+    flag = "--fix" if safe else "--unsafe-fixes"
+    reason = f" (unsafe: {finding.fix.reason})" if finding.fix.reason and not safe else ""
     yield from _note("fix", f"{finding.fix.title}; `{flag}` writes it{reason}", look, gutter)

@@ -1,42 +1,39 @@
-"""A memory law for a person to read: its dimensions, the moments that rule as formulas, and which one rules where."""
+"""A memory law as text: its dimensions, its largest moments as formulas, and which is the largest where."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from preflight.memory.device.law.law import Row
-from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.law import Law, Row
 from preflight.memory.device.law.regions import Regions, regions
-from preflight.memory.device.workload import Resolved
-from preflight.reports.style import Look, wrap
+from preflight.reports.style import Look, table, wrap
 from preflight.vocabulary.estimates import LENGTHS
-from preflight.vocabulary.job import Job
 
 MEANINGS = {
-    "b": "batch", "s": "length", "t": "target or text length", "m": "image tokens", "n": "image patches",
-    "L": "layers", "Ld": "decoder layers", "Lt": "text layers", "h": "width", "a": "heads", "k": "key-value heads",
-    "d": "head size", "f": "feed-forward width", "V": "vocabulary or classes", "P": "positions", "B": "buckets",
-    "p": "patch size", "D": "projection width", "r": "LoRA rank", "M": "mel bins", "X": "experts",
-    "K": "experts per token", "E": "embedding width", "i": "image size",
+    "b": "batch", "s": "length", "t": "target or text length", "w": "frames of sound",
+    "u": "image side in units of 64 pixels", "i": "image side in pixels", "n": "image patches", "m": "image tokens",
+    "o": "objects of an image", "r": "LoRA rank", "V": "vocabulary or classes", "h": "width", "a": "heads",
+    "k": "key-value heads", "d": "head size", "R": "rotated part of a head", "f": "feed-forward width", "L": "layers",
+    "Ld": "decoder layers", "Lt": "text layers", "P": "positions", "B": "position buckets", "p": "patch size",
+    "D": "projection width", "M": "mel bins", "X": "experts", "K": "experts per token",
+    "F": "width of a shared expert or of the decoder", "E": "embedding width",
 }  # fmt: skip
-"""What the dimensions of laws are called (memory/device/families)."""
+"""Dimensions of laws in words (docs/glossary.md has the same)."""
 
 
-def law_lines(job: Job, resolved: Resolved, laws: Laws, look: Look) -> Iterator[str]:
-    """The law of a job's training step."""
-    law = laws.reading((job.train.grad_accum or 1) > 1, job.train.outputs_kept in ("step", "loop"))
-    dims = resolved.all_dims
-    setup = ", ".join(
-        f"{name} {value}" for name, value in resolved.setup.wire().items() if value not in (None, False, {})
-    )
-    yield look.paint(f"law of a training step ({setup})", "bold")
+def law_lines(
+    law: Law, setup: Mapping[str, object], dims: Mapping[str, int], stated: Collection[str], look: Look
+) -> Iterator[str]:
+    """The law of a training step. `setup`: its settings; `dims`: all dimensions; `stated`: those that are lengths."""
+    words = ", ".join(f"{name} {value}" for name, value in setup.items() if value not in (None, False, {}))
+    yield look.paint(f"law of a training step ({words})", "bold")
     named = (
         f"{name} = {size:,} {MEANINGS.get(name, '')}".rstrip()
         for name, size in dims.items()
         if name not in ("b", "s", "m")
     )
     yield wrap("  " + ", ".join(named), look.width, "  ")
-    length = next((name for name in ("s", "m", "t") if name in resolved.lengths), None)
+    length = next((name for name in ("s", "m", "t") if name in stated), None)
     if length is None:
         return
     longest = dims.get("P", max(LENGTHS))
@@ -44,13 +41,13 @@ def law_lines(job: Job, resolved: Resolved, laws: Laws, look: Look) -> Iterator[
     found = regions(law, dims, length, lengths or [longest])
     for number, row in enumerate(found.ruling):
         yield f"  {look.paint(_letter(number), 'bold cyan')} {row.phase}, {row.where or 'outside of modules'}:"
-        yield from (f"      {text}" for text in _by_part(row))
-    yield f"  {found.others:,} more moments are the largest nowhere below"
+        yield from table(_by_part(row), look, indent=6)
+    yield f"  {found.others:,} other moments are never the largest in this table"
     yield from _table(found, length, look)
 
 
-def _by_part(row: Row) -> Iterator[str]:
-    """The terms of a moment, a line for each part of memory."""
+def _by_part(row: Row) -> Iterator[tuple[str, str]]:
+    """The parts of memory at a moment, each with its terms."""
     parts: dict[str, list[tuple[float, str]]] = {}
     for coefficient, monomial, part in row.terms:
         product = " ".join(name if power == 1 else f"{name}^{power}" for name, power in monomial)
@@ -59,20 +56,15 @@ def _by_part(row: Row) -> Iterator[str]:
         text = ""
         for coefficient, term in terms:
             text += (" - " if coefficient < 0 else " + " if text else "") + term
-        yield f"{part:<12}{text}"
+        yield part, text
 
 
 def _table(found: Regions, length: str, look: Look) -> Iterator[str]:
     """Which moment is the largest, by batch and length."""
-    lengths = list(next(iter(found.grid.values())))
+    lengths = [f"{size:,}" for size in next(iter(found.grid.values()))]
     yield look.paint(f"  the largest moment by batch and {MEANINGS.get(length, length)}", "bold")
-    yield "  " + " " * 8 + "".join(f"{size:>7,}" for size in lengths)
-    for batch, row in found.grid.items():
-        yield f"  {batch:>8}" + _cells(row)
-
-
-def _cells(row: Mapping[int, int]) -> str:
-    return "".join(f"{_letter(number):>7}" for number in row.values())
+    rows = [(str(batch), *map(_letter, row.values())) for batch, row in found.grid.items()]
+    yield from table(rows, look, ("batch", *lengths), right=range(len(lengths) + 1))
 
 
 def _letter(number: int) -> str:

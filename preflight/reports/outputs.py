@@ -1,6 +1,6 @@
-"""Writing what a user names: a regular file whole or not at all, anything else (a pipe, a device) as it stands.
+"""Writes files that the user names: a regular file as a whole or not at all, a pipe or a device directly.
 
-A device is never replaced by a file: `--output json=/dev/null` would take it from everybody.
+A device is never replaced by a file: `--output json=/dev/null` would remove it for all users.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from preflight.vocabulary.errors import UsageError
 
 
 def write_output(path: Path, content: str | bytes, kind: streams.Kind = "text") -> None:
-    """Writes `path`. A reader of a regular file sees the old text or the new. Raises UsageError.
+    """Write `path`. A reader of a regular file sees the old text or the new text. Raises UsageError.
 
-    `kind`: what the content is to a stream, since the file may be one (/dev/stdout).
+    `kind` matters if the file is a stream (/dev/stdout).
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -42,12 +42,12 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _of_system(path: Path) -> bool:
-    """Whether the name is one that the system keeps for something else: /dev/stdout, /dev/fd/3, /proc/self/fd/1."""
+    """Whether the name is a link of the system: /dev/stdout, /dev/fd/3, /proc/self/fd/1."""
     return path.is_symlink() and Path(os.path.abspath(path)).parts[1:2] in (("dev",), ("proc",))
 
 
 def _standard(status: os.stat_result) -> bool | None:
-    """Whether it is our standard error (True) or output (False), under another name; None for neither."""
+    """True if it is standard error, False if it is standard output, under another name; None for neither."""
     for stream, err in ((sys.stdout, False), (sys.stderr, True)):
         try:
             if stream is not None and os.path.samestat(os.fstat(stream.fileno()), status):
@@ -58,7 +58,7 @@ def _standard(status: os.stat_result) -> bool | None:
 
 
 def _pass_on(path: Path, data: bytes) -> None:
-    """Into a pipe or a device. A pipe that nobody reads is an error at once: it would be waited for without end."""
+    """Write to a pipe or a device. A pipe without a reader is an error at once, because the write would never end."""
     handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(handle, True)
     with os.fdopen(handle, "wb") as stream:

@@ -1,4 +1,4 @@
-"""Where an origin is, in lines and columns, and its line of source with carets under it."""
+"""The line and column of an origin, and its source line with carets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.vocabulary.values import Origin, Span
 
 
 def source_of(report: Report, path: str) -> Source | None:
-    """A file's text; None where it cannot be read (any more): the place is still named, only no line is shown."""
+    """The text of a file; None if it cannot be read (any more). The place is then shown without its line."""
     try:
         return report.project.source(path)
     except UnreadableFile:
@@ -19,20 +19,20 @@ def source_of(report: Report, path: str) -> Source | None:
 
 
 def place_in(source: Source, span: Span) -> Place:
-    """The span as lines and columns, kept within the text."""
+    """The lines and columns of a span, limited to the text."""
     end = len(source.text)
     start = min(max(span.start, 0), end)
     return source.place(Span(start, min(max(span.end, start), end)))
 
 
 def place(report: Report, origin: Origin) -> Place | None:
-    """Lines and columns of an origin; None for a file without text."""
+    """The lines and columns of an origin; None if the file cannot be read."""
     source = source_of(report, origin.path)
     return place_in(source, origin.span) if source is not None else None
 
 
 _MARGIN = 12
-"""Characters kept before the span where a long line is cut."""
+"""Characters before the span that stay when a long line is cut."""
 
 
 def snippet(source: Source, span: Span, label: str, mark: str, style: str, look: Look, gutter: int) -> list[str]:
@@ -54,7 +54,7 @@ def snippet(source: Source, span: Span, label: str, mark: str, style: str, look:
 
 
 def _cut(before: str, marked: str, after: str, width: int, look: Look) -> tuple[str, str, str]:
-    """The three pieces of a line, shortened to `width` so that the middle stays in sight."""
+    """The three pieces of a line, shortened to `width`. The middle stays visible."""
     dots = "…" if look.unicode else "..."
     if columns(before + marked + after) <= width:
         return before, marked, after

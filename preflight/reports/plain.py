@@ -1,4 +1,4 @@
-"""Estimates, jobs and findings as plain data: what the JSON contract says, shared by `check` and `estimate`."""
+"""Estimates, jobs and findings as plain data of the JSON contract, for `check` and `estimate`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def written(document: object) -> str:
 
 
 def _finite(value: object) -> object:
-    """`value` without infinities and NaN, which a hostile configuration or a log may hold."""
+    """`value` without infinities and NaN, which a hostile file may hold."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -37,7 +37,7 @@ def interval(found: Interval) -> Plain:
 
 
 def device(estimate: DeviceEstimate | None) -> Plain | None:
-    """One GPU's memory; None where it cannot be known."""
+    """The memory of one GPU; None if it is unknown."""
     if estimate is None:
         return None
     largest = estimate.largest_allocation
@@ -61,7 +61,7 @@ def device(estimate: DeviceEstimate | None) -> Plain | None:
 
 
 def host(estimate: HostEstimate | None) -> Plain | None:
-    """One node's memory; None where it cannot be known."""
+    """The memory of one node; None if it is unknown."""
     if estimate is None:
         return None
     return {
@@ -153,7 +153,7 @@ def study(outcome: Outcome, report: Report, result: StudyResult) -> Plain:
 
 
 def _origins(outcome: Outcome, report: Report, result: StudyResult) -> Mapping[str, Plain]:
-    """Where each Job field of the worst combination's box is written."""
+    """The place of each Job field of the worst combination."""
     boxes = [verdict.box for verdict in result.space.boxes if verdict.worst is result.space.worst]
     return {
         name: start(outcome, report, bound.origin)

@@ -1,4 +1,4 @@
-"""Memory through a step as a figure: parts stacked, phases marked, the peak named (needs matplotlib)."""
+"""Memory during a step as a figure with its parts, phases and peak (needs matplotlib)."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ class Point(Protocol):
 
 
 def format_of(path: Path) -> str:
-    """The figure's format by its suffix. Raises UsageError for another."""
+    """The format of a figure by the suffix of its file. Raises UsageError for another suffix."""
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise UsageError(f"--plot {path}: a figure is an .svg or a .png")
     return found
 
 
-def figure(title: str, names: Sequence[str], points: Sequence[Point], context: int, capacity: int | None,
-           where: str, kind: str) -> bytes:  # fmt: skip
-    """An SVG or PNG (`kind`). `context`: bytes outside of the allocator; `names`: of the parts of the points.
+def figure(
+    title: str, names: Sequence[str], points: Sequence[Point], context: int, capacity: int | None, where: str, kind: str
+) -> bytes:
+    """An SVG or PNG (`kind`). `context`: bytes outside the allocator; `names`: the parts of the points.
 
-    Raises UsageError where matplotlib is not installed.
+    Raises UsageError if matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -81,8 +82,9 @@ def _limits(axes: Any, points: Sequence[Point], context: int, capacity: int | No
     peak = max(range(len(points)), key=lambda i: points[i].allocated)
     high = (points[peak].allocated + context) / GIB
     text = f"{gib(points[peak].allocated + context)}\n{points[peak].phase}" + (f", {where}" if where else "")
-    axes.annotate(text, (peak, high), xytext=(0, 18), textcoords="offset points", ha="center", fontsize="small",
-                  arrowprops={"arrowstyle": "-", "lw": 0.8})  # fmt: skip
+    line = {"arrowstyle": "-", "lw": 0.8}
+    label = {"xytext": (0, 18), "textcoords": "offset points", "ha": "center", "fontsize": "small"}
+    axes.annotate(text, (peak, high), arrowprops=line, **label)
     top = max(max(point.reserved for point in points) + context, 0) / GIB
     if capacity is not None and capacity / GIB < 4 * top:
         axes.axhline(capacity / GIB, color="#c44e52", ls="--", lw=1, label=f"GPU {gib(capacity)}")

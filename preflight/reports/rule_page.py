@@ -1,4 +1,4 @@
-"""A rule's page, made of the rule itself: its docstring, options and examples. One text is test and documentation."""
+"""The page of a rule, made from its docstring, options and examples."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def _files(files: Mapping[str, str]) -> Iterator[str]:
 
 
 def _diff(name: str, old: str, new: str) -> Iterator[str]:
-    """What changed in a file, two lines around it."""
+    """The changes of a file, with two lines of context."""
     lines = unified_diff(old.strip("\n").split("\n"), new.strip("\n").split("\n"), name, name, n=2, lineterm="")
     yield from (line.rstrip() for line in lines)

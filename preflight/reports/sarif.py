@@ -102,13 +102,13 @@ def _region(found: plain.Plain) -> plain.Plain:
 
 
 def _fix(outcome: Outcome, report: Report, fix: Fix) -> plain.Plain:
-    """A fix by file; an unsafe one says so in its description, since SARIF has no word for it."""
+    """A fix by file. The description says if it is unsafe, because SARIF has no field for it."""
     changes: dict[str, list[plain.Plain]] = {}
     for edit in fix.edits:
         region = _region(plain.edit(outcome, report, edit))
         replacement: plain.Plain = {"deletedRegion": region, "insertedContent": {"text": edit.text}}
         changes.setdefault(outcome.tracked(report, edit.path), []).append(replacement)
-    unsafe = "" if fix.safety is Safety.safe else " (unsafe: not the same run)"
+    unsafe = "" if fix.safety is Safety.safe else " (unsafe: it changes the run)"
     return {
         "description": {"text": fix.title + unsafe},
         "artifactChanges": [
@@ -119,7 +119,7 @@ def _fix(outcome: Outcome, report: Report, fix: Fix) -> plain.Plain:
 
 
 def _fingerprint(outcome: Outcome, report: Report, finding: Finding, seen: dict[str, int]) -> str:
-    """Rule, file and key, not the line: moving code keeps a finding's identity; repetitions are numbered."""
+    """Rule, file and key, not the line: a finding keeps its identity when code moves. Repetitions are numbered."""
     route = finding.origin.route if finding.origin is not None else None
     path = outcome.tracked(report, finding.origin.path) if finding.origin is not None else ""
     key = "\0".join([finding.rule, path, ".".join(map(str, route)) if route else ",".join(finding.settings)])

@@ -1,8 +1,8 @@
-"""The one place where text reaches a stream: what a terminal or a build log would obey is shown there, not sent.
+"""The only place that writes to a stream. It shows control characters and workflow commands instead of sending them.
 
-A settings key, a file's name, a line of a log, an argument: each may hold an escape sequence that drives a terminal, a
-character that turns the direction of writing, or a line that a build service takes for a command. Every command writes
-through `show` or `complain`, so that a new message need not think of it.
+A settings key, a file name, a line of a log and an argument can each hold an escape sequence for the terminal, a
+character that changes the direction of writing, or a line that a build service reads as a command. Every command writes
+through `show` or `complain`, so a new message is safe without further care.
 
 Services that read commands from a step's output: GitHub takes `::name` at the start of a line, blanks before it left
 out, and `##[name]` anywhere in it (actions/runner, src/Runner.Common/ActionCommand.cs); Azure Pipelines takes
@@ -21,12 +21,12 @@ from typing import Literal, TextIO
 from preflight.vocabulary.errors import OutputError, ReaderGone
 
 Kind = Literal["text", "json", "github", "patch"]
-"""What is written: text for people, JSON (and TOML), GitHub's own workflow commands with text behind them, a diff."""
+"""What is written: text, JSON (or TOML), workflow commands of GitHub with text after them, or a diff."""
 
 _UNSAFE = (
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters; newlines and tabs are left to whoever lays out the text
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of writing
-    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # ends of lines, and characters that nobody sees
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, except newline and tab
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction of writing
+    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # ends of lines, and invisible characters
     r"\ud800-\udfff]"  # halves of characters: bytes of a file's name that are not UTF-8
 )
 _CONTROL = re.compile(_UNSAFE)
@@ -38,12 +38,12 @@ _LED = re.compile(rf"^((?:\s|{_COLOUR})*):(?=:[A-Za-z])", re.MULTILINE)
 
 
 def clean(text: str) -> str:
-    """Foreign text within a line of ours: one line, and nothing in it that a terminal obeys."""
+    """Text of the user for use in a line: one line, without control characters."""
     return _CONTROL.sub(_shown, text.replace("\t", "    ").replace("\n", " "))
 
 
 def safe(text: str, kind: Kind = "text", colour: bool = False) -> str:
-    """Text of a kind without what a terminal or a build service obeys; with `colour` our own colours stay."""
+    """Text of a kind without control characters and workflow commands. With `colour`, colours of `Look.paint` stay."""
     if kind == "patch":
         return text
     if kind == "json":
@@ -53,12 +53,12 @@ def safe(text: str, kind: Kind = "text", colour: bool = False) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Text in which no build service finds a command."""
+    """Text without commands of build services."""
     return _LED.sub(r"\1\\x3a", _MARKED.sub(r"\\x23", text))
 
 
 def _shown(found: re.Match[str]) -> str:
-    """A character as Python writes it; a colour as it is."""
+    """A character as an escape of Python; a colour unchanged."""
     if len(found[0]) > 1:
         return found[0]
     code = ord(found[0])
@@ -66,7 +66,7 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def _in_json(found: re.Match[str]) -> str:
-    """A character as an escape of JSON. Half a character is none that JSON's readers agree on: it is replaced."""
+    """A character as an escape of JSON. Half of a surrogate pair is replaced, because JSON readers disagree on it."""
     code = ord(found[0])
     if 0xD800 <= code < 0xE000:
         return "\\ufffd"
@@ -76,7 +76,7 @@ def _in_json(found: re.Match[str]) -> str:
 
 
 def coloured(stream: TextIO | None, environment: Mapping[str, str] | None = None) -> bool:
-    """Whether a stream takes colours: a terminal does unless NO_COLOR is set, anything does where FORCE_COLOR is."""
+    """Whether a stream gets colours: a terminal unless NO_COLOR is set, every stream if FORCE_COLOR is set."""
     env = os.environ if environment is None else environment
     if env.get("NO_COLOR"):
         return False
@@ -86,12 +86,12 @@ def coloured(stream: TextIO | None, environment: Mapping[str, str] | None = None
 
 
 def terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is there and a person looks at it."""
+    """Whether a stream is open and is a terminal."""
     return stream is not None and not stream.closed and stream.isatty()
 
 
 def show(text: str, kind: Kind = "text", err: bool = False) -> None:
-    """Writes whole lines to standard output, or standard error. Raises OutputError where standard output takes none."""
+    """Write whole lines to standard output or error. Raises OutputError if standard output cannot be written."""
     stream = sys.stderr if err else sys.stdout
     if not text:
         return
@@ -113,11 +113,11 @@ def show(text: str, kind: Kind = "text", err: bool = False) -> None:
 
 
 LONGEST = 2000
-"""Characters of a line on standard error."""
+"""The most characters of a line on standard error."""
 
 
 def complain(text: str) -> None:
-    """One line on standard error, whatever the text holds, and however much."""
+    """Write one line to standard error, cut if it is too long."""
     line = clean(text)
     show((line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}...") + "\n", err=True)
 
@@ -127,7 +127,7 @@ def _reason(error: Exception) -> str:
 
 
 def _fitting(text: str, kind: Kind, stream: TextIO) -> str:
-    """Text as the stream's encoding holds it: other characters are written as escapes."""
+    """Text that the encoding of the stream can hold. Other characters become escapes."""
     encoding = stream.encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -139,10 +139,10 @@ def _fitting(text: str, kind: Kind, stream: TextIO) -> str:
 
 
 def _write_patch(stream: TextIO, text: str) -> None:
-    """A diff, byte for byte as the files have it, so that `patch` takes it.
+    """Write a diff with the exact bytes of the files, so that `patch` accepts it.
 
-    A terminal gets it as text. In GitHub's log its lines would be read for commands: the log is told not to, which is a
-    line before the diff and one behind it, where `patch` and `git apply` pass over them.
+    A terminal gets it as text. GitHub's log would read commands in it: a line before the diff and one after it switch
+    that off, and `patch` and `git apply` skip both lines.
     """
     if terminal(stream):
         stream.write(_fitting(safe(text), "text", stream))
@@ -167,8 +167,8 @@ def _is_file(stream: TextIO) -> bool:
 
 
 def hold_standard_descriptors() -> None:
-    """Puts /dev/null where a standard stream was closed: the next file that is opened would take its number, and what
-    another program prints would be written into that file."""
+    """Open /dev/null for every standard stream that is closed. Otherwise the next file would get its number, and the
+    output of another program would be written into that file."""
     for number in range(3):
         try:
             os.fstat(number)

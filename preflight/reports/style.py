@@ -1,14 +1,15 @@
-"""How text may look where it goes: colours, width, characters. Colours are plain ANSI escapes: nothing to import."""
+"""The look of text: colours, wrapped lines, tables. Colours are plain ANSI escapes; rich is imported for a table."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TextIO
+from io import StringIO
+from typing import TextIO, TypeAlias
 
 from preflight.reports.streams import clean, coloured, terminal
 from preflight.vocabulary.findings import Severity
@@ -25,14 +26,20 @@ _CODES = {
 }
 COLOURS = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.info: "bold cyan"}
 
+Cell: TypeAlias = "str | tuple[str, str]"
+"""A text, or a text with a style like "bold red"."""
+_ENDLESS = 10_000
+"""Columns of a pipe: more than any row has."""
+
 
 @dataclass(frozen=True)
 class Look:
-    """Whether colours and characters beyond ASCII may be used, and how many columns there are."""
+    """How text may look: colours, characters beyond ASCII, columns, and whether it goes to a terminal."""
 
     colour: bool = False
     unicode: bool = True
     width: int = 100
+    terminal: bool = False
 
     def paint(self, text: str, style: str) -> str:
         """`text` in a style like "bold red"; as it is without colours."""
@@ -48,7 +55,8 @@ def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None
     if terminal(stream) or env.get("COLUMNS", "").isdecimal():
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
-    return Look(coloured(stream, env), encoding.startswith("utf") or encoding == "gb18030", width)
+    unicode = encoding.startswith("utf") or encoding == "gb18030"
+    return Look(coloured(stream, env), unicode, width, terminal(stream))
 
 
 def waiting(name: str) -> AbstractContextManager[object]:
@@ -83,3 +91,43 @@ def wrap(text: str, width: int, indent: str, used: int = 0) -> str:
         else:
             line = f"{line} {word}" if line else word
     return f"\n{indent}".join([*lines, line])
+
+
+def table(
+    rows: Iterable[Sequence[Cell]], look: Look, headings: Sequence[str] = (), right: Sequence[int] = (), indent: int = 2
+) -> list[str]:
+    """The lines of a table. `right`: the numbers of the columns that are aligned to the right.
+
+    On a terminal the last column wraps between words. In a pipe a row is one line.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[Text(clean(one)) if isinstance(one, str) else Text(clean(one[0]), one[1]) for one in row] for row in rows]
+    if not cells:
+        return []
+    titles = [Text(clean(one)) for one in headings] or [Text() for _ in cells[0]]
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(headings), header_style="bold")
+    for number, title in enumerate(titles):
+        drawn.add_column(title, justify="right" if number in right else "left", no_wrap=number < len(titles) - 1)
+    for row in cells:
+        drawn.add_row(*row)
+    width = max(look.width - indent, _narrowest([[one.plain for one in row] for row in (titles, *cells)]))
+    console = Console(
+        file=StringIO(),
+        width=width if look.terminal else _ENDLESS,
+        color_system="standard" if look.colour else None,
+        force_terminal=look.colour,
+        _environ={},
+    )
+    with console.capture() as drawing:
+        console.print(drawn)
+    return [" " * indent + line.rstrip() for line in drawing.get().splitlines()]
+
+
+def _narrowest(rows: Sequence[Sequence[str]]) -> int:
+    """Columns without which a cell, or a word of the last column (a path, say), would be cut."""
+    *fixed, last = zip(*rows, strict=True)
+    words = [word for text in last for word in text.split()]
+    return sum(max(map(columns, cells)) + 2 for cells in fixed) + max(map(columns, words), default=0)

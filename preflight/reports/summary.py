@@ -1,4 +1,4 @@
-"""The last lines: what was found, what could be fixed, and what the studies need. Clean and unrecognised differ."""
+"""The last lines: findings, fixes, and the need of the studies. "No findings" and "not recognised" look different."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
 
 
 MOST_REASONS = 5
-"""Studies whose unknown GPU memory is explained one by one."""
+"""The most studies whose unknown GPU memory is explained one by one."""
 
 
 def _unknown(outcome: Outcome) -> Iterator[str]:
-    """Why a study's GPU memory is unknown, where no finding says it: nothing unknown passes without its reason."""
+    """Why the GPU memory of a study is unknown, if no finding says it."""
     lacking: list[str] = []
     for report in outcome.reports:
         told = {finding.study for finding in report.findings if finding.rule == "fits-only-if"}
@@ -58,7 +58,7 @@ def _unknown(outcome: Outcome) -> Iterator[str]:
 
 
 def _reason(found: Estimates) -> str:
-    """Why GPU memory is unknown; of a bound that is above the capacity and not certain, its last note."""
+    """Why GPU memory is unknown; for an uncertain bound above the capacity, its last note."""
     if found.device is None:
         return found.reasons.get("device", "")
     device = found.device
@@ -67,7 +67,7 @@ def _reason(found: Estimates) -> str:
 
 
 def _offers(outcome: Outcome) -> str:
-    """What `--fix` would do."""
+    """How many fixes `--fix` and `--unsafe-fixes` would write."""
     fixes = [finding.fix for _, finding in outcome.findings() if finding.fix is not None]
     safe = sum(fix.safety is Safety.safe for fix in fixes)
     offers = [f"{plural(safe, 'fix').replace('fixs', 'fixes')} with --fix"] if safe else []
@@ -99,7 +99,7 @@ def studies_line(outcome: Outcome, look: Look) -> str:
 
 
 def _gaps(results: list[StudyResult], look: Look) -> Iterator[str]:
-    """Sides that are unknown beside a figure for the other: nothing unknown passes silently."""
+    """Unknown GPU memory next to known host memory, or the other way round."""
     lacking = [result for result in results if result.space.worst.estimates.device is None]
     if lacking:
         yield f"GPU memory {_of_them(lacking, results)}{_verdict('unknown', look)}"
@@ -119,7 +119,7 @@ def _host_limit(result: StudyResult) -> bool:
 
 
 def _device(results: list[StudyResult], look: Look) -> str:
-    """The worst GPU need of all studies, against the capacity it has."""
+    """The worst GPU need of all studies, with the capacity of its GPU."""
     known = [(result, found) for result in results if (found := result.space.worst.estimates.device) is not None]
     if not known:
         return ""
@@ -132,7 +132,7 @@ def _device(results: list[StudyResult], look: Look) -> str:
 
 
 def _host(results: list[StudyResult], look: Look) -> str:
-    """The worst host need of all studies, where a limit is known or nothing is known of a GPU."""
+    """The worst host need of all studies, if a limit is known or no GPU memory is known."""
     known = [found for result in results if (found := result.space.worst.estimates.host) is not None]
     limited = [found for found in known if found.limit is not None]
     if limited:
@@ -162,7 +162,7 @@ def _host_badness(estimate: HostEstimate) -> tuple[int, float]:
 
 
 def _nothing_known(results: list[StudyResult], look: Look) -> str:
-    """Why there is no figure at all: the fields that would give one."""
+    """Why there is no figure: the fields that are unknown."""
     lacking = dict.fromkeys(name for result in results for name in result.space.worst.estimates.unknown)
     why = (
         f" ({', '.join(list(lacking)[:4])} not known; preflight check --explain shows where to say)" if lacking else ""

@@ -1,4 +1,4 @@
-"""Memory through a step, drawn with characters: a column is a stretch of the step, its height what lay on the GPU."""
+"""Memory during a step, drawn with characters. A column is a part of the step, its height the memory of the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEIGHT = 8
 NARROWEST = 24
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _AXIS = 11
-"""Columns that the figures beside the drawing take."""
+"""Columns of the figures to the left of the drawing."""
 
 
 class Point(Protocol):
@@ -25,15 +25,15 @@ class Point(Protocol):
 
 
 def drawn(points: Sequence[Point], outside: int, capacity: int | None, look: Look) -> list[str]:
-    """The drawing's lines; none without room for it. `outside`: bytes of the process that the points do not hold (the
-    allocator's cache and the context), on which the columns stand."""
+    """The lines of the drawing; none if there is no room. `outside`: bytes of the process that the points do not hold
+    (the cache of the allocator and the context). They are the base of every column."""
     width = look.width - _AXIS - 2
     if not points or width < NARROWEST:
         return []
     columns = _columns(points, width)
     heights = [outside + max(point.allocated for point in column) for column in columns]
     peak = max(heights)
-    # A capacity far above would press the step flat: it is drawn where it is within reach.
+    # A capacity far above the peak would make the drawing flat, so it is left out.
     near = capacity if capacity is not None and peak / 3 <= capacity <= 4 * peak else None
     top = max(peak, near or 0)
     lines = [*_rows(heights, top, near, look)]
@@ -41,7 +41,7 @@ def drawn(points: Sequence[Point], outside: int, capacity: int | None, look: Loo
 
 
 def _columns(points: Sequence[Point], width: int) -> list[list[Point]]:
-    """Points in at most `width` columns, none of which holds two phases."""
+    """Points in at most `width` columns. No column has two phases."""
     runs = [list(run) for _, run in groupby(points, key=lambda point: point.phase)]
     free = max(width - len(runs), 0)
     found: list[list[Point]] = []

@@ -39,7 +39,7 @@ DEEPSPEED = """
 }
 """
 STATED = ("effective_batch_size", "total_batch_size", "global_batch_size")
-"""Settings that people give the product of micro-batch, accumulation and ranks."""
+"""Names that projects give to the product of micro-batch, accumulation and ranks."""
 TRAINERS = ("transformers-trainer", "trl")
 """Frameworks that hand their own arguments to DeepSpeed and refuse a file that says otherwise."""
 PAIRS = (("train_micro_batch_size_per_gpu", "train.batch_size"), ("gradient_accumulation_steps", "train.grad_accum"))
@@ -47,13 +47,14 @@ PAIRS = (("train_micro_batch_size_per_gpu", "train.batch_size"), ("gradient_accu
 
 
 class BatchSizeMismatch(Rule):
-    """The batch that a file states is not micro-batch x accumulation x ranks.
+    """The batch size that a file states is not micro-batch x accumulation x ranks.
 
-    DeepSpeed refuses to start when `train_batch_size` is not the product of `train_micro_batch_size_per_gpu`,
-    `gradient_accumulation_steps` and the number of ranks; the Hugging Face integration refuses a value that differs
-    from its own arguments. Elsewhere a stated effective batch that is not the product misleads whoever reads it.
+    DeepSpeed does not start when `train_batch_size` differs from the product of `train_micro_batch_size_per_gpu`,
+    `gradient_accumulation_steps` and the number of ranks. The Hugging Face integration also refuses a value that
+    differs from the trainer's own arguments. Other tools do not check a stated effective batch size, so a wrong one
+    misleads the reader.
 
-    There is no fix: which of the numbers is meant is for you to say.
+    There is no fix, because only you know which of the numbers is right.
     """
 
     name = "batch-size-mismatch"
@@ -99,7 +100,7 @@ class BatchSizeMismatch(Rule):
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One number that does not agree; `refused`: the run ends at its start."""
+    """One number that does not agree. `refused`: the tool refuses to start the run."""
 
     message: str
     origin: Origin
@@ -107,7 +108,7 @@ class Mismatch:
 
 
 def mismatches(case: Case) -> Iterator[Mismatch]:
-    """Every stated batch of a study that is not what its other settings make it."""
+    """Every stated batch size of a study that differs from the product of the other settings."""
     for reading in case.study.readings:
         if reading.dialect == "deepspeed":
             yield from _deepspeed(case, reading)
@@ -115,7 +116,7 @@ def mismatches(case: Case) -> Iterator[Mismatch]:
 
 
 def ranks_of(case: Case) -> int | None:
-    """Ranks of the whole launch, None where nothing says how many processes there are."""
+    """Ranks of the whole launch; None if the number of processes is unknown."""
     bound = case.bound("parallel.ranks_per_node")
     nodes, ranks = case.job.parallel.nodes, case.job.parallel.ranks_per_node
     return None if bound is None or bound.default or nodes is None or ranks is None else nodes * ranks
@@ -133,7 +134,7 @@ def _deepspeed(case: Case, reading: Reading) -> Iterator[Mismatch]:
         factors.append(value)
         outside = origin is not None and origin.path != reading.path
         if outside and case.fact("framework") in TRAINERS and _whole(theirs) and theirs != value:
-            message = f"{key} is {value}, and the trainer's own arguments say {theirs}: the two must agree"
+            message = f"{key} is {value} here, but the trainer's own arguments say {theirs}: both must agree"
             yield Mismatch(message, said.origin, True)
             return
     batch = next((fact for fact in reading.facts if fact.name == "stated_batch"), None)
@@ -150,7 +151,7 @@ def _whole(value: object) -> bool:
 
 
 def _product(stated: int, micro: int, accumulation: int, ranks: int | None) -> str:
-    """What the product is instead; empty where it may be right."""
+    """The product as text if it differs from the stated batch size; empty if both may agree."""
     product = f"micro-batch {micro} x accumulation {accumulation}"
     if ranks is not None:
         whole = micro * accumulation * ranks
@@ -158,12 +159,12 @@ def _product(stated: int, micro: int, accumulation: int, ranks: int | None) -> s
     return (
         ""
         if stated % (micro * accumulation) == 0
-        else f"{product} is {micro * accumulation}, which it is no multiple of"
+        else f"{product} is {micro * accumulation}, and {stated} is not a multiple of it"
     )
 
 
 def _effective(case: Case) -> Iterator[Mismatch]:
-    """A project's own setting for the effective batch, which nothing enforces."""
+    """A project's own setting for the effective batch size, which no tool checks."""
     micro, accumulation, ranks = case.job.train.batch_size, case.job.train.grad_accum, ranks_of(case) or 1
     if micro is None or accumulation is None:
         return

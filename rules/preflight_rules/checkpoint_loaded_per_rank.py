@@ -45,20 +45,20 @@ torchrun --nproc_per_node 8 train.py
 
 
 class CheckpointOptions(Options):
-    smallest: int = Field(8 * GIB, ge=0, description="No finding where all ranks together load less (bytes).")
+    smallest: int = Field(8 * GIB, ge=0, description="No finding if all ranks together load less than this (bytes).")
 
 
 class CheckpointLoadedPerRank(Rule[CheckpointOptions]):
     """Every rank of a node reads the whole checkpoint into host memory at the same time.
 
-    `torch.load(path, map_location="cpu")` holds the file's tensors until they are dropped, beside the model that they
-    are copied into: ranks x checkpoint, in the first minute of the job, whatever the GPUs hold afterwards. With
-    `mmap=True` the tensors are pages of the file, which all ranks share and the kernel can drop.
+    `torch.load(path, map_location="cpu")` keeps all tensors of the file in host memory until they are freed, in
+    addition to the model that they are copied into. The node therefore holds ranks x checkpoint during the first minute
+    of the job. With `mmap=True` the tensors are pages of the file: all ranks share them, and the kernel can drop them.
 
-    It matters because the job works on one GPU and is killed on eight, before the first step.
+    Such a job works on one GPU and is killed on eight, before the first step.
 
-    The fix adds `mmap=True`. It is not written unasked: the file must have been saved in torch's zip format (1.6 and
-    later) and be named by its path.
+    The fix adds `mmap=True`. It is unsafe, because preflight cannot see two conditions: the file must be in torch's zip
+    format (torch 1.6 and later), and it must be opened by its path.
     """
 
     name = "checkpoint-loaded-per-rank"
@@ -87,28 +87,28 @@ class CheckpointLoadedPerRank(Rule[CheckpointOptions]):
             return
         limit = limit_of(case.job)[0]
         total = weights.bytes * ranks
-        used = "" if limit is None else f" of the {gib(limit)} that may be used"
+        used = "" if limit is None else f", and the job may use {gib(limit)}"
         yield self.finding(
-            f"each of {ranks} ranks loads the weights ({gib(weights.bytes)}) into host memory: at least "
-            f"{gib(total)} at once{used}, beside the model that each of them has built",
+            f"each of {ranks} ranks loads the weights ({gib(weights.bytes)}) into host memory, in addition to its "
+            f"model: at least {gib(total)} at once{used}",
             origin,
             Severity.warning,
             Confidence.high if limit is not None and total > limit else Confidence.medium,
             settings=("parallel.ranks_per_node",),
             related=related_of(case, origin, ("parallel.ranks_per_node", f"{ranks} ranks on a node")),
-            label="runs in every rank",
-            help=("torch.load(..., mmap=True), or load in one rank and broadcast",),
+            label="every rank runs this",
+            help=("use torch.load(..., mmap=True), or load in one rank and broadcast",),
             tier="host",
             proposals=tuple(_mapped(case, origin)),
         )
 
 
 def _mapped(case: Case, origin: Origin) -> Iterator[Proposal]:
-    """`mmap=True` behind the last argument of the call."""
+    """Add `mmap=True` after the last argument of the call."""
     text = case.project.source(origin.path).text[origin.span.start : origin.span.end]
     if not origin.editable or not text.endswith(")"):
         return
     body = text[:-1].rstrip()
     at = origin.span.start + len(body) - body.endswith(",")
-    reason = "the file must be in the format of torch 1.6 and later, and be named by its path"
+    reason = "the file must be in the format of torch 1.6 and later, and be opened by its path"
     yield Proposal("mmap=True", reason=reason, edits=(Edit(origin.path, Span(at, at), ", mmap=True"),))

@@ -21,25 +21,27 @@ ON_HOST = RESUMED.format(where=', map_location="cpu"', after="")
 
 
 class CheckpointOptions(Options):
-    smallest: int = Field(GIB, ge=0, description="No finding where it takes less, unless the job fits without (bytes).")
+    smallest: int = Field(
+        GIB, ge=0, description="No finding if the checkpoint takes less (bytes), unless the job would fit without it."
+    )
 
 
 class CheckpointOnGpu(Rule[CheckpointOptions]):
-    """A checkpoint that training begins from lies on the GPU, beside the model that it was copied into.
+    """The checkpoint that training resumes from stays on the GPU, in addition to the model.
 
-    `torch.load` without `map_location` brings every tensor back to the device that it was saved from. As long as a
-    name holds what it returned, the weights are there a second time, through all of training; before torch 2.1 the
-    optimizer's states as well, which it copied. On eight GPUs every process loads to the one that the file names.
+    `torch.load` without `map_location` puts every tensor back on the device that it was saved from. As long as a
+    variable holds the result, the weights are on the GPU twice, for the whole training. Before torch 2.1 the optimizer
+    states are there twice as well, because the optimizer copied them. On eight GPUs, every process loads to the same
+    GPU: the one that the file names.
 
-    It matters because the run that worked until it was interrupted does not fit any more when it is resumed, with the
-    same settings.
+    Such a run fits when it starts, and does not fit when it is resumed with the same settings.
 
-    The fix is `map_location="cpu"`: the tensors pass through host memory, and the run is the same. Deleting the name
-    (`del checkpoint`) before the first step does it as well.
+    The fix adds `map_location="cpu"`: the tensors go through host memory, and the run stays the same. Deleting the
+    variable (`del checkpoint`) before the first step also helps.
     """
 
     name = "checkpoint-on-gpu"
-    summary = "The checkpoint that training begins from stays on the GPU"
+    summary = "The checkpoint that training resumes from stays on the GPU"
     examples = (
         Example(
             "A name that still holds it",
@@ -82,9 +84,9 @@ class CheckpointOnGpu(Rule[CheckpointOptions]):
             origin,
             Severity.error if alone and device.verdict == "exceeds" else Severity.warning,
             settings=(remedies.RESUMES,),
-            related=related_of(case, origin, ("model.name", "its weights are there twice")),
-            label="loads to the GPU",
-            help=('load it with map_location="cpu", or delete its name before the first step',),
+            related=related_of(case, origin, ("model.name", "the weights of this model are on the GPU twice")),
+            label="loads the checkpoint to the GPU",
+            help=('load it with map_location="cpu", or delete the variable before the first step',),
             tier="device",
             proposals=tuple(remedies.load_by_host(case, origin)),
         )

@@ -29,18 +29,18 @@ def script(*commands: str, memory: str = "60G") -> str:
 FOUR = [f"CUDA_VISIBLE_DEVICES={gpu} python train.py --batch_size 64 --workers 4 &" for gpu in range(4)]
 DEVICES = "CUDA_VISIBLE_DEVICES"
 SHOWN = 4
-"""Needs that a message spells out one by one."""
+"""The most needs that a message lists one by one."""
 
 
 class ConcurrentLaunchesExceed(Rule):
-    """Commands that a script starts with `&` run at the same time: together they need more than the node or a GPU has.
+    """Commands that a script starts with `&` run at the same time and together need too much memory.
 
-    Each launch alone may fit. Host memory is shared by all processes of a job on a node, and so is a GPU by all
-    processes that see it: without `CUDA_VISIBLE_DEVICES` every one of them takes the first.
+    Each launch alone may fit. All processes of a job on a node share the host memory, and all processes that see a GPU
+    share its memory: without `CUDA_VISIBLE_DEVICES` every process takes the first GPU.
 
-    It matters because which of them dies depends on the moment, and each works when it is tried alone.
+    Each launch works when it is tried alone, and chance decides which of them is killed.
 
-    The fix, where SLURM's request sets the limit, raises it to what all of them need. The runs stay the same.
+    If the limit is the SLURM request, the fix raises it to the need of all launches together. The runs stay the same.
     """
 
     name = "concurrent-launches-exceed"
@@ -50,7 +50,7 @@ class ConcurrentLaunchesExceed(Rule):
             "Four runs side by side, each of which fits alone",
             job_files(script(*FOUR, "wait")),
             fixed={"train.sbatch": script(*FOUR, "wait", memory="72G")},
-            says=("4 launches run at the same time", "60 GiB may be used"),
+            says=("4 launches run at the same time", "the job may use 60 GiB"),
             options=ON_CLUSTER,
         ),
         Example(
@@ -87,11 +87,11 @@ class ConcurrentLaunchesExceed(Rule):
         origin, related = places(together)
         yield self.finding(
             f"{len(known)} launches run at the same time and need {each(needs)} = {gib(need.expected)} of host "
-            f"memory together ({gib(need.low)} to {gib(need.high)}), and {gib(limit)} may be used",
+            f"memory together ({gib(need.low)} to {gib(need.high)}), and the job may use {gib(limit)}",
             origin,
             settings=("machine.memory_limit",),
             related=related,
-            label="runs beside the others",
+            label="runs at the same time as the others",
             interval=need,
             capacity=limit,
             tier="host",
@@ -102,7 +102,7 @@ class ConcurrentLaunchesExceed(Rule):
         change = memory_change(case, need.high)
         if change is not None and change[1] >= need.high:
             known = node_limit(case) is not None
-            reason = "" if known else "nobody said how much memory the nodes have"
+            reason = "" if known else "the memory of the nodes is unknown"
             title = f"memory per node {gib(limit)} -> {gib(change[1])}"
             yield Proposal(title, (change[0],), Safety.safe if known else Safety.unsafe, reason)
 
@@ -116,14 +116,14 @@ class ConcurrentLaunchesExceed(Rule):
         origin, related = places(cases)
         said = any(DEVICES in one.study.launch.environment for one in cases)
         yield self.finding(
-            f"{len(known)} launches share one GPU ({f'{DEVICES}={device}' if said else f'nothing sets {DEVICES}'}) "
+            f"{len(known)} launches share one GPU ({f'{DEVICES}={device}' if said else f'{DEVICES} is not set'}) "
             f"and need {each(needs)} = {gib(need.expected)} together ({gib(need.low)} to {gib(need.high)}) of the "
             f"{gib(capacity)} that it gives",
             origin,
             settings=("parallel.trials_per_gpu",),
             related=related,
-            label="runs beside the others",
-            help=(f"give each launch a GPU of its own ({DEVICES}), or run them one after the other",),
+            label="runs at the same time as the others",
+            help=(f"give each launch another GPU ({DEVICES}), or run the launches one after the other",),
             interval=need,
             capacity=capacity,
             tier="process",
@@ -131,7 +131,7 @@ class ConcurrentLaunchesExceed(Rule):
 
 
 def total(intervals: Sequence[Interval]) -> Interval:
-    """The needs of several launches side by side."""
+    """The sum of the needs of several launches."""
     low, expected, high = (sum(getattr(one, end) for one in intervals) for end in ("low", "expected", "high"))
     return Interval(low, expected, high)
 

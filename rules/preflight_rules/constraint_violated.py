@@ -19,17 +19,17 @@ from preflight_rules.shared.programs import LOOP, SWEEP
 
 
 class ConstraintViolated(Rule):
-    """An invariant that you stated in `[tool.preflight.constraints]` does not hold for these settings.
+    """A constraint that you stated in `[tool.preflight.constraints]` does not hold for these settings.
 
-    A constraint is an inequality over the project's own settings: `graph_vocab_size >= graph_d * (path_len - 1) + 1`.
-    In a search it has to hold for every combination. Fixes of other rules respect it; this rule says where the files
-    as they stand break it.
+    A constraint is an inequality over the settings of the project: `graph_vocab_size >= graph_d * (path_len - 1) + 1`.
+    In a search it must hold for every combination. Fixes of other rules respect constraints. This rule reports where
+    the files already break one.
 
-    There is no fix: which side has to give is for you to say.
+    There is no fix, because only you know which of the settings should change.
     """
 
     name = "constraint-violated"
-    summary = "A stated invariant does not hold"
+    summary = "A stated constraint does not hold"
     examples = (
         Example(
             "The longest text times the largest batch is above what was agreed",

@@ -50,25 +50,27 @@ IN_ARRAYS = (
 
 
 class CopiedOptions(Options):
-    smallest: int = Field(2 * GIB, ge=0, description="No finding where the copies take less than this (bytes).")
+    smallest: int = Field(2 * GIB, ge=0, description="No finding if the copies take less than this (bytes).")
     largest_unknown: int = Field(
-        2 * GIB, gt=0, description="No finding where data of unknown size may take this (bytes) and still fit."
+        2 * GIB,
+        gt=0,
+        description="No finding if data of this size (bytes) would still fit and the real size is unknown.",
     )
 
 
 class DatasetCopiedPerWorker(Rule[CopiedOptions]):
     """A data set is kept as Python objects, and every DataLoader worker ends up with a copy of it.
 
-    Forked workers share the memory of their parent until it is written to. Reading a Python object writes its reference
-    count, so the pages of a list of dicts or strings are copied one by one as a worker visits them: after an epoch with
-    shuffling each worker has its own, and memory has grown by data set x workers. Spawned workers are sent a copy at
-    once.
+    Forked workers share the memory of their parent until one of them writes to it. Reading a Python object writes its
+    reference count, so a worker copies the pages of a list of dicts or strings one by one as it reads them. After an
+    epoch with shuffling each worker has a full copy, and memory has grown by data set x workers. Spawned workers get a
+    copy when they start.
 
-    It matters because nothing is allocated where it happens: memory creeps up through the first epoch like a leak, and
-    the kernel kills the job hours later.
+    No line of the program allocates this memory: it grows through the first epoch like a leak, and the kernel kills the
+    job hours later.
 
-    There is no fix to write: keep the data in numpy arrays or tensors (one for all strings, with their offsets), in an
-    Arrow table (`datasets`, whose pages are shared and can be dropped), or read it from disk in `__getitem__`.
+    There is no fix that preflight can write. Keep the data in numpy arrays or tensors (one array for all strings, with
+    their offsets), in an Arrow table (`datasets`), or in a memory-mapped file. Workers share these.
     """
 
     name = "dataset-copied-per-worker"
@@ -116,7 +118,7 @@ class DatasetCopiedPerWorker(Rule[CopiedOptions]):
         limit = limit_of(case.job)[0] or 0
         message = (
             f"{_held(case)} fits only if it takes at most {at_most(largest)}: {_workers(case)} copy it, and "
-            f"{gib(limit)} may be used; declare data.in_memory_bytes"
+            f"the job may use {gib(limit)}; declare data.in_memory_bytes"
         )
         return self._finding(case, message, Severity.info, Confidence.medium)
 
@@ -129,10 +131,10 @@ class DatasetCopiedPerWorker(Rule[CopiedOptions]):
             confidence,
             settings=("data.in_memory_bytes", "data.in_memory_kind", "data.workers"),
             related=related_of(case, origin, ("data.workers", f"data.workers = {case.job.data.workers}")),
-            label="Python objects, whose reference counts reading writes",
+            label="Python objects: reading them writes their reference counts",
             help=(
-                "numpy arrays, tensors and Arrow tables (`datasets`) are not copied; for strings, one array of all "
-                "bytes and one of offsets",
+                "use numpy arrays, tensors or Arrow tables (`datasets`), which are not copied; for strings, use one "
+                "array of all bytes and one of offsets",
             ),
             tier="host",
         )

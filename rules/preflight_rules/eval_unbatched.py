@@ -16,26 +16,27 @@ with torch.no_grad():
 """
 ).replace("import texts", "import rows, texts")
 MOST_SAMPLES = 21
-"""Powers of two that are tried: a million samples at once is a whole data set."""
+"""How many powers of two are tried: up to a million samples, as many as a whole data set has."""
 
 
 class EvalUnbatched(Rule):
     """A forward or generate call takes the whole evaluation set as one batch.
 
-    Memory then grows with the size of the data set instead of a batch size: it works on a sample of the data and dies
-    on all of it, after the first epoch. The message has the number of samples and the bytes where they are known.
+    The memory then grows with the size of the data set instead of the batch size. The program works with a sample of
+    the data and runs out of memory with all of it, after the first epoch. The message has the number of samples and the
+    bytes if they are known.
 
-    It is repaired in the program: loop over the samples in batches and concatenate the results on the host. The result
-    is the same.
+    The program has to be changed: loop over the samples in batches, and concatenate the results on the host. The
+    results are the same.
     """
 
     name = "eval-unbatched"
-    summary = "The whole evaluation set is evaluated in one batch"
+    summary = "The whole evaluation set is evaluated as one batch"
     examples = (
         Example(
             "All validation texts in one forward call",
             {"train.py": UNBATCHED},
-            says=("in one batch",),
+            says=("as one batch",),
             options={"gpu": "T4"},
         ),
         Example("A loop over a loader", {"train.py": LOOP.replace("64", "8")}, finds=0, options={"gpu": "T4"}),
@@ -56,18 +57,20 @@ class EvalUnbatched(Rule):
         else:
             severity, takes = Severity.warning, _samples_that_fit(case)
         yield self.finding(
-            f"evaluation runs {number} through the model in one batch{takes}",
+            f"the evaluation runs {number} through the model as one batch{takes}",
             case.study.facts["eval_unbatched"].origin,
             severity,
             Confidence.high if severity is Severity.error else Confidence.medium,
             settings=("validation.batch_size", "validation.samples"),
-            label="the whole set at once",
-            help=("evaluate in batches (256, say) and concatenate the results on the host: they are the same",),
+            label="the whole evaluation set at once",
+            help=(
+                "evaluate in batches (of 256, for example) and concatenate the results on the host: they are the same",
+            ),
         )
 
 
 def _samples_that_fit(case: Case) -> str:
-    """How many samples fit at once, by powers of two, where their number is unknown; empty where that is not known."""
+    """The largest power of two of samples that fit at once, as text; empty if it is unknown."""
     if case.estimates.device is None or case.estimates.device.capacity is None:
         return ""
 

@@ -25,29 +25,30 @@ WITHOUT_LENGTH = LOOP.replace('parser.add_argument("--max_length", type=int, def
     ', padding="max_length", truncation=True, max_length=args.max_length', ""
 )
 LENGTHS = {"train.seq_len": "length", "train.target_len": "length of the targets"}
-"""Fields of a length, and what to call them."""
+"""Job fields that are lengths, with their names in messages."""
 BATCH = "train.batch_size"
 OPEN_BATCHES = (32, 8, 1)
-"""Batches for which a length is solved where the batch is unknown as well."""
+"""Batch sizes for which the longest length is computed if the batch size is unknown too."""
 USUAL = (128, 512, 2048)
-"""Lengths whose need is told where no GPU is stated."""
+"""Lengths whose need is shown if no GPU is stated."""
 LONGEST = 2**17
-"""The end of the search for a length: the context of Llama 3.1 and Qwen2.5 (131,072, their model cards)."""
+"""The longest length that is tried: the context of Llama 3.1 and Qwen2.5 (131,072, their model cards)."""
 
 
 class FitsOnlyIf(Rule):
-    """A setting that memory hangs on is nowhere in the files, so the inequality is solved for it.
+    """A setting that decides the memory is in no file, so preflight computes the largest value that fits.
 
-    With the length unknown: the longest one that fits, for each batch size from the one in use down to 1 (for a few
-    batch sizes where that is unknown too). With the batch unknown: the largest that fits. Where no GPU is stated, the
-    need at usual values. It is information; state the setting to have it judged.
+    If the length is unknown, the finding has the longest one that fits, for several batch sizes: from the batch size of
+    the job down to 1, or for a few usual ones if that is unknown too. If the batch size is unknown, it has the largest
+    one that fits. If no GPU is stated, it has the need at usual values. The finding is information: state the setting
+    to get a verdict.
 
-    Where the job exceeds the GPU even with a batch and a length of 1, nothing is left to solve: `gpu-memory-exceeded`
-    or `states-exceed-gpu` says so, and that is an error. Where it is at risk even then, this is a warning.
+    A job that exceeds the GPU even with a batch size and a length of 1 gets an error instead (`gpu-memory-exceeded` or
+    `states-exceed-gpu`). A job that is at risk even then gets a warning.
     """
 
     name = "fits-only-if"
-    summary = "A setting is unknown: what it may be at most"
+    summary = "A setting is unknown: the largest value that fits"
     examples = (
         Example(
             "The length is nowhere in the files",
@@ -115,7 +116,7 @@ def _info(case: Case, field: str, message: str) -> Finding:
 
 
 def _none_fits(case: Case, field: str, message: str, least: dict[str, object]) -> Finding:
-    """What is as bad as the least that the job can be."""
+    """A finding as severe as the smallest job that the setting allows."""
     device = _device(case, least)
     if device is None or severity_of(device.process, device.capacity) is None:
         return _info(case, field, message)
@@ -158,7 +159,7 @@ def _needs(case: Case, points: list[tuple[dict[str, object], str]]) -> str:
 
 
 def _top(case: Case, field: str) -> int:
-    """The longest value that is tried: the model's positions where they are known."""
+    """The longest value that is tried: the positions of the model if they are known."""
     if field == "train.target_len":
         return targets_of(case.job) or LONGEST
     positions = positions_of(case.job)
@@ -166,7 +167,7 @@ def _top(case: Case, field: str) -> int:
 
 
 def _longest(case: Case, fixed: dict[str, object], field: str, top: int) -> int | None:
-    """The largest value of an unknown field that fits, in steps of an eighth of its power of two; None: none does."""
+    """The largest value of an unknown field that fits, in steps of an eighth of its power of two; None if none fits."""
     steps = sorted({n for power in range(top.bit_length()) for n in _eighths(2**power) if n <= top} | {top})
 
     def good(value: int) -> bool:

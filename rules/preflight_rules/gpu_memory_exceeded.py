@@ -11,18 +11,18 @@ class GpuMemoryExceeded(Rule):
     """The job needs more memory than its GPU can give, so it will stop with `CUDA out of memory`.
 
     The estimate is the highest moment of the run: loading, forward, backward, optimizer step, validation, generation
-    or saving, plus the CUDA context. The message has the bound values, the need with its interval, and what the GPU
-    really gives (less than its nameplate); the notes say at which phase and module the peak sits, what the states of
-    the optimizer take, and which single allocation is the largest.
+    or saving, plus the CUDA context. The message names the settings that decide the figure, the need with its interval,
+    and the memory that the GPU really gives (less than its nameplate). The notes name the phase and the module of the
+    peak, the size of the optimizer states, and the largest single allocation.
 
-    It matters because such a run often dies late: the states of Adam appear at the first optimizer step, evaluation
-    comes after the first epoch.
+    Such a run often stops late: Adam creates its states in the first optimizer step, and evaluation follows the first
+    epoch.
 
-    The fix that keeps the run the same is a smaller micro-batch with accumulation raised so that their product stays
-    exactly what it was. Where that is another run (batch normalisation, a model that nothing is known of, a contrastive
-    loss, a swept batch, a mean over tokens in a hand-written loop, a scheduler stepped per micro-batch) it is offered
-    as unsafe, with the reason.
-    Gradient checkpointing comes next; then, unsafe, a shorter length, a lower precision, an 8-bit optimizer.
+    The first fix is a smaller micro-batch with more accumulation steps, so that their product stays the same. It is
+    safe if the run stays the same. It is unsafe, and the finding says why, if the model has batch normalisation, the
+    model is unknown, the loss is contrastive, the batch size is swept, a hand-written loop averages the loss over
+    tokens, or the scheduler steps once per micro-batch. The next fix is gradient checkpointing. The last ones are
+    unsafe: a shorter length, a lower precision, an 8-bit optimizer.
     """
 
     name = "gpu-memory-exceeded"

@@ -9,16 +9,16 @@ from preflight_rules.shared.programs import LOOP
 
 
 class GpuMemoryTight(Rule):
-    """The job is expected to fit, but the high end of the estimate lies above what the GPU can give.
+    """The job probably fits, but the high end of the estimate is above the memory of the GPU.
 
-    Nine runs of ten lie within the interval: this one may stop with `CUDA out of memory`, most likely through
-    fragmentation of the caching allocator, late in the run.
+    Nine of ten measured runs are inside the interval. This run may stop with `CUDA out of memory`, usually late and
+    because the memory of the caching allocator is fragmented.
 
-    It is repaired as `gpu-memory-exceeded` is; `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` often suffices.
+    The fixes are those of `gpu-memory-exceeded`. `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` is often enough.
     """
 
     name = "gpu-memory-tight"
-    summary = "The job may or may not fit its GPU"
+    summary = "The job may not fit its GPU"
     examples = (
         Example(
             "Only the high end of the estimate is above the GPU",

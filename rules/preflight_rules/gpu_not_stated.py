@@ -22,7 +22,7 @@ from preflight_rules.shared.programs import LOOP
 
 LINE = '[tool.preflight] gpu = "NAME"'
 SHOWN = 3
-"""The smallest GPUs that a message names: mostly cards of one size."""
+"""How many GPUs a message names, the smallest first."""
 ASKED = ("gpu_type", "gpus_per_node", "gpus_per_task", "gpus")
 """Fields of a request that ask for GPUs."""
 FIELDS = ("model.name", "model.path", "model.target", "model.architecture", "train.batch_size")
@@ -31,25 +31,25 @@ JOB = "#!/bin/bash\n#SBATCH --gres=gpu:{}1\n#SBATCH --mem=64G\npython train.py -
 
 
 class GpuNotStated(Rule):
-    """It is known how much GPU memory the jobs need, and not which GPU they will run on: nothing was compared.
+    """The need of GPU memory is known, but the GPU is not: the need was compared with nothing.
 
-    A check that ends with "fits" has compared the need with a GPU. Without one there is only a need, and a hook or a
-    pipeline that ends green has checked nothing of it. The message has the largest need of all studies, the file that
-    it comes from, and the smallest GPUs that hold it.
+    A check that ends with "fits" has compared the need with the memory of a GPU. Without a GPU there is only a need,
+    and a hook or a CI pipeline that succeeds has checked nothing. The message has the largest need of all studies, the
+    file that it comes from, and the smallest GPUs that are large enough.
 
-    It is said once for a project, however many studies it has. One line of its settings answers it:
+    There is one finding for a project, also if it has many studies. One line in the settings answers it:
 
         [tool.preflight]
         gpu = "A100 80GB"
 
-    In `preflight.toml` it is the line `gpu = "A100 80GB"` alone; `--gpu NAME` says it for one run, and `--machine`
-    names a workstation or cluster whose nodes have their GPUs. A job script that asks for a type (`--gres=gpu:a100:1`)
-    and a file that sets `machine.gpu` say it themselves. `--fail-on warning` makes a pipeline fail where nobody said
-    it.
+    In `preflight.toml` the line is `gpu = "A100 80GB"` without the table. `--gpu NAME` states the GPU for one run, and
+    `--machine` names a workstation or a cluster with the GPUs of its nodes. A job script that asks for a GPU type
+    (`--gres=gpu:a100:1`) and a file that sets `machine.gpu` also state it. With `--fail-on warning` a pipeline fails if
+    no GPU is stated.
     """
 
     name = "gpu-not-stated"
-    summary = "Needs of GPU memory are known, and no GPU to compare them with"
+    summary = "The need of GPU memory is known, but no GPU is stated"
     examples = (
         Example(
             "One program, no GPU anywhere",
@@ -79,17 +79,17 @@ class GpuNotStated(Rule):
         which = f"the largest need of {len(open_):,} studies is" if len(open_) > 1 else "the need is"
         least = "at least " if device.lower_bound else ""
         need = device.process
-        spread = "" if device.lower_bound else f" ({gib(need.low)} to {gib(need.high)})"
+        interval = "" if device.lower_bound else f" ({gib(need.low)} to {gib(need.high)})"
         found = self.finding(
-            f"no GPU is stated, so GPU memory was compared with nothing: {which} {least}{gib(need.expected)}{spread}, "
-            f"for {describe(case.job)}; {_holding(device)}; state yours: {LINE}",
+            f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}{interval}, "
+            f"for {describe(case.job)}; {_holding(device)}; state your GPU: {LINE}",
             _place(case),
             Severity.warning,
             estimate=device,
             settings=("machine.gpu",),
             label=f"needs {least}{gib(need.expected)}",
             help=(
-                f'write {LINE} in pyproject.toml, or gpu = "NAME" in preflight.toml; --gpu NAME says it for one run, '
+                f'write {LINE} in pyproject.toml, or gpu = "NAME" in preflight.toml; --gpu NAME states it for one run, '
                 "and preflight machine list shows the names",
                 *_unknown_type(case),
             ),
@@ -98,7 +98,7 @@ class GpuNotStated(Rule):
 
 
 def _need(case: Case) -> DeviceEstimate | None:
-    """What a study needs of a GPU that nobody named; None where that is not known, or the machine has none."""
+    """The need of a study whose GPU is not stated; None if the need is unknown, or the machine has no GPU."""
     device, node = device_of(case), case.node
     if device is None or device.capacity is not None or case.job.machine.accelerator == "cpu":
         return None
@@ -107,14 +107,14 @@ def _need(case: Case) -> DeviceEstimate | None:
 
 
 def _holding(device: DeviceEstimate) -> str:
-    """The smallest GPUs that certainly hold it, their own context counted."""
+    """The smallest GPUs that are certainly large enough, with their CUDA context."""
     if device.lower_bound:
-        return "a GPU with less memory does not hold it"
+        return "a GPU with less memory is too small"
     reserved = device.reserved.high
     found = [gpu.name for gpu in islice(gpus_that_fit(lambda gpu: reserved + gpu.context[2]), SHOWN)]
     if not found:
-        return "no single GPU known here holds it"
-    return f"the smallest that hold it: {', '.join(found)}"
+        return "no GPU that preflight knows is large enough"
+    return f"the smallest GPUs that are large enough: {', '.join(found)}"
 
 
 def _place(case: Case) -> Origin | None:
@@ -128,7 +128,7 @@ def _place(case: Case) -> Origin | None:
 
 
 def _unknown_type(case: Case) -> Iterator[str]:
-    """A type that the request names and that is none of the known GPUs."""
+    """A GPU type of the request that preflight does not know."""
     kind = case.study.request.gpu_type if case.study.request is not None else None
     if kind is not None and not isinstance(kind, Unknown):
-        yield f'the request asks for the type "{kind}", which is none of the GPUs known here'
+        yield f'the request asks for the type "{kind}", which preflight does not know'

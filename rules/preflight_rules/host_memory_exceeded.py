@@ -17,18 +17,19 @@ from preflight_rules.shared.programs import LOADER, SAMPLES, options
 
 
 class HostMemoryExceeded(Rule):
-    """The processes of one node need more host memory than the job may use: the kernel or SLURM will kill it.
+    """The processes of a node need more host memory than the job may use, so they will be killed.
 
-    Every DataLoader worker holds the batch it collates, decoded samples and the heap they leave behind; every loader
-    keeps workers x prefetch batches in flight; a data set in memory is copied page by page into each worker as Python
-    touches its reference counts; ranks multiply all of it. The message has the parts, the limit and what sets it.
+    Every DataLoader worker holds the batch that it collates, decoded samples, and freed heap memory that it does not
+    return. Every loader keeps workers x prefetch batches in flight. A data set in memory is copied page by page into
+    each worker, because Python writes its reference counts. All of this is multiplied by the ranks of the node. The
+    message has the parts, the limit, and what sets the limit.
 
-    It matters because the kernel kills without a traceback, often hours into the run, and tools that sample resident
-    memory miss the spike.
+    The kernel or SLURM kills such a job without a traceback, often after hours. Tools that sample resident memory miss
+    short peaks.
 
-    The fix keeps the run the same: workers that do not persist, less prefetch, fewer workers, a smaller batch where
-    accumulation (or the framework's nominal batch) makes up for it. No setting is halved twice before the others were
-    halved once. A batch whose product changes is offered as unsafe.
+    The fix keeps the run the same: workers that do not persist, less prefetch, fewer workers, or a smaller batch with
+    more accumulation steps. Every setting is halved once before any setting is halved twice. A smaller batch that
+    changes the effective batch size is unsafe.
     """
 
     name = "host-memory-exceeded"
@@ -38,7 +39,7 @@ class HostMemoryExceeded(Rule):
             "16 workers keep 33 batches of 256 MiB in flight",
             {"train.py": LOADER},
             fixed={"train.py": LOADER.replace("num_workers=16", "num_workers=8")},
-            says=("batch 64", "16 workers", "12 GiB may be used"),
+            says=("batch 64", "16 workers", "the job may use 12 GiB"),
             options=options(12),
         ),
         Example("The same loader on a node with enough memory", {"train.py": LOADER}, finds=0, options=options(64)),
@@ -47,16 +48,18 @@ class HostMemoryExceeded(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         host = too_much(case)
-        if host is None or spikes(case, host) or asked_for(case, host) or spoken_of(case, host):
+        if host is None or spikes(case, host) or asked_for(case, host) or reported_elsewhere(case, host):
             return
         message = (
             f"{describe_loaders(case.job)} need {gib(host.per_node.expected)} of host memory per node "
             f"({gib(host.per_node.low)} to {gib(host.per_node.high)}; {sum_of(host.breakdown)}), and "
-            f"{gib(host.limit or 0)} may be used ({limit_words(host)})"
+            f"the job may use {gib(host.limit or 0)} ({limit_words(host)})"
         )
-        yield host_finding(self, case, host, message, loaders.loader_proposals(case), "too much for the node's memory")
+        yield host_finding(
+            self, case, host, message, loaders.loader_proposals(case), "too much for the memory of the node"
+        )
 
 
-def spoken_of(case: Case, host: HostEstimate) -> bool:
-    """Whether a rule of its own speaks of what is too much: `shm-too-small`, `offload-exceeds-host`."""
+def reported_elsewhere(case: Case, host: HostEstimate) -> bool:
+    """Whether another rule reports it: `shm-too-small` or `offload-exceeds-host`."""
     return host.limited_by == "/dev/shm" or offloaded(case) is not None

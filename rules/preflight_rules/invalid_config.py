@@ -7,16 +7,16 @@ from preflight_rules.shared.programs import LOOP, SWEEP
 
 
 class InvalidConfig(Rule):
-    """A file says something that the tool it is written for does not accept.
+    """A file has a value that the tool it is written for does not accept.
 
-    A value of the wrong type, an unknown key in a schema that allows none, two options that exclude each other: the
-    finding points at the value. The rest of the file is still read.
+    Examples are a value of the wrong type, an unknown key where the schema allows none, and two options that exclude
+    each other. The finding points at the value. The rest of the file is still read.
 
-    Where exactly one repair exists it is offered as a fix.
+    A fix is offered if exactly one repair is possible.
     """
 
     name = "invalid-config"
-    summary = "A file says something that its own tool does not accept"
+    summary = "A file has a value that its tool does not accept"
     examples = (
         Example(
             "A parameter of a sweep is a mapping, not a number",

@@ -32,14 +32,14 @@ from preflight_rules.shared.programs import LOOP
 
 
 class LengthExceedsPositions(Rule):
-    """Sequences are longer than the positions that the model has.
+    """Sequences are longer than the number of positions of the model.
 
-    A model with a table of learned positions (BERT, GPT-2, RoBERTa) fails with an index error, on a GPU with a
-    device-side assert that names something else. A model with rotary positions runs, outside the lengths it was trained
-    for: that is a warning. RoBERTa's table has two entries more than it has positions.
+    A model with a table of learned positions (BERT, GPT-2, RoBERTa) fails with an index error; on a GPU the error is a
+    device-side assert that names another operation. A model with rotary positions runs, but outside the lengths that it
+    was trained for: that is a warning. The table of RoBERTa has two more entries than usable positions.
 
-    The fix sets the length to the number of positions, in a search drops the longer ones. It is another run, hence
-    unsafe.
+    The fix sets the length to the number of positions. In a search it drops the longer lengths. It is unsafe, because
+    longer samples are cut.
     """
 
     name = "length-exceeds-positions"
@@ -68,7 +68,7 @@ class LengthExceedsPositions(Rule):
                 yield self._finding(case, job, longest, positions)
 
     def _finding(self, case: Case, job: Job, longest: _Longest, positions: Positions) -> Finding:
-        what = "fails with an index error" if positions.learned else "leaves the lengths it was trained for"
+        what = "fails with an index error" if positions.learned else "runs outside the lengths it was trained for"
         return self.finding(
             f"length {longest.value:,} exceeds the {positions.usable:,} positions of {model_name(job)}: it {what}",
             longest.origin,

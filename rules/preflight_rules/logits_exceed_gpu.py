@@ -23,22 +23,24 @@ from preflight_rules.shared.programs import LANGUAGE, LOOP
 
 
 class LogitsOptions(Options):
-    share: float = Field(0.25, gt=0, le=1, description="Share of the GPU above which one logits tensor is reported.")
+    share: float = Field(0.25, gt=0, le=1, description="One tensor of logits above this share of the GPU is reported.")
 
 
 class LogitsExceedGpu(Rule[LogitsOptions]):
-    """One tensor of logits (samples x length x vocabulary x bytes) is what fills the GPU.
+    """One tensor of logits (samples x length x vocabulary x bytes) fills the GPU.
 
-    The output of a language model has a row as long as the vocabulary for each token. In fp32 it takes batch x length
-    x vocabulary x 4 bytes, and the loss makes up to three copies of it: a tensor above a quarter of the GPU (option
-    `share`) will not fit with its copies. It is the single allocation that most messages `Tried to allocate ...` name.
+    A language model computes one value per entry of the vocabulary for each token. In fp32 this takes batch x length x
+    vocabulary x 4 bytes, and the loss makes up to three copies of the tensor. A tensor above a quarter of the GPU
+    (option `share`) therefore does not fit with its copies. The message `Tried to allocate ...` usually names this
+    allocation.
 
-    What helps: a smaller micro-batch with accumulation (same run), a fused or chunked loss, evaluation in batches,
-    moving evaluation logits to the host, a smaller vocabulary (another run; never below what your constraints state).
+    What helps: a smaller micro-batch with more accumulation steps (same run), a fused or chunked loss, evaluation in
+    batches, moving the logits of the evaluation to the host, or a smaller vocabulary (another run, and never below what
+    your constraints state).
     """
 
     name = "logits-exceed-gpu"
-    summary = "One tensor of logits is what fills the GPU"
+    summary = "One tensor of logits fills the GPU"
     examples = (
         Example(
             "2,048 tokens x 16 samples x a vocabulary of 151,936",

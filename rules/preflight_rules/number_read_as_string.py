@@ -7,16 +7,17 @@ from preflight_rules.shared.programs import LOOP, SWEEP
 
 
 class NumberReadAsString(Rule):
-    """A number is written so that the tool which reads the file takes it for text.
+    """A number is written in a form that the tool reads as text.
 
-    YAML 1.1, which `wandb sweep` reads, wants a dot and a sign in `1.0e-5`: `1e-5` is the string "1e-5". In `min` or
-    `max` the sweep is refused; in `values` it is passed on, and the program compares a string with a number.
+    `wandb sweep` reads YAML 1.1, where a number with an exponent needs a dot and a sign, as in `1.0e-5`: `1e-5` is the
+    string "1e-5". W&B refuses such a sweep if the text is a `min` or `max`. In `values` it hands the text to the
+    program, which then compares a string with a number.
 
-    The fix writes the number so that it is read as one; it is safe, since no other reading makes sense.
+    The fix writes the number in a form that is read as a number. It is safe, because nothing else can be meant.
     """
 
     name = "number-read-as-string"
-    summary = "A number that its reader takes for text"
+    summary = "A number is written so that the tool reads it as text"
     examples = (
         Example(
             "PyYAML reads 1e-5 as text",

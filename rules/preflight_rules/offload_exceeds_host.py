@@ -28,16 +28,16 @@ FILES = {"train.py": OFFLOADED, "zero3.json": ZERO}
 
 
 class OffloadExceedsHost(Rule):
-    """States that are offloaded from the GPUs need more memory than the node has.
+    """States that are offloaded from the GPUs need more host memory than the job may use on a node.
 
-    ZeRO-Offload keeps fp32 weights, both Adam moments and gradients of every parameter on the host, in pinned buffers:
-    the states alone are 16 to 18 bytes per parameter, and public reports of ZeRO-3 with full offload have 23 to 25.
-    All ranks of all nodes share one copy, so a node holds parameters / nodes.
+    ZeRO-Offload keeps fp32 weights, both Adam moments and the gradients of every parameter in pinned host memory. The
+    states alone take 16 to 18 bytes per parameter; public reports of ZeRO-3 with full offload show 23 to 25. All ranks
+    of all nodes share one copy, so that a node holds its share: parameters / nodes.
 
-    It matters because the GPU side looks fine, and the job dies when DeepSpeed initialises the engine.
+    Such a job fits the GPU, and stops when DeepSpeed initialises its engine.
 
-    There is no fix to write: more nodes, a node with more memory, the optimizer alone or nothing offloaded, or adapters
-    (LoRA), whose states are small.
+    There is no fix that preflight can write. What helps: more nodes, a node with more memory, offloading only the
+    optimizer or nothing, or adapters (LoRA), which have few states.
     """
 
     name = "offload-exceeds-host"
@@ -70,12 +70,12 @@ class OffloadExceedsHost(Rule):
         yield self.finding(
             f"{weights.parameters:,} parameters with {case.job.parallel.offload} offloaded keep {gib(need)} on "
             f"{'the node' if nodes == 1 else f'each of {nodes} nodes'} "
-            f"({need * nodes / weights.parameters:.0f} bytes each); with the rest it needs "
+            f"({need * nodes / weights.parameters:.0f} bytes each); with everything else it needs "
             f"{gib(host.per_node.expected)} of the {gib(host.limit)} it may use",
             origin,
             estimate=host,
             settings=("parallel.offload", "parallel.nodes", "machine.memory_limit"),
-            label="kept in host memory",
+            label="these states are kept in host memory",
             notes=parts_notes(host),
             help=("offload less, spread the states over more nodes, or train adapters",),
         )

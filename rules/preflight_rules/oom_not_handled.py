@@ -58,21 +58,21 @@ HANDLERS = {
         "catch torch.cuda.OutOfMemoryError in the task function and return a bad value: an exception ends the multirun"
     ),
 }
-"""What to do about it, by what drives the search."""
+"""Advice by the tool that runs the search."""
 
 
 class OomNotHandled(Rule):
-    """A search has combinations that do not fit or may not, and nothing catches the out-of-memory error.
+    """A search has combinations that may not fit, and nothing catches the out-of-memory error.
 
-    One unlucky trial then ends the whole study (Optuna lets exceptions through unless `catch` names them), or is
-    reported as crashed without a value, so that the sampler proposes its like again.
+    One such trial then ends the whole study (Optuna passes on every exception that `catch` does not name), or it is
+    recorded as crashed without a value, and the sampler proposes similar trials again.
 
-    It is repaired in the program: catch `torch.cuda.OutOfMemoryError`, free the cache, and prune the trial. The better
-    repair is a space that fits, see `space-partly-unsafe`.
+    The program has to be changed: catch `torch.cuda.OutOfMemoryError`, free the cache, and prune the trial. It is
+    better to search a space that fits, see `space-partly-unsafe`.
     """
 
     name = "oom-not-handled"
-    summary = "A search may run out of memory and nothing catches it"
+    summary = "A search may run out of memory, and nothing catches the error"
     examples = (
         Example(
             "A study whose largest batch does not fit",
@@ -107,6 +107,6 @@ class OomNotHandled(Rule):
             Severity.warning,
             Confidence.medium,
             settings=("train.batch_size",),
-            label="an OutOfMemoryError ends this" if search == "optuna" else "",
+            label="an OutOfMemoryError ends this search" if search == "optuna" else "",
             help=(HANDLERS[str(search)],),
         )

@@ -71,7 +71,7 @@ spec:
       emptyDir: {medium: Memory, sizeLimit: 4Gi}
 """
 SUGGESTED = 16 * GIB
-"""Sizes that are written are whole GiB; nothing larger is written unasked: it is memory of the node."""
+"""The largest size (bytes) that a fix writes. It takes memory of the node, so more is for the user to decide."""
 MORE = (
     "give the container more: --shm-size or --ipc=host (docker run), shm_size or ipc: host (compose), an emptyDir with "
     "medium: Memory at /dev/shm (Kubernetes)"
@@ -82,26 +82,28 @@ _SIZE = re.compile(r"\d+(?:\.\d+)?\s*([bBkKmMgGtT]?[bBi]?)")
 
 class ShmOptions(Options):
     largest_sample: int = Field(
-        2**20, gt=0, description="No finding where samples (bytes, decoded) may be this large: they rarely are."
+        2**20,
+        gt=0,
+        description="No finding if decoded samples of this size (bytes) would fit and the real size is unknown.",
     )
 
 
 class ShmTooSmall(Rule[ShmOptions]):
-    """Workers pass finished batches through /dev/shm, and there is not enough of it.
+    """Workers pass finished batches through /dev/shm, and it is too small for them.
 
-    A container has 64 MiB unless it is told otherwise (`docker run --shm-size`, `--ipc=host`; in a compose file
-    `shm_size`; in Kubernetes an emptyDir with `medium: Memory` mounted at /dev/shm), where a node has half of its
-    memory. A loader has workers x prefetch + 1 batches there, all ranks of the container together.
+    A container has 64 MiB of /dev/shm by default. `docker run --shm-size` or `--ipc=host` gives more, and so do
+    `shm_size` in a compose file and an emptyDir with `medium: Memory` at /dev/shm in Kubernetes. A node has half of its
+    memory. A loader keeps workers x prefetch + 1 batches there, for every rank of the container.
 
-    It matters because the message says little: "Bus error. It is possible that dataloader's workers are out of shared
-    memory", often only when the queue has filled for the first time.
+    The error of PyTorch says little: "Bus error. It is possible that dataloader's workers are out of shared memory". It
+    often comes late, when the queue is full for the first time.
 
-    The fix gives the container more, where a script starts it; else it keeps fewer batches in flight. The run stays the
-    same. Where the size of a sample is nowhere in the files, the inequality is solved for it instead.
+    The fix gives the container more shared memory if a script starts the container. Otherwise it keeps fewer batches in
+    flight. The run stays the same. If no file states the size of a sample, the finding says how large a sample may be.
     """
 
     name = "shm-too-small"
-    summary = "Batches in flight are more than /dev/shm holds"
+    summary = "The batches in flight do not fit /dev/shm"
     examples = (
         Example(
             "Docker's 64 MiB, and 33 batches of 256 MiB",
@@ -180,20 +182,19 @@ class ShmTooSmall(Rule[ShmOptions]):
             return
         yield self.finding(
             f"/dev/shm has {gib(shm)}{_why(case)}: {samples:,} samples in flight fit only if one decoded sample is "
-            f"at most {at_most(threshold)}; declare "
-            f"data.sample_bytes ({describe_loaders(case.job)})",
+            f"at most {at_most(threshold)}; declare data.sample_bytes ({describe_loaders(case.job)})",
             case.origin("machine.shm", "data.workers"),
             Severity.info,
             Confidence.medium,
             settings=("machine.shm", "data.sample_bytes", "data.workers"),
-            label="what workers hand over passes through here",
+            label="workers pass finished batches through this memory",
             help=(MORE,),
             tier="host",
         )
 
 
 def _place(case: Case) -> tuple[Origin, str] | None:
-    """Where a file says (or leaves unsaid) how much shared memory its container has, and the text there."""
+    """Where a file states the shared memory of its container, or where it could, and the text there."""
     bound = case.bound("machine.shm")
     origin = bound.origin if bound is not None else None
     if origin is None or bound is None or bound.source is not BoundSource.container:
@@ -207,11 +208,11 @@ def _place(case: Case) -> tuple[Origin, str] | None:
 def _why(case: Case) -> str:
     place = _place(case)
     unsaid = place is not None and not _SIZE.fullmatch(place[1])
-    return " (what a container gets that is not given more)" if unsaid else ""
+    return " (the default of a container)" if unsaid else ""
 
 
 def _larger(case: Case, need: int) -> Iterator[Proposal]:
-    """More shared memory where a file gives it or starts the container, in whole GiB with a quarter to spare."""
+    """More shared memory, in the file that states it or starts the container: whole GiB, a quarter more than needed."""
     place, size = _place(case), -(-need * 5 // 4 // GIB)
     if place is None or size * GIB > SUGGESTED:
         return
@@ -229,7 +230,7 @@ def _larger(case: Case, need: int) -> Iterator[Proposal]:
 
 
 def _spelled(size: int, unit: str) -> str:
-    """So many GiB in the unit that was written: docker's are powers of 1024, Kubernetes' only where they end in i."""
+    """GiB in the unit of the file. Units of docker are powers of 1024, those of Kubernetes only with an i."""
     if not unit:
         return str(size * GIB)
     if unit.endswith("i"):
@@ -238,7 +239,7 @@ def _spelled(size: int, unit: str) -> str:
 
 
 def _fewer(case: Case, shm: int) -> Iterator[Proposal]:
-    """The gentlest change of the loaders after which the batches in flight fit."""
+    """The smallest change of the loaders after which the batches in flight fit."""
     for changes, hazard in loaders.safe_candidates(case):
         job = changed(case, changes)
         samples, each = samples_in_shared_memory(job), sample_bytes(job)[0]

@@ -23,21 +23,21 @@ srun python train.py
 
 
 class SlurmDirectiveIgnored(Rule):
-    """A line that looks like a directive has no effect: sbatch stopped reading before it, or takes it for a comment.
+    """A line looks like a directive, but sbatch does not read it.
 
     sbatch reads directives up to the first line that is neither blank nor a comment: `set -e` on line 2 ends them. A
-    directive starts at the beginning of its line with exactly `#SBATCH`; `# SBATCH`, `##SBATCH` and indented ones are
-    comments. A double `##` is the usual way to switch a directive off and is reported only where the option is given
-    nowhere else. A script with DOS line breaks is refused as a whole.
+    directive starts at the beginning of the line with exactly `#SBATCH`; `# SBATCH`, `##SBATCH` and indented lines are
+    comments. `##SBATCH` is the usual way to switch a directive off, so it is reported only if the script states the
+    option nowhere else. sbatch refuses a script with DOS line breaks.
 
-    It matters because the job then runs with the cluster's defaults and says nothing.
+    Such a job runs with the defaults of the cluster, and no message says so.
 
-    The fix repairs the marker, or moves the line up to the others. It is unsafe, because the job gets something else
-    than before. Line breaks are repaired safely.
+    The fix repairs the marker, or moves the line up to the other directives. It is unsafe, because the job then gets
+    other resources than before. The repair of line breaks is safe.
     """
 
     name = "slurm-directive-ignored"
-    summary = "A directive that sbatch does not read"
+    summary = "A line looks like a directive, but sbatch does not read it"
     examples = (
         Example(
             "A directive behind the first command",
@@ -89,11 +89,11 @@ class SlurmDirectiveIgnored(Rule):
             Edit(origin.path, type(origin.span)(start, end), ""),
         )
         reason = "the job then gets what the directive asks for"
-        return (Proposal("move the directive up to where sbatch reads it", edits=edits, reason=reason),)
+        return (Proposal("move the directive up, where sbatch reads it", edits=edits, reason=reason),)
 
 
 def _unix(source: Source) -> Proposal:
-    """Every DOS line break as sbatch wants it. The run is what was meant: sbatch does not take the script as it is."""
+    """UNIX line breaks in the whole script. Safe: sbatch refuses the script as it is."""
     text, edits, at = source.text, [], source.text.find("\r\n")
     while at >= 0:
         edits.append(Edit(source.path, Span(at, at + 1), ""))

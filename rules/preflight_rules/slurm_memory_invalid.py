@@ -9,19 +9,19 @@ BROKEN = job("--gres=gpu:1 --cpus-per-task=8", "--mem=1.5G")
 
 
 class SlurmMemoryInvalid(Rule):
-    """sbatch refuses the memory that is written, or reads it as something else than was meant.
+    """sbatch refuses the size of the memory, or reads another size than was meant.
 
-    A size is an integer, bare in MiB or with K, M, G or T and an optional B: `1.5G`, `64GiB`, `0.5T`, `200 G` and
-    `${MEM}` are refused, and of `--mem`, `--mem-per-cpu` and `--mem-per-gpu` there may be only one, whatever the number
-    of directives. `--mem=64` asks for 64 MiB.
+    A size is an integer, in MiB or with the unit K, M, G or T (and an optional B). `1.5G`, `64GiB`, `0.5T`, `200 G` and
+    `${MEM}` are refused. A script may have only one of `--mem`, `--mem-per-cpu` and `--mem-per-gpu`. `--mem=64` asks
+    for 64 MiB.
 
-    It matters because the job is refused at submission, or killed within seconds of starting.
+    The job is refused when it is submitted, or killed within seconds of its start.
 
-    The fix writes the same size in a way that sbatch takes. Where the unit was forgotten, adding one is unsafe.
+    The fix writes the same size in a form that sbatch accepts. If the unit is missing, the fix adds one and is unsafe.
     """
 
     name = "slurm-memory-invalid"
-    summary = "The memory is written in a way that sbatch refuses or misreads"
+    summary = "sbatch refuses or misreads the size of the memory"
     examples = (
         Example(
             "sbatch takes integers",

@@ -47,17 +47,17 @@ UNASKED = SMALL.replace("#SBATCH --mem=32G\n", "")
 
 
 class SlurmMemoryTooLow(Rule):
-    """SLURM is asked for less host memory than the job needs on a node, and the node has more.
+    """The job asks SLURM for less host memory than it needs on a node, and the node has more.
 
-    Every rank loads its own checkpoint, keeps its own workers and queues its own batches, and all of it counts against
-    `--mem` (or `--mem-per-cpu`, `--mem-per-gpu`, or the cluster's default where nothing is asked for). SLURM's
-    `MaxRSS` is sampled and does not show short peaks, so it is no guide to what to ask for.
+    Every rank loads its own checkpoint, has its own workers and queues its own batches. All of this counts against
+    `--mem` (or `--mem-per-cpu`, `--mem-per-gpu`, or the default of the cluster). Do not derive the request from
+    SLURM's `MaxRSS`: it is sampled and misses short peaks.
 
-    It matters because the job is killed when it crosses the line, often at the end of the first epoch, after hours in
-    the queue.
+    SLURM kills the job when it exceeds the request, often at the end of the first epoch, after hours in the queue.
 
-    The fix raises the request to the need, rounded up to whole GiB, and never above what the node is known to have. The
-    run stays the same. Where nobody said what the node has, the fix is unsafe: the scheduler may refuse the job.
+    The fix raises the request to the need, rounded up to whole GiB, and never above the memory that the node is known
+    to have. The run stays the same. If the memory of the node is unknown, the fix is unsafe, because the scheduler may
+    refuse the job.
     """
 
     name = "slurm-memory-too-low"
@@ -124,4 +124,4 @@ class SlurmMemoryTooLow(Rule):
         if node is not None:
             yield Proposal(title, (change[0],), Safety.safe)
         else:
-            yield Proposal(title, (change[0],), reason="nobody said how much memory the nodes have")
+            yield Proposal(title, (change[0],), reason="the memory of the nodes is unknown")

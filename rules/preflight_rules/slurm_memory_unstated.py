@@ -29,24 +29,25 @@ SILENT = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8
 
 class UnstatedOptions(Options):
     largest: int = Field(
-        4 * GIB, ge=0, description="No finding where the job needs no more host memory per node than this (bytes)."
+        4 * GIB, ge=0, description="No finding if the job needs no more host memory per node than this (bytes)."
     )
 
 
 class SlurmMemoryUnstated(Rule[UnstatedOptions]):
-    """The script asks for no memory: what the job gets is the cluster's default, which is nowhere in the files.
+    """The script requests no memory, so the default of the cluster decides, and no file states it.
 
-    About half of public job scripts say nothing. Then `DefMemPerNode`, `DefMemPerCPU` or `DefMemPerGPU` of the cluster
-    or the partition decides, or the whole node where none is set; `--exclusive` gives all CPUs and GPUs of a node but
-    not its memory.
+    About half of public job scripts request no memory. The job then gets `DefMemPerNode`, `DefMemPerCPU` or
+    `DefMemPerGPU` of the cluster or the partition, or the whole node if none of them is set. `--exclusive` gives all
+    CPUs and GPUs of a node, but not its memory.
 
-    It matters because the same script is killed on one cluster and runs on another.
+    The same script may run on one cluster and be killed on another.
 
-    The fix writes a `--mem` directive with what the job needs. It is unsafe unless the node is known to have that much.
+    The fix writes a `--mem` directive with the need of the job. It is unsafe unless the node is known to have that much
+    memory.
     """
 
     name = "slurm-memory-unstated"
-    summary = "No memory is requested, so the cluster's default decides"
+    summary = "No memory is requested, so the default of the cluster decides"
     examples = (
         Example(
             "No --mem, and no cluster that says what the default is",
@@ -68,7 +69,7 @@ class SlurmMemoryUnstated(Rule[UnstatedOptions]):
         node = node_limit(case)
         known = node is not None and need <= node
         yield self.finding(
-            f"no memory is requested: the cluster's default decides, and the job needs about "
+            f"no memory is requested, so the default of the cluster decides; the job needs about "
             f"{gib(host.per_node.expected)} per node ({doing(case, host)})",
             place(request),
             Severity.info,
@@ -81,7 +82,7 @@ class SlurmMemoryUnstated(Rule[UnstatedOptions]):
                     f"--mem={need // GIB}G",
                     (Change("request.memory", need),),
                     Safety.safe if known else Safety.unsafe,
-                    "" if known else "nobody said how much memory the nodes have",
+                    "" if known else "the memory of the nodes is unknown",
                 ),
             ),
         )

@@ -33,26 +33,26 @@ ASKED = ("memory", "memory_per_cpu", "memory_per_gpu")
 
 
 class OverOptions(Options):
-    factor: float = Field(
-        2.0, gt=1, description="No finding where the job asks for less than this many times its need."
+    factor: float = Field(2.0, gt=1, description="No finding if the job requests less than this many times its need.")
+    surplus: int = Field(
+        16 * GIB, ge=0, description="No finding if less memory per node than this would stay unused (bytes)."
     )
-    surplus: int = Field(16 * GIB, ge=0, description="No finding where less memory per node than this is left (bytes).")
 
 
 class SlurmOverRequest(Rule[OverOptions]):
     """The job asks for much more host memory than it needs, or for GPUs that no process uses.
 
-    The need is the high end of the estimate. Memory that a node gives as a whole (`--exclusive`, `--mem=0`) costs
-    nothing more and is left alone, and so is what the cluster gives by default.
+    The need is the high end of the estimate. A job that gets the whole memory of a node (`--exclusive`, `--mem=0`) or
+    the default of the cluster is not reported.
 
-    It matters because a job that asks for less starts sooner, and what it does not use nobody else can.
+    A job that asks for less starts sooner, and other jobs cannot use memory that this job reserves and does not need.
 
-    The fix writes the need, rounded up to whole GiB. It is unsafe: what the estimate does not know of (libraries that
-    keep caches of their own, other programs of the script) would have to fit as well.
+    The fix writes the need, rounded up to whole GiB. It is unsafe, because the estimate does not know everything that
+    the job may hold, such as caches of libraries and other programs of the script.
     """
 
     name = "slurm-over-request"
-    summary = "Much more is requested than the job needs"
+    summary = "The job requests much more than it needs"
     examples = (
         Example(
             "One rank asks for most of a node",
@@ -61,7 +61,10 @@ class SlurmOverRequest(Rule[OverOptions]):
             options=ON_CLUSTER,
         ),
         Example(
-            "Most of what is asked for is needed", job_files(ROOMY.replace("200G", "32G")), finds=0, options=ON_CLUSTER
+            "Most of what is asked for is needed",
+            job_files(ROOMY.replace("200G", "32G")),
+            finds=0,
+            options=ON_CLUSTER,
         ),
         Example(
             "A whole node costs nothing more",
@@ -118,13 +121,13 @@ class SlurmOverRequest(Rule[OverOptions]):
         if not units:
             return
         each = -(-need // units // GIB) * GIB
-        reason = "what the estimate does not know of has to fit as well"
+        reason = "memory that the estimate does not know of has to fit too"
         yield Proposal(
             f"{name.replace('_', ' ')} -> {gib(each)}", (Change(f"request.{name}", each),), Safety.unsafe, reason
         )
 
     def _gpus(self, case: Case, request: Request, found: Allocation) -> Iterator[Finding]:
-        """One process of a hand-written loop that names no strategy, beside several GPUs."""
+        """One process of a hand-written loop without a parallel strategy, on a node with several GPUs."""
         gpus, launch = found.gpus_per_node, case.study.launch
         alone = launch.launcher == "python" and launch.ranks_per_node is None and launch.total_ranks is None
         if not gpus or gpus < 2 or not alone or case.fact("framework") != "hand-written":

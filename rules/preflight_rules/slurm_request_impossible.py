@@ -27,19 +27,19 @@ LARGE = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8"
 
 
 class SlurmRequestImpossible(Rule):
-    """No node of the cluster can give what is asked for, or sbatch refuses the combination of options.
+    """No node of the cluster has the requested resources, or sbatch refuses the combination of options.
 
     Sizes are powers of 1024: `--mem=256G` is 262144 MiB and does not fit a node with `RealMemory=256000`. GRES types
-    are case-sensitive. `--mem-per-cpu` counts for every CPU of the node's tasks. What is only over a partition's limits
-    (`MaxTime`, `MaxMemPerNode`) is accepted by most clusters and then never starts: that is a warning.
+    are case-sensitive. `--mem-per-cpu` counts for every CPU of the tasks on a node. Most clusters accept a request that
+    is only above a limit of the partition (`MaxTime`, `MaxMemPerNode`), and never start the job: that is a warning.
 
-    It matters because the job is refused at submission or, worse, waits in the queue for ever.
+    The job is refused when it is submitted, or waits in the queue for ever.
 
-    The fix lowers the memory or the CPUs to what the node has, where the job is known to need no more.
+    The fix lowers the memory or the CPUs to what the node has. It is safe if the job is known to need no more.
     """
 
     name = "slurm-request-impossible"
-    summary = "No node can give what is requested"
+    summary = "No node has the requested resources"
     examples = (
         Example(
             "256G is 262144 MiB, and the node has 256000",
@@ -84,7 +84,7 @@ class SlurmRequestImpossible(Rule):
         for text in found.warnings:
             name = "time_minutes" if text.startswith("--time") else "memory"
             yield self.finding(
-                f"the job would be accepted and never start: {text}",
+                f"the cluster would accept the job and never start it: {text}",
                 place(request, name, "memory_per_cpu", "memory_per_gpu"),
                 Severity.warning,
                 settings=(f"request.{name}",),
@@ -109,8 +109,8 @@ class SlurmRequestImpossible(Rule):
             host = host_of(case)
             enough = change is not None and host is not None and host.per_node.high <= change[1]
             if change is not None and change[1] > 0:
-                reason = "" if enough else "the job is not known to need no more"
-                title = f"ask for what the node has ({gib(change[1])})"
+                reason = "" if enough else "the job may need more"
+                title = f"request the memory of the node ({gib(change[1])})"
                 yield Proposal(title, (change[0],), Safety.safe if enough else Safety.unsafe, reason)
         if setting == "cpus_per_task" and node.cpus is not None and found.tasks_per_node:
             fewer = node.cpus // found.tasks_per_node

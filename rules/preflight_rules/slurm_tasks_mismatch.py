@@ -29,7 +29,7 @@ NESTED = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8
 EIGHT_CPUS_EACH = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8", "--mem=256G")
 ONCE = NESTED.replace("--ntasks-per-node=4", "--ntasks-per-node=1").replace("task=8", "task=32")
 LAUNCHERS = ("torchrun", "deepspeed")
-"""Launchers that start a number of processes of their own in every place they are started."""
+"""Launchers that start several processes each time they are started."""
 STEP = "SLURM_STEP_ID"
 """A variable that only processes started by srun have (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
@@ -39,20 +39,21 @@ NOT_INHERITED = ((22, 5), (23, 11))
 
 
 class SlurmTasksMismatch(Rule):
-    """Tasks, processes and GPUs do not add up: more processes than GPUs, idle nodes, or a launcher started twice.
+    """The numbers of tasks, processes and GPUs do not agree.
 
-    `srun` starts one process per task, `torchrun` one per `--nproc_per_node` in each place it is started, `accelerate
-    launch --num_processes` counts all machines together, and a script's own lines run on the first node alone. Eight
-    tasks that each start a torchrun of eight are 64 processes on eight GPUs. And srun of SLURM 22.05 and 23.02 does not
-    inherit `--cpus-per-task`: every task of its step gets one CPU.
+    There are more processes than GPUs, or idle nodes, or a launcher that is started several times. `srun` starts one
+    process per task. `torchrun` starts `--nproc_per_node` processes each time it is started. `accelerate launch
+    --num_processes` counts the processes of all machines together. Lines of the script without srun run on the first
+    node only. So eight tasks that each start a torchrun of eight make 64 processes on eight GPUs. In SLURM 22.05 to
+    23.02 srun does not inherit `--cpus-per-task`: every task of its step gets one CPU.
 
-    It matters because two processes on one GPU need twice the memory, and idle nodes are paid for.
+    Two processes on one GPU need twice the memory, and idle nodes cost as much as busy ones.
 
-    The fix, where there is one, gives torchrun one task per node. It is unsafe: the number of processes changes.
+    The fix, if there is one, gives torchrun one task per node. It is unsafe, because the number of processes changes.
     """
 
     name = "slurm-tasks-mismatch"
-    summary = "Tasks, processes and GPUs do not add up"
+    summary = "The numbers of tasks, processes and GPUs do not agree"
     examples = (
         Example(
             "A torchrun of four in each of four tasks",
@@ -98,7 +99,7 @@ class SlurmTasksMismatch(Rule):
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One thing that does not add up; `related` names fields of the request, with words."""
+    """One contradiction. `related`: fields of the request, with a text for each."""
 
     message: str
     origin: Origin | None
@@ -108,7 +109,7 @@ class Mismatch:
 
 
 def mismatches(case: Case, request: Request, found: Allocation) -> Iterator[Mismatch]:
-    """Everything about one launch that does not add up."""
+    """Every contradiction in one launch."""
     doubled = _launcher_per_task(case, found)
     if doubled is not None:
         yield doubled
@@ -153,7 +154,7 @@ def _launcher_per_task(case: Case, found: Allocation) -> Mismatch | None:
 
 
 def _one_task(case: Case, found: Allocation, tasks: int) -> Iterator[Proposal]:
-    """One task per node that has all the CPUs of the tasks it replaces."""
+    """One task per node, with the CPUs of all tasks that it replaces."""
     request = case.study.request
     if request is None or request.tasks is not None or "tasks_per_node" not in request.origins:
         return
@@ -182,10 +183,10 @@ def _processes_and_gpus(case: Case, request: Request, found: Allocation) -> Iter
     )
     counted = f"{plural(ranks, 'process')} per node on {plural(gpus, 'GPU')}"
     if ranks > gpus:
-        message = f"{counted}: several share one GPU, each with its own memory"
+        message = f"{counted}: several processes share one GPU, and each needs its own memory"
         yield Mismatch(message, _origin(said), Severity.error, where)
     elif ranks > 1 or launch.launcher in (*LAUNCHERS, "accelerate") or _one_gpu_each(case):
-        message = f"{counted}: {plural(gpus - ranks, 'GPU')} of each node idle"
+        message = f"{counted}: {plural(gpus - ranks, 'GPU')} of each node stay idle"
         yield Mismatch(message, _origin(said), Severity.warning, where)
 
 
@@ -195,25 +196,25 @@ def _one_gpu_each(case: Case) -> bool:
 
 
 def _nodes(case: Case, found: Allocation) -> Iterator[Mismatch]:
-    """Nodes that are asked for and nodes that the launch uses."""
+    """The requested nodes and the nodes that the launch uses."""
     launch, nodes = case.study.launch, found.nodes
     if nodes is None:
         return
     said = _known(launch.nodes)
     where = (("nodes", f"{nodes} nodes"), ("tasks", f"{nodes} nodes"))
     if said is not None and said != nodes and launch.launcher in (*LAUNCHERS, "accelerate"):
-        message = f"{launch.launcher} is told of {said} node{'s' * (said != 1)}, and {nodes} are requested"
+        message = f"{launch.launcher} is set to {said} node{'s' * (said != 1)}, and {nodes} are requested"
         yield Mismatch(message, _origin(launch.nodes), Severity.error, where)
     elif nodes > 1 and not _in_step(case) and launch.launcher in ("python", "torchrun"):
         message = (
-            f"{nodes} nodes are requested, but the script's own lines run on the first one alone: "
+            f"{nodes} nodes are requested, but lines without srun run on the first node only: "
             f"start {launch.launcher} with srun"
         )
         yield Mismatch(message, None, Severity.warning, where)
 
 
 def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[Mismatch]:
-    """Lightning expects one task per device on each of its Trainer's nodes, and stops where srun starts others."""
+    """Lightning expects one task per device on each node of its Trainer, and stops if srun starts another number."""
     if case.fact("framework") != "lightning" or not _in_step(case):
         return
     for setting, field, has, name in (
@@ -225,12 +226,12 @@ def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[Mism
             continue
         value, origin = said
         what = "tasks per node" if setting == "devices" else "nodes"
-        message = f"Trainer({setting}={value}) needs {value} {what}, and srun has {has}"
+        message = f"Trainer({setting}={value}) needs {value} {what}, and srun starts {has}"
         yield Mismatch(message, origin, Severity.error, ((name, f"{has} {what}"),))
 
 
 def _said(case: Case, request: Request, setting: str, field: str) -> tuple[int, Origin] | None:
-    """What the Trainer is told, and where: by the program, or by a setting of that name."""
+    """The value that the Trainer gets, and its place: in the program, or in a setting of that name."""
     bound = case.bound(field)
     exprs = [] if bound is None else [bound.expr]
     exprs += [expr for key, expr in case.worst_box.constants.items() if key.rpartition(".")[2] == setting]
@@ -250,7 +251,7 @@ def _whole(expr: Expr) -> int | None:
 
 
 def cpus_lost(case: Case, request: Request) -> str | None:
-    """In words, that the step's tasks get one CPU although the job asks for more; None: they do not, or who knows."""
+    """A text if the tasks of the step get one CPU although the job asks for more; None if they do not, or may not."""
     version = case.cluster.slurm_version if case.cluster is not None else None
     each, environment = request.cpus_per_task, case.study.launch.environment
     if version is None or not NOT_INHERITED[0] <= version < NOT_INHERITED[1]:
@@ -262,7 +263,7 @@ def cpus_lost(case: Case, request: Request) -> str | None:
 
 
 def export(request: Request) -> tuple[Proposal, ...]:
-    """The variable, exported behind the directives."""
+    """Export the variable after the directives."""
     if request.insert_at is None:
         return ()
     edit = Edit(request.insert_at.path, request.insert_at.span, f'export {STEP_CPUS}="$SLURM_CPUS_PER_TASK"\n')

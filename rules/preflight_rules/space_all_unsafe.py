@@ -8,12 +8,13 @@ from preflight_rules.shared.programs import LOOP, SWEEP
 
 
 class SpaceAllUnsafe(Rule):
-    """No combination of a search fits: every trial will die.
+    """No combination of a search fits: every trial will run out of memory.
 
-    The cause is then a setting outside the search, or all values of an axis. The message names the worst combination
-    with its need.
+    The cause is a setting outside the search, or every value of a parameter is too large. The message names the worst
+    combination and its need.
 
-    The fix is one of `gpu-memory-exceeded` or `host-memory-exceeded`, applied to what all combinations share.
+    The fix is one of those of `gpu-memory-exceeded` or `host-memory-exceeded`, for a setting that all combinations
+    share.
     """
 
     name = "space-all-unsafe"
@@ -48,7 +49,7 @@ class SpaceAllUnsafe(Rule):
 
 
 def _blamed(case: Case) -> list[tuple[Origin, str]]:
-    """Settings outside the search first: they are what all combinations share."""
+    """Settings outside the search first, because all combinations share them."""
     shared = [(case.origin(field), f"{field} = {case.job.get(field)}") for field in ("train.vocab_size", *gpu.FIELDS)]
     found = [(origin, words) for origin, words in shared if origin is not None]
     return found or spaces.axis_places(case)

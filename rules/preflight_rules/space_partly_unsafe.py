@@ -34,16 +34,18 @@ if __name__ == "__main__":
 
 
 class SpacePartlyUnsafe(Rule):
-    """Some combinations of a search do not fit: those trials die, and the search learns from the others alone.
+    """Some combinations of a search do not fit: their trials will run out of memory.
 
-    Only axes that reach a setting with a say in memory count. The message has the number of combinations that exceed or
-    are at risk and the worst one with its need; the notes have the largest part of the space that is safe.
+    The search then learns only from the trials that fit. Only parameters that change the memory are counted. The
+    message has the number of combinations that exceed or are at risk, and the worst one with its need. The notes have
+    the largest part of the search space that is safe.
 
-    A fix outside the search is tried first (gradient checkpointing, a smaller micro-batch with accumulation, the
-    evaluation batch, the loaders): it keeps the whole space and the same runs. Else the values that have to go are
-    dropped so that one box, as large as can be, is left; that is another search, hence unsafe. Your constraints hold in
-    it. In a program, where each branch draws its own values, each branch is narrowed by itself; without branches it is
-    a report only, and what one box cannot say is said per model.
+    The first fix changes a setting outside the search (gradient checkpointing, a smaller micro-batch with more
+    accumulation steps, the evaluation batch, the loaders): the search keeps all its combinations, and the runs stay the
+    same. The next fix drops values from the search so that every remaining combination fits and as many as possible
+    remain; it respects your constraints. It is unsafe, because it changes the search. In a program, each branch that
+    draws its own values is narrowed separately; a program without branches gets a report and no fix. If the safe part
+    differs between models, the notes give it for each model.
     """
 
     name = "space-partly-unsafe"
@@ -74,6 +76,6 @@ class SpacePartlyUnsafe(Rule):
             return
         exceeds = counts.exceeds or (estimate is not None and estimate.verdict == "exceeds")
         severity = Severity.error if exceeds else Severity.warning
-        said = spaces.counts_text(case) if counts.unsafe else "not all of an unbounded number of combinations fit"
+        said = spaces.counts_text(case) if counts.unsafe else "some of an unbounded number of combinations do not fit"
         message = f"{said}; {spaces.worst_text(case)}"
         yield spaces.space_finding(self, case, message, spaces.axis_places(case), severity)

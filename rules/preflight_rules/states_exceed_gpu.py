@@ -27,12 +27,12 @@ LARGE = LANGUAGE.replace("Qwen/Qwen2.5-0.5B", "mistralai/Mistral-7B-v0.1").repla
 class StatesExceedGpu(Rule):
     """Weights, gradients and optimizer states alone are larger than the GPU: no batch is small enough.
 
-    With Adam in fp32, 16 bytes per trained parameter: weights 4, gradients 4, two moments of 4 each. Halving the batch
-    does nothing here: such runs die at the very same allocation after it.
+    Adam in fp32 takes 16 bytes per trained parameter: 4 for the weight, 4 for the gradient, and 4 for each of two
+    moments. A smaller batch does not help: the run stops at the same allocation.
 
-    What helps: sharding the states over GPUs (ZeRO, FSDP), training an adapter (LoRA) instead of all weights, an 8-bit
-    optimizer, offloading, a smaller model. The fix offered is the one of these that the files can express; it is
-    another run, hence unsafe.
+    What helps: sharding the states over several GPUs (ZeRO, FSDP), training an adapter (LoRA) instead of all weights,
+    an 8-bit optimizer, offloading, or a smaller model. The fix is the first of these that the files can express. It is
+    unsafe, because it is another run.
     """
 
     name = "states-exceed-gpu"
@@ -67,7 +67,7 @@ class StatesExceedGpu(Rule):
             Confidence.high,
             estimate=device,
             settings=("model.name", "train.optimizer", "train.precision", "parallel.strategy"),
-            label="its states alone do not fit",
+            label="the states of this model alone do not fit",
             notes=evidence(case, device)[:1] + device.notes,
             help=_states_advice(case),
             proposals=proposals,
@@ -86,7 +86,7 @@ def _states_advice(case: Case) -> tuple[str, ...]:
         ):
             advice.append("the frozen weights are kept in fp32: load them in bf16 (dtype=torch.bfloat16) or in 4 bits")
         return tuple(advice)
-    advice.append("train an adapter (LoRA): gradients and optimizer states shrink to the adapter's")
+    advice.append("train an adapter (LoRA): only its weights have gradients and optimizer states")
     if train.optimizer in ("adamw", "adam"):
         advice.append("an 8-bit optimizer keeps 2 bytes of states per parameter instead of 8")
     return tuple(advice)

@@ -17,25 +17,28 @@ WITH_VALIDATION = LOADER.replace(
 
 class SpikeOptions(Options):
     largest_sample: int = Field(
-        2**30, gt=0, description="No finding where samples (bytes, decoded) may be this large: they never are."
+        2**30,
+        gt=0,
+        description="No finding if decoded samples of this size (bytes) would fit and the real size is unknown.",
     )
 
 
 class ValidationMemorySpike(Rule[SpikeOptions]):
-    """Training fits in host memory, and the job is killed when its validation loaders start.
+    """Training fits in host memory, and the job is killed when the validation loaders start.
 
-    At the end of an epoch a second set of workers starts and fills its queue, while persistent training workers keep
-    what they hold. SLURM's MaxRSS is sampled and does not show the spike.
+    At the end of an epoch the workers of the validation loader start and fill their queue, and persistent training
+    workers keep their memory. SLURM's MaxRSS is sampled and does not show this peak.
 
-    Where the size of one decoded sample is nowhere in the files, the inequality is solved for it instead, and the
-    finding is no more than information: declare `data.sample_bytes` in the settings to have it judged.
+    If no file states the size of a decoded sample, the finding says how large a sample may be, as information. State
+    `data.sample_bytes` in the settings to get a verdict.
 
-    The fix raises `--mem` as far as the node is known to go and quiets the loaders (`persistent_workers=false`, or half
-    the workers); without a SLURM request it quiets the loaders alone. The run stays the same.
+    The fix raises `--mem` up to the memory that the node is known to have, and lowers the memory of the loaders
+    (`persistent_workers=false`, or half of the workers). Without a SLURM request it changes the loaders only. The run
+    stays the same.
     """
 
     name = "validation-memory-spike"
-    summary = "Training fits, and the validation loaders push the node over its memory"
+    summary = "Training fits, but the validation loaders exceed the memory of the node"
     examples = (
         Example(
             "A second loader with as many workers, while the first one's workers stay",
@@ -68,7 +71,7 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
         )
         raised = loaders.raised_memory(case, host)
         proposals = (() if raised is None else (raised,)) + loaders.loader_proposals(case)
-        return host_finding(self, case, host, message, proposals, "too much once validation starts")
+        return host_finding(self, case, host, message, proposals, "too much when validation starts")
 
     def _solve(self, case: Case[SpikeOptions]) -> Iterator[Finding]:
         threshold = loaders.sample_threshold(case.job, case.tracing)
@@ -84,7 +87,7 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
             Severity.info,
             Confidence.medium,
             settings=("data.sample_bytes", "data.workers", "train.batch_size"),
-            label="how much depends on the size of a sample",
+            label="the memory depends on the size of a sample",
             help=('state it in the settings: [tool.preflight.set] "data.sample_bytes" = BYTES',),
             tier="host",
         )

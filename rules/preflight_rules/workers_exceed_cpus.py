@@ -9,24 +9,25 @@ from preflight_rules.shared.same_run import workers_hazard
 from preflight_rules.shared.slurm import allocation_of
 
 SPAWNING = ("torchrun", "accelerate", "deepspeed")
-"""Launchers that start several ranks in one task, which share its processors."""
+"""Launchers that start several ranks in one task. The ranks share its CPUs."""
 ASKED = ("cpus_per_task", "cpus_per_gpu")
-"""Fields of a request that say how many processors the job gets."""
+"""Fields of a request that state how many CPUs the job gets."""
 
 
 class WorkersExceedCpus(Rule):
-    """More DataLoader workers run than the job has processors, so they take turns and hold memory while they wait.
+    """The job has more DataLoader workers than CPUs.
 
-    PyTorch warns of it at run time ("This DataLoader will create 16 worker processes in total. Our suggested max number
-    of worker in current system is 4"). Each worker keeps its batches whether or not it runs.
+    The workers take turns on the CPUs, and each keeps its batches in memory while it waits. PyTorch warns when the job
+    runs ("This DataLoader will create 16 worker processes in total. Our suggested max number of worker in current
+    system is 4").
 
-    The fix sets the workers to the processors of one rank. The samples and their order stay the same where the data set
-    is indexed; for one that is iterated (an IterableDataset, `streaming=True`), or of a kind that cannot be read, the
-    fix is unsafe: every worker runs through the data by itself.
+    The fix sets the number of workers to the CPUs of one rank. Samples and their order stay the same if the data set is
+    indexed. The fix is unsafe for an iterable data set (IterableDataset, `streaming=True`), because its order depends
+    on the number of workers, and for a data set whose kind is unknown.
     """
 
     name = "workers-exceed-cpus"
-    summary = "More DataLoader workers than processors"
+    summary = "The job has more DataLoader workers than CPUs"
     examples = (
         Example(
             "16 workers on 8 processors",
@@ -70,7 +71,7 @@ class WorkersExceedCpus(Rule):
         return f"{plural(value, 'CPU') if isinstance(value, int) else 'CPUs'} {unit}"
 
     def _cpus(self, case: Case, ranks: int) -> int | None:
-        """Processors that the job has on a node; what the site gives where nothing is asked for is not known."""
+        """CPUs of the job on a node; None if the job requests none, because the default of the site is unknown."""
         request = case.study.request
         if request is None:
             return case.job.machine.cpus

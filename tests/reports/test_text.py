@@ -43,7 +43,7 @@ def test_full_finding(tmp_path: Path) -> None:
         "    █ weights 1 GiB  ▓ activations 39 GiB\n"
         "  = note: gpt2, batch 64 x 1024\n"
         "  = help: use a smaller batch\n"
-        "  = fix: write 16; `--unsafe-fixes` writes it (not the same run: the batch changes)\n"
+        "  = fix: write 16; `--unsafe-fixes` writes it (unsafe: the batch changes)\n"
         "\n"
         "Found 1 error (1 with --unsafe-fixes; --diff shows them)\n"
         "1 study, 3 combinations, worst 40.0 of 24.0 GiB: exceeds, host 8.0 of 32.0 GiB: fits\n"

@@ -27,7 +27,7 @@ def test_unbatched_evaluation_that_fits_is_left_alone() -> None:
     ("samples", "severity", "words"),
     [
         (40_000, Severity.error, "all 40,000 samples"),
-        (None, Severity.warning, "number is unknown) through the model in one batch: 8,192 of them fit, 16,384 do not"),
+        (None, Severity.warning, "number is unknown) through the model as one batch: 8,192 of them fit, 16,384 do not"),
     ],
 )
 def test_unbatched_evaluation(samples: int | None, severity: Severity, words: str) -> None:

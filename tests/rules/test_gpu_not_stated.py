@@ -61,8 +61,8 @@ def test_one_for_all_studies_of_a_project(project: Write, capsys: pytest.Capture
     assert (found["severity"], found["path"], found["line"]) == ("warning", "job64.sh", 2)
     assert "the largest need of 3 studies is" in found["message"]
     assert "gpt2, batch 64 x 512" in found["message"]
-    assert "the smallest that hold it: " in found["message"]
-    assert 'state yours: [tool.preflight] gpu = "NAME"' in found["message"]
+    assert "the smallest GPUs that are large enough: " in found["message"]
+    assert 'state your GPU: [tool.preflight] gpu = "NAME"' in found["message"]
     assert found["estimate"]["device"]["verdict"] == "unknown"
     assert check(capsys, ".", "--fail-on", "warning")[0].status == 1
     assert check(capsys, ".", "--fail-on", "warning", "--gpu", "B200")[1] == []
@@ -102,11 +102,11 @@ def test_nodes_with_gpus_of_no_name_do_not_state_it(project: Write, capsys: pyte
 def test_a_type_that_is_not_known_is_named(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
     project({**FILES, "job.sh": JOB.format("gpu:fancy:1", 2)})
     run = preflight(capsys, "check", "job.sh")
-    assert 'asks for the type "fancy", which is none of the GPUs known here' in " ".join(run.out.split())
+    assert 'asks for the type "fancy", which preflight does not know' in " ".join(run.out.split())
 
 
 def test_a_bound_from_below_is_called_one(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
     project({"train.py": PROGRAM.replace("gpt2", "mistralai/Mistral-7B-v0.1"), "preflight.toml": ""})
     _, [found] = check(capsys, "train.py", "--set", "model.parameters=7000000000")
     assert "the need is at least " in found["message"]
-    assert "a GPU with less memory does not hold it" in found["message"]
+    assert "a GPU with less memory is too small" in found["message"]

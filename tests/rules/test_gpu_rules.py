@@ -184,11 +184,11 @@ def test_a_swept_batch_is_not_edited_as_if_it_were_one_value() -> None:
     assert findings(one)["gpu-memory-exceeded"][0].proposals[0].safety is Safety.safe
     two = Axis("bs", Choices((32, 64)), origin(1), ("train.batch_size",))
     assert remedies.accumulation_hazard(case(written, axes=(two,), worst={"bs": 32})).startswith(
-        "the batch size is swept"
+        "the batch size is part of the search"
     )
 
 
-@pytest.mark.parametrize(("generates", "word"), [(True, "a run of their own"), (False, "a smaller evaluation batch")])
+@pytest.mark.parametrize(("generates", "word"), [(True, "a separate run"), (False, "a smaller evaluation batch")])
 def test_images_that_do_not_fit_are_generated_elsewhere(generates: bool, word: str) -> None:
     fields = {**FITS, "task": "diffusion", "validation.batch_size": 1, "validation.generates": generates}
     (finding,) = findings(case(fields, device=Device(evaluation=20 * GIB)))["gpu-memory-exceeded"]

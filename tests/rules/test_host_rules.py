@@ -73,7 +73,7 @@ def test_both_lines_are_located() -> None:
     places = {finding.origin, *(place for place, _ in finding.related)}
     assert {origin(1, "sweep.sh"), origin(2, "train_sweep.sh")} <= places
     assert "batch 64, 16 workers" in finding.message
-    assert "32 GiB may be used" in finding.message
+    assert "the job may use 32 GiB" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -109,11 +109,11 @@ def test_what_adds_up(directives: tuple[str, ...], line: str, tmp_path: Path) ->
     ("directives", "line", "words"),
     [
         (("--ntasks-per-node=8", *FOUR), LINE, "8 processes per node on 4 GPUs"),
-        (("--ntasks-per-node=2", *FOUR), LINE, "2 GPUs of each node idle"),
+        (("--ntasks-per-node=2", *FOUR), LINE, "2 GPUs of each node stay idle"),
         (("--ntasks-per-node=4", *FOUR), "srun torchrun --nproc_per_node=4 train.py", "16 processes on 4 GPUs"),
         (("--ntasks-per-node=1", *FOUR), "srun torchrun --nproc_per_node=8 train.py", "8 processes per node on 4 GPUs"),
-        (("--nodes=4", *FOUR), "srun torchrun --nnodes=2 --nproc_per_node=4 train.py", "told of 2 nodes, and 4"),
-        (("--nodes=2", *FOUR), "torchrun --nproc_per_node=4 train.py", "on the first one alone"),
+        (("--nodes=4", *FOUR), "srun torchrun --nnodes=2 --nproc_per_node=4 train.py", "set to 2 nodes, and 4"),
+        (("--nodes=2", *FOUR), "torchrun --nproc_per_node=4 train.py", "on the first node only"),
         (("--nodes=2", *FOUR), "srun accelerate launch --num_machines 2 --num_processes 4 train.py", "2 GPUs of each"),
     ],
 )
@@ -140,8 +140,8 @@ trainer.fit(Module(), loader)
     ("directives", "words"),
     [
         (("--nodes=2", "--ntasks-per-node=4", *FOUR), None),
-        (("--nodes=2", "--ntasks-per-node=1", *FOUR), "Trainer(devices=4) needs 4 tasks per node, and srun has 1"),
-        (("--nodes=1", "--ntasks-per-node=4", *FOUR), "Trainer(num_nodes=2) needs 2 nodes, and srun has 1"),
+        (("--nodes=2", "--ntasks-per-node=1", *FOUR), "Trainer(devices=4) needs 4 tasks per node, and srun starts 1"),
+        (("--nodes=1", "--ntasks-per-node=4", *FOUR), "Trainer(num_nodes=2) needs 2 nodes, and srun starts 1"),
     ],
 )
 def test_lightning_wants_a_task_per_device(directives: tuple[str, ...], words: str | None, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_every_model_has_its_own_safe_part() -> None:
     [finding] = findings(replace(one, space=replace(one.space, boxes=boxes)))
     assert finding.notes[:3] == (
         "small: 12 of 12 combinations fit",
-        "large: 4 of 12 combinations fit; all do with bs in 4",
+        "large: 4 of 12 combinations fit; all fit with bs in 4",
         "giant: 0 of 12 combinations fit",
     )
 

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from slurm.clusters import CLUSTERS
 from slurm.controller import find, started
 
-from preflight.commands.import_slurm import run
 from preflight.commands.machine import command
 from preflight.machines.clusters import dump_machine, load_machine
 from preflight.slurm.import_.ask import _by_sinfo
@@ -54,4 +53,4 @@ def test_a_controller_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SLURM_CONF", str(conf))
     monkeypatch.setenv("PATH", f"{Path(find('scontrol') or '').parent}:{os.environ['PATH']}")
     with pytest.raises(UsageError, match=r"scontrol show config -o failed: .*Unable to contact slurm controller"):
-        run(None, None)
+        command.main(["import", "slurm"], standalone_mode=False)

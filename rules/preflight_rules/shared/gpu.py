@@ -1,4 +1,4 @@
-"""What the rules about one GPU share: the evidence of an estimate, the line to blame, the finding."""
+"""Shared by the rules about one GPU: the evidence of an estimate, the line to blame, the finding."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FIELDS = ("train.batch_size", "train.seq_len", "train.image_size", "model.name",
 
 
 def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
-    """Bytes of weights, gradients and optimizer states when all three are there."""
+    """Bytes of weights, gradients and optimizer states while all three exist."""
     return steady_states(case.job, device, case.estimate)
 
 
 def states_alone(case: Case, device: DeviceEstimate) -> bool:
-    """Whether weights, gradients and optimizer states are more than the GPU has: then `states-exceed-gpu` speaks."""
+    """Whether weights, gradients and optimizer states alone exceed the GPU: then `states-exceed-gpu` reports it."""
     if device.capacity is None or device.verdict != "exceeds":  # what fits with its activations fits without
         return False
     return sum(states_of(case, device).values()) > device.capacity
@@ -51,7 +51,7 @@ def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
 
 
 def blame(case: Case, device: DeviceEstimate) -> Origin | None:
-    """The line with most leverage: the evaluation batch where evaluation makes the peak, else the batch."""
+    """The line that changes the peak most: the evaluation batch if evaluation makes the peak, else the batch."""
     evaluated = ("validation.batch_size", "validation.samples") if device.phase in remedies.EVALUATION else ()
     first: tuple[str, ...] = {"resume": (remedies.RESUMES,), "save": ("train.saves",)}.get(device.phase, evaluated)
     vocabulary = ("train.vocab_size",) if fills_with_logits(device) else ()
@@ -61,11 +61,11 @@ def blame(case: Case, device: DeviceEstimate) -> Origin | None:
 def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
     advice = []
     if device.phase in remedies.EVALUATION and case.job.validation.generates and case.job.task == "diffusion":
-        return ("generate the images in a run of their own, from what this one saves",)
+        return ("generate the images in a separate run, from the saved model",)
     if device.phase in remedies.EVALUATION:
-        advice.append("evaluation keeps no activations for backward: a smaller evaluation batch gives the same figures")
+        advice.append("use a smaller evaluation batch: the results of the evaluation stay the same")
         if case.job.validation.accumulates_logits:
-            advice.append("logits of the whole set are kept: eval_accumulation_steps moves them to the host in between")
+            advice.append("the logits of the whole set stay on the GPU: eval_accumulation_steps moves them to the host")
         return tuple(advice)
     if device.largest_batch_size == 0:
         advice.append("not even a batch of 1 fits")
@@ -73,16 +73,16 @@ def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
         advice.append(f"the largest batch that fits is {device.largest_batch_size}")
     hazard = accumulation_hazard(case)
     if hazard:
-        advice.append(f"accumulation is not the same run here: {hazard}")
+        advice.append(f"more accumulation steps would change the run: {hazard}")
     elif case.fact("nominal_batch") is None and device.largest_batch_size != 0 and (case.job.train.batch_size or 1) > 1:
-        advice.append("take a smaller batch and raise accumulation by the same factor: the run stays the same")
+        advice.append("use a smaller batch and raise the accumulation by the same factor: the run stays the same")
     if not case.job.train.gradient_checkpointing:
         advice.append("gradient checkpointing recomputes activations instead of keeping them")
     return tuple(advice)
 
 
 def _evaluated(case: Case, device: DeviceEstimate) -> str:
-    """The numbers that evaluation's peak hangs on: " (batch 64, logits of 2,000 samples kept)"."""
+    """The numbers that decide the peak of the evaluation: " (batch 64, logits of 2,000 samples kept)"."""
     validation = case.job.validation
     if device.phase not in remedies.EVALUATION:
         return ""
@@ -121,7 +121,7 @@ def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple
 
 
 def proposals_of(case: Case, device: DeviceEstimate) -> tuple[Proposal, ...]:
-    """Remedies, the safe ones first; a smaller vocabulary before a smaller batch where the vocabulary is the cause."""
+    """Fixes, the safe ones first; a smaller vocabulary before a smaller batch if the vocabulary is the cause."""
     loaded = case.origin(remedies.RESUMES) if remedies.checkpoint_decides(case) else None
     if loaded is not None:
         return tuple(remedies.load_by_host(case, loaded))
@@ -138,6 +138,6 @@ def fills_with_logits(device: DeviceEstimate) -> bool:
 
 
 def is_logits(where: str, product: str) -> bool:
-    """Whether an allocation has a row over the vocabulary for each token: an embedding has not."""
+    """Whether an allocation has one value per vocabulary entry for each token, as logits have and embeddings do not."""
     rows = "tokens" in product or "samples" in product or "length" in product
     return "vocabulary" in product and rows

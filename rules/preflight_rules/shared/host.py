@@ -1,4 +1,4 @@
-"""What the rules about one node share: the loaders in words, the setting to blame, the finding."""
+"""Shared by the rules about the host memory of a node: the loaders in words, the setting to blame, the finding."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FIELDS = (
     "data.sample_bytes", "data.in_memory_bytes",
 )  # fmt: skip
 GIVEN = ("data.sample_bytes", "data.in_memory_bytes")
-"""What the data are: not for the loaders to change, so never the first to blame."""
+"""Properties of the data. Loaders cannot change them, so they are never blamed first."""
 
 
 def leverage(case: Case) -> list[tuple[str, Origin]]:
-    """The written settings that host memory hangs on, the one whose halving saves most first.
+    """The written settings that decide the host memory, the one whose halving saves most first.
 
     Fields that are derived from the same text count once.
     """
@@ -47,7 +47,7 @@ def leverage(case: Case) -> list[tuple[str, Origin]]:
 
 
 def places(case: Case) -> tuple[Origin | None, tuple[tuple[Origin, str], ...]]:
-    """The setting with most leverage, and the others with their values in words."""
+    """The setting that saves most, and the other settings with their values as text."""
     found = [(origin, f"{field} = {case.job.get(field)}") for field, origin in leverage(case)]
     request = case.study.request
     if request is not None and "memory" in request.origins:
@@ -60,7 +60,7 @@ def _int(value: object) -> int:
 
 
 def describe_loaders(job: Job) -> str:
-    """The numbers that host memory hangs on: "batch 64, 16 workers, prefetch 2, one sample 1.17 MiB, 4 ranks"."""
+    """The numbers that decide the host memory: "batch 64, 16 workers, prefetch 2, one sample 1.17 MiB, 4 ranks"."""
     data = job.data
     batch = "?" if job.train.batch_size is None else str(job.train.batch_size)
     words = [f"batch {batch}", "workers unknown" if data.workers is None else plural(data.workers, "worker")]
@@ -78,20 +78,20 @@ def describe_loaders(job: Job) -> str:
 
 
 def too_much(case: Case) -> HostEstimate | None:
-    """The host estimate where it is more than the job may use, or may be."""
+    """The host estimate if it exceeds, or may exceed, what the job may use."""
     host = host_of(case)
     return host if host is not None and host.verdict in ("exceeds", "at-risk") else None
 
 
 def spikes(case: Case, host: HostEstimate) -> bool:
-    """Whether training alone fits and the validation loaders are what is too much."""
+    """Whether training alone fits, and does not fit with the validation loaders."""
     if host.train_only is None or host.limit is None or case.job.data.validation_overlaps:
         return False
     return host.train_only <= host.limit
 
 
 def offloaded(case: Case) -> HostEstimate | None:
-    """The host estimate where offloaded states are most of what is too much; then `host-memory-exceeded` is silent."""
+    """The host estimate if it does not fit and is mostly offloaded states: `offload-exceeds-host` reports it."""
     host = host_of(case)
     if host is None or host.verdict not in ("exceeds", "at-risk"):
         return None
@@ -99,7 +99,7 @@ def offloaded(case: Case) -> HostEstimate | None:
 
 
 def asked_for(case: Case, host: HostEstimate) -> bool:
-    """Whether the limit is SLURM's request and the node may have more: then `slurm-memory-too-low` speaks of it."""
+    """Whether the SLURM request is the limit and the node may have more: then `slurm-memory-too-low` reports it."""
     if case.study.request is None or host.limited_by != "memory_limit" or host.limit is None:
         return False
     node = node_limit(case)
@@ -107,7 +107,7 @@ def asked_for(case: Case, host: HostEstimate) -> bool:
 
 
 def parts_notes(host: HostEstimate) -> tuple[str, ...]:
-    """Notes that prove a host figure: its parts, and what the estimate says of itself."""
+    """Notes that prove a host figure: its parts, and the notes of the estimate."""
     return (f"the parts: {sum_of(host.breakdown, limit=12)}", *host.notes)
 
 
@@ -120,7 +120,7 @@ def limit_words(host: HostEstimate) -> str:
 def host_finding(
     rule: Rule, case: Case, host: HostEstimate, message: str, proposals: tuple[Proposal, ...], label: str
 ) -> Finding:
-    """What is too much for a node, as a finding of `rule`."""
+    """A finding of `rule` about host memory that does not fit the node."""
     origin, related = places(case)
     return rule.finding(
         message,
@@ -131,15 +131,15 @@ def host_finding(
         label=label,
         notes=parts_notes(host),
         help=(
-            "fewer workers, a smaller prefetch and workers that do not persist keep fewer samples in flight; the run "
-            "stays the same",
+            "use fewer workers, a smaller prefetch, or workers that do not persist: fewer samples are in flight, and "
+            "the run stays the same",
         ),
         proposals=proposals,
     )
 
 
 def doing(case: Case, host: HostEstimate) -> str:
-    """What the job does when it needs most, in words."""
+    """What the job does at its peak, as text."""
     if host.peak != "load":
         return describe_loaders(case.job)
     ranks = case.job.parallel.ranks_per_node or 1

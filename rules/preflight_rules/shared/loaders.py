@@ -1,7 +1,7 @@
-"""What could be done about too much host memory: loaders that keep less in flight, at the same run.
+"""Fixes for too much host memory: loaders that keep fewer samples in flight, with the same run.
 
-Throughput is what workers are for, so no setting is cut further than another before that one was tried: everything is
-halved at most once before anything is halved twice.
+Workers are there for throughput, so no setting is cut more than necessary: each is halved once before any is halved
+twice.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from preflight_rules.shared.same_run import accumulation_hazard, statistics_haza
 from preflight_rules.shared.slurm import memory_change, node_limit
 
 LARGEST_CUT = 10
-"""Halvings of one setting that are tried: 1,024 workers become one."""
+"""How often one setting is halved at most: 1,024 workers become one."""
 
 TRAINING_WORKERS = {"data.workers", "data.persistent_workers"}
-"""Settings that decide what a data set that is iterated gives. Prefetch does not: batches are handed out in turns of
-the workers, however many wait."""
+"""Settings that decide the samples of an iterable data set. Prefetch does not: workers deliver batches in turn,
+however many wait."""
 
 RESERVED = ((4 * GIB, 0.25), (8 * GIB, 0.20), (16 * GIB, 0.10), (128 * GIB, 0.06), (2**60, 0.02))
 EVICTION = 100 * 2**20
-"""What a node keeps for its system: 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next
-112 and 2 % of the rest, and 100 MiB before anything is evicted (Google Kubernetes Engine, "Plan node sizes")."""
+"""Memory that a node keeps for its system: 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the
+next 112 and 2 % of the rest, and 100 MiB before anything is evicted (Google Kubernetes Engine, "Plan node sizes")."""
 
 
 def fits(case: Case, changes: Changes, limit: int | None = None) -> bool:
@@ -62,7 +62,7 @@ def halved(number: int, times: int) -> int:
 
 
 def same_batch(case: Case, times: int) -> Changes:
-    """The batch halved so many times without changing the run; empty where that cannot be."""
+    """The batch halved so many times without changing the run; empty if that is impossible."""
     batch, accumulation = case.job.train.batch_size, case.job.train.grad_accum
     if batch is None or accumulation is None or batch % 2**times or not settable(case, "train.batch_size"):
         return {}
@@ -103,10 +103,10 @@ def safe_candidates(case: Case) -> Iterator[tuple[Changes, str]]:
 
 
 def levers(case: Case, times: int) -> Iterator[Changes]:
-    """Settings halved so many times, the one whose loss costs least first.
+    """Settings halved so many times, the least costly first.
 
-    Validation comes first where it is the peak: it runs once per epoch. Settings derived from another's text are left
-    to follow it.
+    Validation comes first if it makes the peak, because it runs once per epoch. A setting that is computed from
+    another one follows it.
     """
     data, host = case.job.data, case.estimates.host
     validation = [
@@ -126,7 +126,7 @@ def levers(case: Case, times: int) -> Iterator[Changes]:
 
 
 def _halved(case: Case, field: str, value: int | None, times: int, source: str) -> Iterator[Changes]:
-    """One setting halved, where it is more than 1, written, and not derived from the text of `source`."""
+    """One setting halved, if it is above 1, written, and not computed from the text of `source`."""
     if value is None or value < 2 or not settable(case, field):
         return
     if source and case.origin(field) is not None and case.origin(field) == case.origin(source):
@@ -135,7 +135,7 @@ def _halved(case: Case, field: str, value: int | None, times: int, source: str) 
 
 
 def quiet_changes(case: Case) -> Changes:
-    """Workers that end with their loader, where they are said to stay."""
+    """Workers that end with their loader, if they are set to persist."""
     return {"data.persistent_workers": False} if case.job.data.persistent_workers and _persists(case) else {}
 
 
@@ -144,9 +144,9 @@ def _persists(case: Case) -> bool:
 
 
 def loader_proposals(case: Case) -> tuple[Proposal, ...]:
-    """The gentlest change of the loaders that suffices, then a smaller batch, which is another run.
+    """The smallest change of the loaders after which the job fits, else a smaller batch, which is another run.
 
-    On a machine of one's own a fix leaves room for everything else that runs there, if it can.
+    On a machine without a memory limit for the job, a fix leaves memory for the system if it can.
     """
     for same, room in product((True, False), (unreserved(case), None)):
         for changes, hazard in safe_candidates(case):
@@ -157,13 +157,13 @@ def loader_proposals(case: Case) -> tuple[Proposal, ...]:
 
 
 def proposed(case: Case, words: str, changes: tuple[Change, ...], hazard: str) -> Proposal:
-    """A proposal that is safe where no hazard is known, or where it leaves the training workers alone."""
+    """A proposal that is safe without a hazard, or if it does not change the training workers."""
     hazard = hazard if any(change.field in TRAINING_WORKERS for change in changes) else ""
     return Proposal(words, changes, Safety.unsafe if hazard else Safety.safe, hazard)
 
 
 def unreserved(case: Case) -> int | None:
-    """What a machine without a memory limit for the job has left for it; None where the job has a limit of its own.
+    """What a machine without a memory limit for the job leaves to it; None if the job has a limit.
 
     The job shares the memory with the system, and workers that are swapped out load nothing: swap does not count.
     """
@@ -185,7 +185,7 @@ def below(case: Case, changes: Changes, room: int | None) -> bool:
 
 
 def without_idle(case: Case, changes: Changes, room: int | None) -> Changes:
-    """`changes` without those that are not needed, what costs most left out first."""
+    """`changes` without those that are not needed; the most costly ones are left out first."""
     kept = dict(changes)
     for field in reversed([name for name in changes if name != "train.grad_accum"]):
         rest = {name: value for name, value in kept.items() if name != field}
@@ -220,7 +220,7 @@ def title(job: Job, changes: Changes) -> str:
 
 
 def raised_memory(case: Case, host: HostEstimate) -> Proposal | None:
-    """SLURM's memory raised to the need, as far as the node is known to go, and the loaders quieted beside it."""
+    """The SLURM memory raised to the need, at most to the memory of the node, with quieter loaders."""
     found = memory_change(case, host.per_node.high) if node_limit(case) is not None else None
     if found is None or host.limit is None or found[1] <= host.limit:
         return None
@@ -234,13 +234,13 @@ def raised_memory(case: Case, host: HostEstimate) -> Proposal | None:
 
 
 def fewer_workers(case: Case) -> Changes:
-    """Half the workers, where they are written and more than one."""
+    """Half of the workers, if the setting is written and above one."""
     workers = case.job.data.workers or 0
     return {"data.workers": halved(workers, 1)} if workers > 1 and written(case, "data.workers") else {}
 
 
 def sample_threshold(job: Job, tracing: Tracing = SHIPPED_ONLY, training_only: bool = False) -> int | None:
-    """The largest `data.sample_bytes` that fits, None where no limit is known or not even empty samples fit.
+    """The largest `data.sample_bytes` that fits; None if no limit is known, or not even empty samples fit.
 
     `training_only` leaves the validation loader out.
     """

@@ -1,4 +1,4 @@
-"""How many positions a model has: what its config says, or the catalogue of well-known models."""
+"""The number of positions of a model, from its config or from the catalogue of models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Positions:
 
 
 def positions_of(job: Job) -> Positions | None:
-    """The model's positions, None where they are unknown or without end."""
+    """The positions of the model; None if they are unknown or unlimited."""
     family, config = _config(job)
     if family in UNLIMITED:
         return None
@@ -41,13 +41,13 @@ def positions_of(job: Job) -> Positions | None:
 
 
 def targets_of(job: Job) -> int | None:
-    """The decoder's positions where it has a table of them (Whisper's 448), None where it has none."""
+    """The positions of the decoder if it has a table of them (448 for Whisper), else None."""
     number = _config(job)[1].get("max_target_positions")
     return number if isinstance(number, int) else None
 
 
 def _config(job: Job) -> tuple[str | None, Mapping[str, object]]:
-    """Family and configuration: what the files say, else the catalogue's for a known name."""
+    """Family and configuration, from the files or, for a known name, from the catalogue."""
     config: Mapping[str, object] = job.model.config or {}
     family = config.get("model_type") or job.model.architecture
     if not config and job.model.name is not None:

@@ -1,6 +1,6 @@
-"""What could be done about too much device memory: settings that keep the run the same first, then the others.
+"""Fixes for too much GPU memory: settings that keep the run the same first, then the others.
 
-Values are found by bisection over estimates, so a proposal is one that fits by the same arithmetic as the finding.
+Values are found by bisection over estimates, so a proposal fits by the same arithmetic as the finding.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from preflight.api import (
 from preflight_rules.shared.same_run import accumulation_hazard, checkpointing_hazard, statistics_hazard
 
 EVALUATION = ("validation", "generation")
-"""Phases that the validation settings rule."""
+"""Phases whose memory the validation settings decide."""
 LENGTH_STEP = 64
 """Sequence lengths are proposed in multiples of this: tensor cores want multiples of 8 in half precision, and of 64 on
 an A100 (NVIDIA, Matrix Multiplication Background User's Guide)."""
 RESUMES = "train.resumes"
-"""How the checkpoint that training begins from is loaded."""
+"""The Job field for how the checkpoint is loaded that training resumes from."""
 
 Changes = Mapping[str, object]
 
@@ -44,13 +44,13 @@ def fits(case: Case, changes: Changes) -> bool:
 
 
 LARGEST_TOTAL = 10**10
-"""Samples of an effective batch whose divisors are looked for."""
+"""The largest effective batch whose divisors are searched."""
 LARGEST_MULTIPLE = 2**16
-"""Batches above this are proposed as powers of two alone."""
+"""Above this, only powers of two are proposed as batch sizes."""
 
 
 def divisors(number: int) -> list[int]:
-    """Divisors of a number from 1 up to below itself; none of a number that no batch is, whose search would not end."""
+    """Divisors of a number below itself; none for a number that is too large for a batch (the search would not end)."""
     if number > LARGEST_TOTAL:
         return []
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
@@ -64,10 +64,10 @@ def usual_batches(limit: int) -> list[int]:
 
 
 def device_proposals(case: Case, batch: bool = True, others: bool = True) -> tuple[Proposal, ...]:
-    """Proposals for the worst combination, the best first; `batch=False` where states alone are too large.
+    """Proposals for the worst combination, the best first; `batch=False` if the states alone are too large.
 
-    Each costs estimates (and, for a setup that no law is shipped for, a trace), so they are worked out until one can be
-    written: the safe ones first, then, if `others`, what makes another run of it.
+    Each costs estimates (and a trace if no law is shipped for its setup), so the search stops at the first one that can
+    be written: the safe ones first, then, if `others`, those that change the run.
     """
     base = evaluation_changes(case)
     found = []
@@ -103,7 +103,7 @@ def _text(job: Job, changes: Changes) -> str:
 
 
 def evaluation_changes(case: Case) -> Changes:
-    """What takes the peak out of evaluation: a smaller evaluation batch, else logits moved to the host more often."""
+    """Changes that lower the peak of the evaluation: a smaller batch, else logits that move to the host more often."""
     device = case.estimates.device
     if device is None or device.phase not in EVALUATION or device.verdict == "fits":
         return {}
@@ -139,7 +139,9 @@ def _training(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
     if device is not None and device.phase.startswith("optimizer") and case.job.train.optimizer_impl == "foreach":
         changes = {**base, "train.optimizer_impl": "fused"}
         if settable(case, "train.optimizer_impl") and fits(case, changes):
-            yield Proposal("use the fused optimizer, which copies no parameters", changes_of(changes), Safety.safe)
+            yield Proposal(
+                "use the fused optimizer, which makes no copies of the parameters", changes_of(changes), Safety.safe
+            )
 
 
 def _checkpointing(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
@@ -184,8 +186,8 @@ def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
 
 
 def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
-    """A batch with the accumulation that keeps the product; where the program computes that itself
-    (`accumulation = total // batch`), the batch alone."""
+    """A batch with the accumulation that keeps the product, or the batch alone if the program computes the accumulation
+    (`accumulation = total // batch`)."""
     alone: dict[str, object] = {**base, "train.batch_size": size}
     if changed(case, alone).train.grad_accum == total // size:
         return alone
@@ -193,8 +195,8 @@ def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
 
 
 def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int) -> Iterator[Proposal]:
-    """The framework accumulates to its nominal batch by itself: a smaller batch that divides it is the same run, but
-    for layers with batch statistics."""
+    """A smaller batch for a framework that accumulates to its nominal batch. The run stays the same if it divides that
+    batch and no layer has batch statistics."""
     sizes = [n for n in divisors(nominal) if n < batch]
     size = largest(sizes, lambda n: fits(case, {**base, "train.batch_size": n}))
     if size is not None:
@@ -211,7 +213,7 @@ def _with_base(title: str, base: Changes) -> str:
 
 
 def _other_runs(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
-    """What fits but is another run: length, precision, optimizer."""
+    """Changes that fit and make another run: length, precision, optimizer."""
     train = case.job.train
     if batch and train.seq_len is not None and written(case, "train.seq_len"):
         lengths = range(LENGTH_STEP, train.seq_len, LENGTH_STEP)
@@ -225,16 +227,16 @@ def _other_runs(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
         changes = {**base, "train.precision": half}
         if fits(case, changes):
             title = _with_base(f"precision fp32 -> {half}", base)
-            yield Proposal(title, changes_of(changes), reason="the arithmetic is coarser")
+            yield Proposal(title, changes_of(changes), reason="the arithmetic is less precise")
     if train.optimizer == "adamw" and settable(case, "train.optimizer"):
         changes = {**base, "train.optimizer": "adamw-8bit"}
         if fits(case, changes):
             title = _with_base("optimizer adamw -> adamw-8bit", base)
-            yield Proposal(title, changes_of(changes), reason="its states are kept in 8 bits")
+            yield Proposal(title, changes_of(changes), reason="the optimizer states are kept in 8 bits")
 
 
 def checkpoint_decides(case: Case) -> bool:
-    """Whether the job fits once its checkpoint passes through the host."""
+    """Whether the job fits if its checkpoint is loaded to the host."""
     if case.job.train.resumes not in ("device", "kept"):
         return False
     device = case.estimate(changed(case, {RESUMES: "host"})).device

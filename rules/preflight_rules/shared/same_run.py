@@ -1,7 +1,7 @@
-"""Whether a change keeps the run the same: what the optimiser sees, not how memory is spent on it.
+"""Whether a change keeps the run the same, as the optimiser sees it.
 
-A change is the same run only where that is known. A model that nothing is known of may normalise over its batch, and a
-data set that nothing is known of may be a stream: both count as the case in which the run would change.
+A run counts as the same only if that is known. An unknown model may normalise over its batch, and an unknown data set
+may be a stream: both count as a run that would change.
 """
 
 from __future__ import annotations
@@ -31,47 +31,49 @@ from preflight.api import (
 )
 
 MOST_MODELS = 200
-"""Combinations of the settings of a model that are looked at, one by one, in a search."""
+"""The most combinations of model settings of a search that are looked at."""
 _BALANCED = re.compile(
     r"""(?:output_router_logits|moe_aux_loss_coef|router_aux_loss_coef)["']?\s*[:=,\s]\s*["']?([\w.]+)"""
 )
 _OWN_LOSS = re.compile(r"^[ \t]+def compute_loss\(", re.MULTILINE)
-"""A trainer's method that the program writes anew: what it compares or averages over is not read."""
+"""A method of a trainer that the program overrides: preflight does not read what it compares or averages."""
 _STREAMING = re.compile(r"""\bstreaming["']?\s*[:=\s]\s*["']?([\w.]+)""")
 LOADING = ("ultralytics",)
-"""Frameworks that make data sets of their own, which are indexed."""
+"""Frameworks that make their own data sets, which are indexed."""
 _OFF = ("false", "none", "null", "no", "0", "0.0", "off")
 
 
 def accumulation_hazard(case: Case) -> str:
-    """Why accumulating over smaller micro-batches would not be the same run; empty where it is."""
+    """Why accumulation over smaller micro-batches would change the run; empty if it would not."""
     if case.fact("contrastive_loss") is True or any(compares_samples(job) for job in models(case)):
         return (
-            "the loss is contrastive: each sample is compared with its micro-batch alone, so accumulation trains with "
-            "fewer negatives"
+            "the loss is contrastive: each sample is compared only with its micro-batch, so a smaller one has fewer "
+            "negatives"
         )
     normalised = statistics_hazard(case)
     if normalised:
         return normalised
     if case.fact("token_mean_loss") is True:
-        return "the loop averages the loss over the tokens of a micro-batch, so accumulation weighs samples differently"
+        return (
+            "the loop averages the loss over the tokens of a micro-batch, so accumulation weights samples differently"
+        )
     if any(_OWN_LOSS.search(text) for text in _texts(case)):
-        return "the trainer's compute_loss is the program's own: whether it compares samples is not known"
+        return "the program overrides compute_loss of the trainer, and it may compare samples of a micro-batch"
     if any(counts_objects(job) for job in models(case)):
-        return "the loss is divided by the objects of a micro-batch, so accumulation weighs images differently"
+        return "the loss is divided by the objects of a micro-batch, so accumulation weights images differently"
     if balanced(case):
-        return "experts are balanced over the tokens of a micro-batch (output_router_logits)"
+        return "a loss balances the experts over the tokens of a micro-batch (output_router_logits)"
     if case.fact("scheduler_per_micro_batch") is True:
         return "the learning-rate scheduler steps once per micro-batch, so the schedule would run faster"
     if _dealt_out(case):
-        return "each worker makes batches of its own part of the stream: which samples share a step would change"
+        return "each worker makes batches from its part of the stream, so other samples would share a step"
     if axes_of(case, "train.batch_size"):
-        return "the batch size is swept: another value changes what the search explores"
+        return "the batch size is part of the search, and another value changes the search"
     return _read_elsewhere(case)
 
 
 def _read_elsewhere(case: Case) -> str:
-    """Where the program reads the constant of its batch size for something else: `BS = 256` and `range(BS * 100)`."""
+    """A line that reads the constant of the batch size for another purpose: `BS = 256` and `range(BS * 100)`."""
     origin = case.origin("train.batch_size")
     if origin is None or not origin.path.endswith(".py"):
         return ""
@@ -79,7 +81,7 @@ def _read_elsewhere(case: Case) -> str:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return "the file that sets the batch size cannot be parsed: what else reads it is not known"
+        return "the file that sets the batch size cannot be parsed, and other lines may read it"
     line = text.count("\n", 0, origin.span.start) + 1
     constants = {
         target.id
@@ -91,12 +93,12 @@ def _read_elsewhere(case: Case) -> str:
     for parent in (one for one in ast.walk(tree) if not _takes_a_batch(one)):
         for node in ast.iter_child_nodes(parent):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in constants:
-                return f"line {node.lineno} of {origin.path} reads {node.id} too, for more than a micro-batch"
+                return f"line {node.lineno} of {origin.path} also reads {node.id}, for another purpose"
     return ""
 
 
 def _takes_a_batch(node: ast.AST) -> bool:
-    """Whether what stands here is a size of a batch and nothing else, or only shown."""
+    """Whether the expression here is only the size of a batch, or is only printed."""
     if isinstance(node, ast.keyword):
         return node.arg is not None and "batch" in node.arg
     if isinstance(node, ast.Call):
@@ -106,7 +108,7 @@ def _takes_a_batch(node: ast.AST) -> bool:
 
 
 def statistics_hazard(case: Case) -> str:
-    """Why another micro-batch would change what the model's layers compute; empty where it is known not to."""
+    """Why another micro-batch would change what the layers compute; empty if it is known that it would not."""
     own = own_code(case)
     if case.fact("batch_norm") is True or own.normalises is not None:
         return "batch normalisation takes its statistics from the micro-batch"
@@ -117,12 +119,12 @@ def statistics_hazard(case: Case) -> str:
         if found is True:
             return "batch normalisation takes its statistics from the micro-batch"
         if isinstance(found, Unknown) and not _all_own(job, own):
-            return f"whether the model normalises over the micro-batch is not known ({found.words})"
+            return f"the model may normalise over the micro-batch ({found.words})"
     return ""
 
 
 def checkpointing_hazard(case: Case) -> str:
-    """Why running the forward pass of a block twice would not be the same run; empty where it is."""
+    """Why running the forward pass of a block twice would change the run; empty if it would not."""
     found = statistics_hazard(case)
     if found.startswith("batch normalisation"):
         return "batch normalisation would update its statistics twice"
@@ -130,28 +132,28 @@ def checkpointing_hazard(case: Case) -> str:
 
 
 def _all_own(job: Job, own: OwnLayers) -> bool:
-    """Whether the model is the project's own class, of layers that are all known."""
+    """Whether the model is a class of the project with known layers only."""
     named = model_parts(job) or job.model.law or own.libraries
     return not named and own.models and own.imported is None
 
 
 def workers_hazard(case: Case) -> str:
-    """Why another number of training workers, or workers that persist or not, would not be the same run; empty where it
-    is. Random numbers that workers draw themselves are no part of the run: no two runs have the same."""
+    """Why another number of training workers, or persistent ones, would change the run; empty if they would not. Random
+    numbers that workers draw do not count: they differ in every run anyway."""
     kind = case.fact("dataset_kind")
     if kind == "iterable":
         return (
-            "every worker runs through the data set by itself: samples and their order follow from how many there are"
+            "every worker iterates over the data set itself, so samples and their order depend on the number of workers"
         )
     if kind == "map" or case.fact("framework") in LOADING:
         return ""
     if any(path.endswith(".py") for path in case.study.paths):
-        return "whether the data set is a stream, whose order follows from the workers, is not known"
-    return "samples are streamed: their order follows from the workers" if streams(case) else ""
+        return "the data set may be a stream, whose order depends on the number of workers"
+    return "samples are streamed, so their order depends on the number of workers" if streams(case) else ""
 
 
 def _dealt_out(case: Case) -> bool:
-    """Whether several workers run through a stream, each making whole micro-batches of what it meets."""
+    """Whether several workers read a stream, and each makes whole micro-batches from its part."""
     workers = case.job.data.workers
     if workers is not None and workers < 2 and not axes_of(case, "data.workers"):
         return False
@@ -160,7 +162,7 @@ def _dealt_out(case: Case) -> bool:
 
 
 def streams(case: Case) -> bool:
-    """Whether the settings of a trainer of its own say that its data are streamed."""
+    """Whether the settings of a trainer say that its data are streamed."""
     return any(_is_on(match[1]) for text in _texts(case) for match in _STREAMING.finditer(text))
 
 
@@ -169,7 +171,7 @@ def _texts(case: Case) -> Iterator[str]:
 
 
 def own_code(case: Case) -> OwnLayers:
-    """What the project's files that the study runs are made of."""
+    """Layers in those files of the project that the study runs."""
     return own_layers(case.study.paths, case.project)
 
 
@@ -193,7 +195,7 @@ def _of_model(field: str) -> bool:
 
 
 def _values(domain: object) -> tuple[Value, ...]:
-    """What an axis can be; a range is no name of a model, so its values make no other model of it."""
+    """The values of an axis. A range has none here, because it names no model."""
     return tuple(getattr(domain, "values", ()))
 
 
@@ -204,7 +206,7 @@ def _combinations(axes: list[tuple[str, tuple[Value, ...]]]) -> Iterator[dict[st
 
 
 def balanced(case: Case) -> bool:
-    """Whether a loss over the micro-batch balances experts: by the model's configuration, or as the files say."""
+    """Whether a loss over the micro-batch balances experts, by the configuration of the model or by the files."""
     jobs = models(case)
     if any(balances_experts(job) for job in jobs):
         return True

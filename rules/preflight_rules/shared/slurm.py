@@ -1,4 +1,4 @@
-"""What the rules about SLURM share: what a request gets, where it is written, the memory that it may ask for."""
+"""Shared by the rules about SLURM: what a request gets, where it is written, and the memory that it may ask for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from preflight.api import GIB, Allocation, Case, Change, Origin, Request, resolv
 
 
 def allocation_of(case: Case) -> Allocation | None:
-    """What the request gets on the case's cluster; None where nothing is requested."""
+    """What the request gets on the cluster of the case; None without a request."""
     request = case.study.request
     return None if request is None else resolve_request(request, case.cluster)
 
 
 def place(request: Request, *names: str) -> Origin | None:
-    """Where the first of the request's fields that is given stands; else where a directive could be added."""
+    """The place of the first of these fields that the request states; else the place for a new directive."""
     for name in names:
         if name in request.origins:
             return request.origins[name]
@@ -25,7 +25,7 @@ def whole_gib(size: int) -> int:
 
 
 def memory_change(case: Case, need: int) -> tuple[Change, int] | None:
-    """The change that gives a node `need` bytes (all it has, where that is less), and the bytes it then gives."""
+    """The change that requests `need` bytes per node (at most all that the node has), and the bytes it gives."""
     request, found = case.study.request, allocation_of(case)
     if request is None or found is None:
         return None
@@ -41,7 +41,7 @@ def memory_change(case: Case, need: int) -> tuple[Change, int] | None:
 
 
 def node_limit(case: Case) -> int | None:
-    """The memory that a job may be given on its node, None where nobody said what node it is."""
+    """The memory that a job can get on its node; None if the node is unknown."""
     known = [case.node.memory if case.node is not None else None, case.job.machine.node_memory]
     request = case.study.request
     asked = request.partition if request is not None else None

@@ -1,4 +1,4 @@
-"""What rules say about a search space: counts in words, the worst combination, what a fix would keep."""
+"""Shared by the rules about search spaces: counts, the worst combination, what a fix would keep."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def counts_text(case: Case) -> str:
 
 
 def worst_text(case: Case) -> str:
-    """The worst combination with its need and what there is."""
+    """The worst combination with its need and the capacity, as text."""
     estimates = case.estimates
     picked = assignment_text({name: case.worst.assignment[name] for name in memory_names(case)})
     needs = []
@@ -69,7 +69,7 @@ def memory_names(case: Case) -> list[str]:
 
 
 def dropped(verdict: BoxVerdict) -> Iterator[tuple[Axis, tuple[Value, ...]]]:
-    """Axes of a box that its safe sub-space narrows, with what they lose."""
+    """Axes of a box that its safe sub-space narrows, with the values that they lose."""
     if verdict.safe is None:
         return
     for axis in verdict.box.axes:
@@ -79,7 +79,7 @@ def dropped(verdict: BoxVerdict) -> Iterator[tuple[Axis, tuple[Value, ...]]]:
 
 
 def place_of(axis: Axis, lost: tuple[Value, ...]) -> Origin | None:
-    """Where the first value that has to go is written; the axis itself where its values have no places."""
+    """The place of the first value that is dropped; the place of the axis if its values have no places."""
     domain = axis.domain
     if isinstance(domain, Choices):
         for value, origin in zip(domain.values, domain.origins, strict=False):
@@ -91,14 +91,14 @@ def place_of(axis: Axis, lost: tuple[Value, ...]) -> Origin | None:
 
 
 def kept_text(verdict: BoxVerdict, safe: SafeBox) -> str:
-    """What one box keeps: "keeps 84 combinations: batch_size in 16, 32; max_len in 128 to 384"."""
+    """What one box keeps: "84 combinations are safe: batch_size in 16, 32; max_len in 128 to 384"."""
     words = [f"{axis.name} in {values_text(safe.keep.get(axis.name, ()), axis.domain)}" for axis, _ in dropped(verdict)]
     branch = f" with {assignment_text(verdict.box.fixed)}" if verdict.box.fixed else ""
     return f"{safe.combinations:,} combinations are safe{branch}: {'; '.join(words)}"
 
 
 def model_text(verdict: BoxVerdict, model: ModelVerdict) -> str:
-    """One model's share: "gpt2: 480 of 546 combinations fit; all with batch in 8, 16; length 128 to 512"."""
+    """The combinations of one model: "gpt2: 480 of 546 combinations fit; all fit with batch in 8, 16"."""
     counts = model.counts
     total = counts.fits + counts.unsafe + counts.unknown
     words = f"{model.value}: {counts.fits:,} of {total:,} combinations fit"
@@ -106,24 +106,24 @@ def model_text(verdict: BoxVerdict, model: ModelVerdict) -> str:
         return words
     domains = {axis.name: axis.domain for axis in verdict.box.axes}
     kept = [f"{name} in {values_text(model.safe.keep[name], domains.get(name))}" for name in model.safe.dropped]
-    return f"{words}; all do with {'; '.join(kept)}" if kept else words
+    return f"{words}; all fit with {'; '.join(kept)}" if kept else words
 
 
 def safe_notes(case: Case) -> tuple[str, ...]:
-    """The largest safe sub-space of every box, in words, and of every model where an axis chooses it."""
+    """The largest safe sub-space of every box, and of every model if an axis chooses the model, as text."""
     notes = [model_text(verdict, model) for verdict in case.space.boxes for model in verdict.by_model]
     notes += [kept_text(verdict, verdict.safe) for verdict in case.space.boxes if verdict.safe is not None]
     for verdict in case.space.boxes:
         if verdict.counts.unsafe and verdict.safe is None and verdict.box.fixed:
-            notes.append(f"nothing fits with {assignment_text(verdict.box.fixed)}")
+            notes.append(f"no combination fits with {assignment_text(verdict.box.fixed)}")
     return tuple(notes)
 
 
 def narrowing(case: Case) -> Iterator[Proposal]:
-    """Drop from every box what its largest safe sub-space does not hold: an edit of the axes, hence another search.
+    """Drop the values of every box that are outside its largest safe sub-space: an edit of the axes, so another search.
 
-    None where a box with unsafe combinations has no safe part, or shares its axes with another box (one edit cannot
-    speak of one branch alone), or in a program whose axes are code without branches.
+    None if a box with unsafe combinations has no safe part, if it shares its axes with another box (one edit cannot
+    change one branch only), or in a program whose axes are code without branches.
     """
     unsafe = [verdict for verdict in case.space.boxes if verdict.counts.unsafe]
     if not unsafe or any(verdict.safe is None for verdict in unsafe):
@@ -141,12 +141,12 @@ def narrowing(case: Case) -> Iterator[Proposal]:
         return
     kept = sum(verdict.safe.combinations if verdict.safe else verdict.counts.fits for verdict in case.space.boxes)
     words = "; ".join(f"{c.field}: {values_text(c.keep or (), axis.domain)}" for c, axis in changes.items())
-    reason = "the search explores less"
+    reason = "the search has fewer combinations"
     yield Proposal(f"keep {kept:,} combinations that fit ({words})", tuple(changes), Safety.unsafe, reason)
 
 
 def _shared(case: Case, verdict: BoxVerdict, axis: Axis) -> bool:
-    """Whether another box has an axis at the same place that it would keep otherwise."""
+    """Whether another box has an axis at the same place and would keep other values of it."""
     if axis.origin is None:
         return False
     for other in case.space.boxes:
@@ -160,7 +160,7 @@ def _shared(case: Case, verdict: BoxVerdict, axis: Axis) -> bool:
 
 
 def space_proposals(case: Case) -> tuple[Proposal, ...]:
-    """Settings outside the search that make all of it fit, then a smaller search, then other runs."""
+    """Settings outside the search after which all of it fits, then a smaller search, then other runs."""
     found: list[Proposal] = []
     narrower = list(narrowing(case))
     enough = any(possible(case, proposal.changes) for proposal in narrower)
@@ -176,7 +176,7 @@ def space_proposals(case: Case) -> tuple[Proposal, ...]:
 
 
 def binding(case: Case) -> DeviceEstimate | HostEstimate | None:
-    """The side of the worst combination that does not fit: one that exceeds first, then the GPU."""
+    """The estimate of the worst combination that does not fit: one that exceeds first, and the GPU before the host."""
     sides = [side for side in (case.estimates.device, case.estimates.host) if side is not None]
     for verdict in ("exceeds", "at-risk"):
         for side in sides:
@@ -192,7 +192,7 @@ def all_unsafe(case: Case) -> bool:
 
 
 def axis_places(case: Case) -> list[tuple[Origin, str]]:
-    """Where values that have to go are written, the worst combination's box first."""
+    """Places of the values that are dropped, the box of the worst combination first."""
     ordered = sorted(case.space.boxes, key=lambda verdict: verdict.worst is not case.space.worst)
     found: list[tuple[Origin, str]] = []
     for verdict in ordered:
@@ -222,7 +222,7 @@ def space_finding(
         estimate=estimate,
         settings=gpu.FIELDS,
         related=tuple(places[1:]),
-        label="not all of it fits" if case.space.counts.fits else "none of it fits",
+        label="some of these do not fit" if case.space.counts.fits else "none of these fit",
         notes=(*safe_notes(case), *(gpu.evidence(case, estimate) if isinstance(estimate, DeviceEstimate) else ())),
         proposals=space_proposals(case),
     )

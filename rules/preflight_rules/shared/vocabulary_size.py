@@ -1,4 +1,4 @@
-"""A smaller vocabulary, as small as the memory asks for and as large as the user's own invariants do."""
+"""A smaller vocabulary: small enough to fit, and large enough for the constraints of the user."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from preflight_rules.shared import remedies
 
 
 def cap_vocabulary(case: Case) -> Iterator[Proposal]:
-    """The largest vocabulary that fits, in round numbers, and never below what the user's constraints ask for.
+    """The largest vocabulary that fits, as a round number, and never below the constraints of the user.
 
-    Where they ask for more than fits, the largest values of the axes that they speak of are dropped as well.
+    If the constraints need more than fits, the largest values of the axes in them are dropped too.
     """
     vocabulary = case.job.train.vocab_size
     if vocabulary is None or not written(case, "train.vocab_size"):
@@ -39,7 +39,7 @@ def cap_vocabulary(case: Case) -> Iterator[Proposal]:
         found = largest(steps, lambda n: remedies.fits(case, {"train.vocab_size": n}))
         if found is None:
             continue
-        reason = "tokens beyond it no longer exist" + (f"; {lower:,} are needed at least" if lower > 1 else "")
+        reason = "tokens above it no longer exist" + (f"; at least {lower:,} are needed" if lower > 1 else "")
         words = [f"vocabulary {vocabulary:,} -> {found:,}"]
         words += [f"keep {change.field} {values_text(change.keep or ())}" for change in dropping]
         changes = (*dropping, Change("train.vocab_size", found))
