@@ -23,7 +23,7 @@ from preflight.memory.device.families.experts import EXPERTS
 from preflight.memory.device.families.family import GROUPED, Coincidence, Config, Dims, Family
 from preflight.memory.device.families.older import OLDER
 from preflight.memory.device.families.seq2seq import SEQ2SEQ
-from preflight.memory.device.families.vision import VISION, patch_sides
+from preflight.memory.device.families.vision import VISION
 
 FAMILIES: dict[str, Family] = {f.name: f for f in (*DECODERS, *OLDER, *EXPERTS, *ENCODERS, *SEQ2SEQ, *VISION)}
 
@@ -73,4 +73,4 @@ def family_of(architecture: str, config: Config) -> Family | None:
     return None if unlike(architecture, config) is not None else FAMILIES.get(architecture)
 
 
-__all__ = ["FAMILIES", "GROUPED", "Coincidence", "Config", "Dims", "Family", "family_of", "patch_sides", "unlike"]
+__all__ = ["FAMILIES", "GROUPED", "Coincidence", "Config", "Dims", "Family", "family_of", "unlike"]

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from preflight.memory.device.fit.primes import Basis
-
 Config: TypeAlias = "Mapping[str, Any]"
 Dims: TypeAlias = "dict[str, int]"
 Named: TypeAlias = "Mapping[str, tuple[int, Mapping[str, int]]]"
@@ -33,8 +31,8 @@ class Coincidence:
 class Family:
     """One `model_type` of transformers, or a part of it.
 
-    `named`: see `primes.Basis`. `config`: dimensions -> config keys. `dims`: a model's config -> dimensions (lengths
-    excluded). `depths`: the list of layers in the module tree (its last component) -> the dimension that counts it.
+    `named`: dimension -> (constant, {base variable: exponent}), see `fit.primes.Basis`. `config`: dimensions -> config
+    keys. `dims`: a model's config -> dimensions (lengths excluded). `depths`: the list of layers in the module tree (its last component) -> the dimension that counts it.
     `structure`: config keys that change the tape itself, with their default: part of a law's key.
     """
 
@@ -56,10 +54,6 @@ class Family:
     coincidences: tuple[Coincidence, ...] = ()
     tokens: int = 1
     """Tokens beside an image's patches (class, distillation, registers)."""
-
-    @property
-    def basis(self) -> Basis:
-        return Basis(self.named, self.lengths)
 
     @property
     def model_type(self) -> str:

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from preflight.memory.device.families.family import HEAD, Config, Dims, Family, Named, var
-from preflight.memory.device.fit.primes import PRIMES
 
 _TASK = ("image-classification",)
-_SMALLEST_SIDE = 59
-_SIDES = 5
-_FACTORS = {1: 2, 2: 3, 5: 6}
+TOKEN_FACTORS = {1: 2, 2: 3, 5: 6}
 """Tokens beside the patches -> the number that divides q^2 + tokens for every prime q above 3."""
-
-
-@lru_cache
-def patch_sides(tokens: int) -> dict[int, int]:
-    """Primes q -> the prime (q^2 + tokens) / _FACTORS[tokens]: images of q x q patches have tokens of one new prime."""
-    if tokens == 0:  # the patches themselves: no other prime
-        return dict.fromkeys([q for q in PRIMES if q >= _SMALLEST_SIDE][:_SIDES], 0)
-    factor = _FACTORS[tokens]
-    found: dict[int, int] = {}
-    for q in PRIMES:
-        whole = (q * q + tokens) // factor
-        if q >= _SMALLEST_SIDE and all(whole % p for p in range(2, int(whole**0.5) + 1)):
-            found[q] = whole
-        if len(found) == _SIDES:
-            break
-    return found
 
 
 def _image(tokens: int) -> Named:
     """The image is q x q patches, q prime, and m = q^2 + tokens is a small number times a prime."""
     image = {"n": (1, {"q": 2}), "p": var("p"), "b": var("b")}
-    return {**image, "m": var("m", _FACTORS[tokens])} if tokens else image
+    return {**image, "m": var("m", TOKEN_FACTORS[tokens])} if tokens else image
 
 
 _STACK = {"f": var("f"), "d": HEAD, "a": var("g")}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
-from preflight.memory.device.families import Family, patch_sides
-from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader
+from preflight.memory.device.families import Family
+from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader, patch_sides
 from preflight.memory.device.law import layers
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 from preflight.memory.device.law.tape import NotRegular, Tape, build, expand
