@@ -13,8 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.fit.make import CannotMake, Made
+from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TraceError
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.store import FORMAT, LawKey, key_of, load, other_path, pack
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.workload import Resolved

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from law_files import make_all, run
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import pipelines, speech

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 FAMILY = """
 from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.families import FAMILIES
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.fit.subprocess import request_traces
 family = FAMILIES["llama"]
 setup = Setup("fp32", "bf16", mask=True)

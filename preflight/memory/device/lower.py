@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.memory.device import quantization
-from preflight.memory.device.law import catalogue
+from preflight.memory.device.law import catalogue, quantization
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.step.optimizers import step

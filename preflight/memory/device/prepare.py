@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.memory.device import quantization, training_frameworks
 from preflight.memory.device.law import other_laws as fused
 from preflight.memory.device.law import other_laws as gathered
+from preflight.memory.device.law import quantization
 from preflight.memory.device.law.laws import Laws, laws_for
+from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.law.sizes import evaluate
 from preflight.memory.device.parallel import Layout, Rank, layouts, rank_of, view
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.setup import release
 from preflight.memory.device.step.loading import scales
 from preflight.memory.device.step.optimizers import Step, as_released, unknown
 from preflight.memory.device.workload import Resolved
@@ -22,6 +22,9 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, missing
+
+LITGPT_DISTRIBUTED = (0, 5)
+"""litgpt shards with ModelParallelStrategy, which loads parameter by parameter (litgpt/finetune/lora.py, 0.5)."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Ready:
     @property
     def gathered(self) -> int:
         """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU."""
-        if not (self.rank.layout.sharded and training_frameworks.gathers(self.job)):
+        if not (self.rank.layout.sharded and _gathers(self.job)):
             return 0
         return sum(round(n * each) for n, each, _ in self.parameters)
 
@@ -103,6 +106,14 @@ class Ready:
             return 0
         sizes = self.laws.made.tape.values(self.dims)
         return sum(sizes[at] for at in self.laws.outputs) + self.laws.held(self.dims)
+
+
+def _gathers(job: Job) -> bool:
+    """Whether FSDP loads a checkpoint with all parameters whole on every GPU: litgpt until 0.5, through Fabric
+    (lightning/fabric/strategies/fsdp.py, load_checkpoint: `summon_full_params(module, rank0_only=False)`)."""
+    installed = job.software.get("litgpt")
+    through_fabric = installed is not None and (release(installed) or NEWEST) < LITGPT_DISTRIBUTED
+    return job.parallel.strategy == "fsdp" and through_fabric
 
 
 def prepare(job: Job, gpu: Gpu | None = None, compiled: bool = False, tracing: Tracing = TRACE) -> Ready | Unknown:

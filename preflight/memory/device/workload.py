@@ -12,21 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from preflight.memory.device.fit.few_traces import Depth, make_sparse
-from preflight.memory.device.fit.make import TraceRequest
-from preflight.memory.device.setup import Setup, setup_of
+from preflight.memory.device.fit.few_traces import make_sparse
+from preflight.memory.device.law.made import Depth, TraceRequest
+from preflight.memory.device.law.setup import Setup, setup_of
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.families import Family
-    from preflight.memory.device.fit.make import Made, Runner
     from preflight.memory.device.law.laws import Laws
+    from preflight.memory.device.law.likeness import Likeness
+    from preflight.memory.device.law.made import Made, Runner
     from preflight.memory.device.parallel.rank import Held
     from preflight.memory.device.prepare import Ready
     from preflight.memory.device.step.loading import Row
     from preflight.memory.device.step.validation import Phase
-    from preflight.memory.device.workloads.remote import Likeness
     from preflight.vocabulary.job import Job
     from preflight.vocabulary.machine import Gpu
 

@@ -32,8 +32,9 @@ class Family:
     """One `model_type` of transformers, or a part of it.
 
     `named`: dimension -> (constant, {base variable: exponent}), see `fit.primes.Basis`. `config`: dimensions -> config
-    keys. `dims`: a model's config -> dimensions (lengths excluded). `depths`: the list of layers in the module tree (its last component) -> the dimension that counts it.
-    `structure`: config keys that change the tape itself, with their default: part of a law's key.
+    keys. `dims`: a model's config -> dimensions (lengths excluded). `depths`: the list of layers in the module tree
+    (its last component) -> the dimension that counts it. `structure`: config keys that change the tape itself, with
+    their default: part of a law's key.
     """
 
     name: str

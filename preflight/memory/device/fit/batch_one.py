@@ -13,22 +13,12 @@ from itertools import chain
 from typing import Any
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.fit.make import (
-    PROBE_LAYERS,
-    CannotMake,
-    Made,
-    Runner,
-    basis_of,
-    fold,
-    make,
-    probe,
-    request,
-    verify,
-)
+from preflight.memory.device.fit.make import PROBE_LAYERS, CannotMake, basis_of, fold, make, probe, request, verify
 from preflight.memory.device.fit.primes import Reader
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
 from preflight.memory.device.law.tape import NotRegular, Tape
-from preflight.memory.device.setup import Setup
 
 
 class Lookup:

@@ -17,16 +17,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from preflight.memory.device.fit.make import Made
 from preflight.memory.device.fit.subprocess import installed
 from preflight.memory.device.law import store
+from preflight.memory.device.law.made import Made
 from preflight.system.regular import UnreadableFile, read_bytes
 from preflight.system.user_directory import user_directory
 
 _MAKERS = (
-    "adapters quantization setup "
     "fit/batch_one fit/few_traces fit/make fit/one_model fit/pairwise_loss fit/polynomial fit/primes "
-    "law/block_diffs law/layers law/sizes law/store law/tape"
+    "law/adapters law/block_diffs law/layers law/made law/quantization law/setup law/sizes law/store law/tape"
 )
 """Modules of `memory.device` that make a law of traces, or file it."""
 

@@ -8,21 +8,12 @@ text tokens side by side) take a third point where two leave a doubt. A law is p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
-from preflight.memory.device.fit.make import (
-    CHECK_LAYERS,
-    PROBE_LAYERS,
-    CannotMake,
-    Made,
-    Runner,
-    TraceRequest,
-    fold,
-    verify,
-)
+from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
+from preflight.memory.device.law.made import Depth, Made, Runner, TraceRequest
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 
 DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "w": (0, 1, 2), "t": (0, 1),
@@ -103,16 +94,6 @@ class SparseReader:
         if any(x * p + y * q != v for p, q, v in zip(a, b, values, strict=True)):
             return None
         return ((int(x), first), (int(y), second))
-
-
-@dataclass(frozen=True)
-class Depth:
-    """A stack of equal layers: the suffix of its module, the key of the config that counts it, and what its depth is
-    called among the dimensions."""
-
-    stack: str
-    key: str
-    name: str
 
 
 def make_sparse(ask: TraceRequest, lengths: Sequence[str], run: Runner, fixed: Mapping[str, int],

@@ -6,19 +6,19 @@ with other primes again is not looked at until the tape is made, and must then c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader, patch_sides
 from preflight.memory.device.law import layers
-from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
-from preflight.memory.device.law.tape import NotRegular, Tape, build, expand
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.made import Made, ParameterRow, Parameters, Runner, TraceRequest
+from preflight.memory.device.law.setup import Setup
+from preflight.memory.device.law.sizes import Monomial, Size, number
+from preflight.memory.device.law.tape import NotRegular, build, expand
 
-Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
 PROBE_LAYERS = 6
 CHECK_LAYERS = 8
 FEWEST_PROBES, MOST_PROBES = 2, 4
@@ -52,40 +52,6 @@ class SizeReader(Protocol):
 
 class CannotMake(ValueError):
     """No law can be made of these traces; the message says why."""
-
-
-ParameterRow: TypeAlias = "tuple[Size, float, bool]"
-"""Elements, bytes per element, trainable."""
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """A model's parameters as formulas: (elements, bytes per element, trainable) for those outside stacks and, per
-    stack, for one layer; `buffers` in bytes."""
-
-    outside: tuple[ParameterRow, ...]
-    layer: Mapping[str, tuple[ParameterRow, ...]]
-    first: Mapping[str, tuple[ParameterRow, ...]]
-    """Parameters that only the first layer of a stack has, in addition."""
-    buffers: Size = ()
-
-    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[tuple[int, float, bool]]:
-        """(elements, bytes per element, trainable) of every parameter at dimensions."""
-        found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
-        for stack, rows in self.layer.items():
-            first = self.first.get(stack, ())
-            found += [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in first]
-            one = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in rows]
-            found += one * dims[depths[stack]]
-        return found
-
-
-@dataclass(frozen=True)
-class Made:
-    """What the traces of one setup come to."""
-
-    tape: Tape
-    parameters: Parameters
 
 
 def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
@@ -148,23 +114,6 @@ def make(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[
             traces += run([request(family, task, kind, setup, structure, probes[-1][1])])
         else:
             return made
-
-
-@dataclass(frozen=True)
-class TraceRequest:
-    """What the tracer is asked for, but for the point. `model`: as the tracer is told of it; `kind`: of step;
-    `warm_up`: whether the second step is traced."""
-
-    model: Mapping[str, Any]
-    setup: Setup
-    kind: str
-    warm_up: bool = False
-
-    def at(self, point: Mapping[str, int], config: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The request at a point. `config`: of the model there, where it is another than that of `model`."""
-        model = dict(self.model) if config is None else {**self.model, "config": dict(config)}
-        return {"model": model, "setup": self.setup.wire(point), "point": dict(point), "kind": self.kind,
-                "warm_up": self.warm_up}  # fmt: skip
 
 
 def request(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object],

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.memory.device.fit.make import (
-    CHECK_LAYERS,
-    PROBE_LAYERS,
-    CannotMake,
-    Made,
-    Runner,
-    TraceRequest,
-    fold,
-    verify,
-)
+from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.made import Made, Runner, TraceRequest
+from preflight.memory.device.law.setup import Setup
 
 DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 

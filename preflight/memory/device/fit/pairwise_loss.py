@@ -14,8 +14,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from preflight.memory.device.fit.few_traces import SparseReader, fitted
-from preflight.memory.device.fit.make import Made, Runner, fold, verify
+from preflight.memory.device.fit.make import fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
+from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from preflight.memory.device.fit import cache
-from preflight.memory.device.fit.make import CannotMake, Made
+from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TraceError, can_trace, request_traces
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.tape import NotRegular, expand
 from preflight.memory.device.step.convolution import without_workspaces
 from preflight.memory.device.workload import Resolved

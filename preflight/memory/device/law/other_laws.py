@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
 from preflight.memory.device.law.laws import Laws, laws_for
+from preflight.memory.device.law.made import Made, ParameterRow, Parameters
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved

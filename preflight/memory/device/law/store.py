@@ -12,13 +12,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.adapters import Adapters
-from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
 from preflight.memory.device.law import block_diffs as filed
 from preflight.memory.device.law import tape as tapes
+from preflight.memory.device.law.adapters import Adapters
+from preflight.memory.device.law.made import Made, ParameterRow, Parameters
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import decode, encode
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.setup import Setup
 from preflight.memory.device.workload import Resolved
 from preflight.system.regular import read_bytes
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.memory.device.fit.make import Made, Parameters
+from preflight.memory.device.law.made import Made, Parameters
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape, Token, expand
 from preflight.memory.device.parallel.edit import NOTHING, Born, Gone, Script

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.memory.device.fit.make import Made
 from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import NotRegular, Tape
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Units, cut, units
-from preflight.memory.device.quantization import QuantizedWeights
 from preflight.memory.device.step.optimizers import Step, step
 from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache

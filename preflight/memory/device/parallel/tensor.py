@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel.edit import Born, Gone, Script

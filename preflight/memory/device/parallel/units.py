@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from preflight.memory.device.fit.make import Made, ParameterRow
+from preflight.memory.device.law.made import Made, ParameterRow
 from preflight.memory.device.law.sizes import Size, evaluate
 
 

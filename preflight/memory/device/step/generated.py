@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Peak
 from preflight.memory.device.law.laws import Laws, laws_for
+from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.setup import NEWEST, release
 from preflight.memory.device.step.validation import Phase
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads.pipelines import CONTROLNET, DENOISER, Companion, pipeline

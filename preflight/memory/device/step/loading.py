@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.quantization import whole as quantised_at
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.memory.device.law.quantization import whole as quantised_at
 from preflight.memory.device.step.allocator import Block
 from preflight.memory.device.step.replay import Replay
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight.memory.device.setup import NEWEST, release
+from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.step.effect import Effect, Passage
 
 if TYPE_CHECKING:

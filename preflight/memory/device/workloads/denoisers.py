@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.adapters import Adapters
-from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
+from preflight.memory.device.law.adapters import Adapters
 from preflight.memory.device.law.laws import laws_for
-from preflight.memory.device.setup import Setup, with_kernel
+from preflight.memory.device.law.made import Depth
+from preflight.memory.device.law.setup import Setup, with_kernel
 from preflight.memory.device.step import generated
 from preflight.memory.device.step.validation import Phase
 from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.fit.few_traces import Depth
-from preflight.memory.device.fit.make import PROBE_LAYERS, Made, Runner
-from preflight.memory.device.setup import with_kernel
+from preflight.memory.device.fit.make import PROBE_LAYERS
+from preflight.memory.device.law.made import Depth, Made, Runner
+from preflight.memory.device.law.setup import with_kernel
 from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
 from preflight.vocabulary.values import Cause, Unknown
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
+from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.store import image_path
 from preflight.memory.device.step.effect import Effect, Passage
 from preflight.memory.device.workload import Asked, Resolved, Workload, begin, without_mask

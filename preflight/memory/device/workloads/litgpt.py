@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
-from preflight.memory.device.training_frameworks import litgpt_release
+from preflight.memory.device.law.likeness import Likeness
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
-from preflight.memory.device.workloads.remote import Likeness, likened
+from preflight.memory.device.workloads.remote import likened
 from preflight.vocabulary.spelling import PARTS
 from preflight.vocabulary.values import Unknown
 
@@ -124,7 +125,7 @@ def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None
         "bias": architecture in ("gpt-neox", "phi"),
         "head_bias": architecture == "phi",
         "norm": "layer" if layer else "rms+1" if architecture == "gemma" else "rms",
-        "widens": litgpt_release(job) >= WIDENED,
+        "widens": (release(job.software["litgpt"]) or NEWEST) >= WIDENED,
         "mlp": _MLP[architecture],
         "parallel_residual": layer,
         "shared_attention_norm": architecture in _SHARED_NORM,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.fit.make import Made, Runner
-from preflight.memory.device.setup import with_kernel
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import with_kernel
 from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
 from preflight.memory.device.workloads import perception_table as table
 from preflight.vocabulary.values import Cause, Unknown, missing

@@ -7,11 +7,12 @@ and what is held besides (a normalised copy of the head, a mask of linear positi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from preflight.memory.device.attention import window
+from preflight.memory.device.law.attention import window
+from preflight.memory.device.law.likeness import Likeness, Terms
 from preflight.memory.device.workload import Config, undescribed
 from preflight.vocabulary.values import Unknown
 
@@ -20,31 +21,6 @@ if TYPE_CHECKING:
 
 SAME_CODE = {"xlm-roberta": "roberta", "mistral": "llama", "camembert": "roberta", "deberta_v2": "deberta-v2"}
 """Architectures whose tape is another's, event by event (mistral: within its sliding window)."""
-Terms = tuple[tuple[int, Mapping[str, int]], ...]
-"""(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
-
-
-@dataclass(frozen=True)
-class Likeness:
-    """How a model of remote code is reckoned."""
-
-    architecture: str
-    """The `model_type` of transformers that stands for it."""
-    config: Callable[[Config], dict[str, Any]]
-    """Its own config -> one of that type. Raises KeyError for a dimension that is not there."""
-    note: str
-    modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Its own names of layers that adapters stand beside -> those of the type that stands for it."""
-    targets: tuple[str, ...] = ()
-    """Where its users put adapters when nothing is said (its own names)."""
-    wider: tuple[float, float] = (0.0, 0.0)
-    """What the difference widens the interval by, below and above, as fractions."""
-    held: Terms = ()
-    """Elements that live through the whole step beside the type's tape."""
-    pulse: Terms = ()
-    """Elements that live for a moment in forward."""
-    attention: str | None = None
-    """The attention that its own code computes whatever is asked for."""
 
 
 FUSED = (0.0, 0.03)
@@ -185,14 +161,3 @@ def likened(asked: Asked) -> Likened | Unknown:
         except (KeyError, TypeError) as error:
             return undescribed(architecture, error)
     return Likened(SAME_CODE.get(architecture, architecture), config, like, window(architecture, config))
-
-
-def elements(terms: Terms, dims: Mapping[str, int]) -> tuple[int, ...]:
-    """Each term's elements at dimensions; those of the width where a law has heads and their size alone."""
-    known = {**dims, "h": dims.get("h") or dims["a"] * dims["d"]}
-    found = []
-    for count, powers in terms:
-        for name, power in powers.items():
-            count *= known[name] ** power
-        found.append(count)
-    return tuple(found)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from preflight.memory.device.law.likeness import elements
 from preflight.memory.device.step.effect import Effect, Passage
 from preflight.memory.device.step.replay import Segment
-from preflight.memory.device.workloads.remote import elements
 from preflight.vocabulary.estimates import ALL_PARTS
 
 if TYPE_CHECKING:

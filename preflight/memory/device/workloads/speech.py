@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
-from preflight.memory.device.setup import Setup, with_kernel
+from preflight.memory.device.law.made import Depth
+from preflight.memory.device.law.setup import Setup, with_kernel
 from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
 from preflight.vocabulary.values import Cause, Unknown
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device import adapters
 from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.activations import unusual
 from preflight.memory.device.fit.batch_one import make_law
-from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import FREE, depth_key, make_at
-from preflight.memory.device.setup import setup_of
+from preflight.memory.device.law import adapters
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import setup_of
 from preflight.memory.device.workload import Asked, Config, Resolved, Workload, undescribed
 from preflight.memory.device.workloads import litgpt
 from preflight.memory.device.workloads.remote import Likened, likened

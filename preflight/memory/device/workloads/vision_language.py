@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from preflight.memory.device.fit.few_traces import Depth
-from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
+from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
+from preflight.memory.device.law.made import Depth, Made, Runner
+from preflight.memory.device.law.setup import RANKED, Setup, loss_of, setup_of
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.setup import RANKED, Setup, loss_of, setup_of
 from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, digest
 from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
 from preflight.vocabulary.values import Cause, Unknown, missing

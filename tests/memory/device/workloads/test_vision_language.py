@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.law import catalogue
+from preflight.memory.device.law.made import Depth
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import vision_language as pictures

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from preflight.memory.device import adapters, quantization, training_frameworks
-from preflight.memory.device.adapters import Adapters
-from preflight.memory.device.attention import attention, kernel
-from preflight.memory.device.quantization import QuantizedWeights
+from preflight.memory.device.law import adapters, quantization
+from preflight.memory.device.law.adapters import Adapters
+from preflight.memory.device.law.attention import attention, kernel, repeats_keys
+from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.vocabulary.values import Unknown, missing
 
 if TYPE_CHECKING:
     from preflight.memory.device.families import Family
-    from preflight.memory.device.workloads.remote import Likeness
+    from preflight.memory.device.law.likeness import Likeness
     from preflight.vocabulary.job import Job, Peft
     from preflight.vocabulary.machine import Gpu
 
@@ -88,7 +88,7 @@ def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, lik
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
     in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))
     chosen = kernel(asked, mask, in_half, gpu)
-    if chosen in ("sdpa", "flash") and training_frameworks.repeats_keys(job):
+    if chosen in ("sdpa", "flash") and repeats_keys(job):
         chosen = "efficient"  # which has a key and a value for each query head too
     # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.

@@ -70,3 +70,8 @@ def kernel(asked: str, mask: bool, half: bool, gpu: Gpu | None) -> str:
         return "sdpa"  # flash takes neither masks nor fp32: the tracer picks the other kernel by itself
     old = gpu is not None and gpu.compute_capability < FLASH_FROM
     return "efficient" if old or asked == "efficient" else "sdpa"
+
+
+def repeats_keys(job: Job) -> bool:
+    """Whether grouped keys and values are copied for each query head (torchtune/modules/attention.py)."""
+    return "torchtune" in job.software
