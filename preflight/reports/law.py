@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.memory.device.law.law import Row
-from preflight.memory.device.law.laws import Laws
-from preflight.memory.device.law.regions import Regions, regions
-from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.law import Laws, Regions, Row, regions
+from preflight.memory.device.law.workload import Resolved
 from preflight.reports.style import Look, wrap
 from preflight.vocabulary.estimates import LENGTHS
 from preflight.vocabulary.job import Job

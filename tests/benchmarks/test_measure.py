@@ -291,7 +291,8 @@ def test_deviations_are_explained_by_the_allocations_that_differ() -> None:
 
 
 def test_the_replays_blocks_add_up_to_the_law() -> None:
-    from preflight.memory.device.prepare import Ready, prepare
+    from preflight.memory.device.prepare import prepare
+    from preflight.memory.device.step.ready import Ready
     from preflight.memory.device.step.run import requested_peak
 
     for changes in ({}, {"accumulation": 2}, {"outputs": "step"}, {"optimizer": "sgd"}, {"checkpointing": True}):

@@ -17,7 +17,8 @@ from benchmarks.accuracy.gpu.measure import CONTEXT, read
 from benchmarks.accuracy.gpu.replayed import Alive, alive
 from preflight.machines.gpus import find_gpu
 from preflight.memory import device
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.ready import Ready
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from preflight.memory.device.law.tape import expand
-from preflight.memory.device.prepare import Ready
+from preflight.memory.device.law.expand import expand
+from preflight.memory.device.step.ready import Ready
 
 Blocks = Counter[tuple[int, str]]
 """(bytes requested, what and where) -> how many."""

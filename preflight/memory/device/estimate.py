@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower import lower_bound
-from preflight.memory.device.open_settings import at_least, over_candidates
-from preflight.memory.device.parallel import fullest
+from preflight.memory.device.open_settings import at_least, fullest, over_candidates
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.phases import note_on_images, phases_beside
+from preflight.memory.device.prepare import prepare
 from preflight.memory.device.step import convolution, intervals
 from preflight.memory.device.step.effect import Again
 from preflight.memory.device.step.effects import EFFECTS
 from preflight.memory.device.step.largest import largest_allocation
-from preflight.memory.device.step.replay import Replayed
+from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.replay import Phase, Replayed
 from preflight.memory.device.step.run import replayed, requested_by_libraries, requested_peak
 from preflight.memory.device.step.timeline import Recorder, thinned
-from preflight.memory.device.step.validation import Phase, phases_beside
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -102,7 +102,8 @@ def _full(ready: Ready) -> DeviceEstimate:
         notes=(
             *_left_out(ready, beside),
             *ready.notes,
-            *ready.resolved.workload.notes(ready),
+            *ready.resolved.workload.notes(job, ready.resolved),
+            *note_on_images(ready),
             *((ready.laws.instead,) if ready.laws.instead else ()),
             *(note for effect in EFFECTS for note in effect.notes(ready)),
         ),

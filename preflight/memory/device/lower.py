@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from preflight.memory.device.law import catalogue, quantization
+from preflight.memory.device.law.workload import Asked
+from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.step.optimizers import step
-from preflight.memory.device.workload import Asked
 from preflight.memory.device.workloads.registry import kind_of
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
 from preflight.vocabulary.job import Job

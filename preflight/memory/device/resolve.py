@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from preflight.memory.device.law import catalogue, quantization
-from preflight.memory.device.workload import Asked, Config, Resolved
+from preflight.memory.device.law.workload import Asked, Config, Resolved
 from preflight.memory.device.workloads import image_models, registry
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu

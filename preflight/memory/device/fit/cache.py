@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import tempfile
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -39,8 +38,7 @@ def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[Made, 
         data = json.loads(store.unpacked(read_bytes(path, store.MAX_BYTES)))
         made = store.load_packed(data, key)
         return None if made is None else (made, dict(data["made_by"]))
-    except (UnreadableFile, OSError, EOFError, zlib.error, ArithmeticError, AttributeError, ValueError, LookupError,
-            TypeError, RecursionError):  # fmt: skip
+    except (UnreadableFile, *store.NOT_A_LAW):
         return None
 
 

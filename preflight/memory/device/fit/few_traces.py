@@ -15,6 +15,7 @@ from typing import Any
 from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.law.made import Depth, Made, Runner, TraceRequest
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
+from preflight.memory.device.law.workload import Resolved
 
 DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "w": (0, 1, 2), "t": (0, 1),
                                           "V": (0, 1), "k": (0, 2, 4), "o": (0, 1)}  # fmt: skip
@@ -96,8 +97,22 @@ class SparseReader:
         return ((int(x), first), (int(y), second))
 
 
-def make_sparse(ask: TraceRequest, lengths: Sequence[str], run: Runner, fixed: Mapping[str, int],
-                depths: Sequence[Depth] = ()) -> Made:  # fmt: skip
+def make_of(resolved: Resolved, kind: str, run: Runner) -> Made:
+    """The law of a model: in the way of its own kind, else of as few traces as can be, since they take long. Raises
+    CannotMake, or what `run` raises."""
+    workload = resolved.workload
+    made = workload.make(resolved, kind, run)
+    if made is not None:
+        return made
+    lengths = tuple(name for name in resolved.lengths if name in workload.free)
+    depths = {one.name for one in workload.depths}
+    fixed = {k: v for k, v in resolved.all_dims.items() if k not in workload.free and k not in depths}
+    return make_sparse(resolved.request(kind), lengths, run, fixed, workload.depths)
+
+
+def make_sparse(
+    ask: TraceRequest, lengths: Sequence[str], run: Runner, fixed: Mapping[str, int], depths: Sequence[Depth] = ()
+) -> Made:
     """The tape of one model as a function of `lengths` and of its depths. `fixed`: what else its points hold. Raises
     CannotMake, or what `run` raises."""
     at = [{**fixed, **{name: point[name] for name in lengths}} for point in POINTS]

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 from preflight.memory.device.families import Family
 from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader, patch_sides
 from preflight.memory.device.law import layers
+from preflight.memory.device.law.expand import expand
 from preflight.memory.device.law.made import Made, ParameterRow, Parameters, Runner, TraceRequest
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Monomial, Size, number
-from preflight.memory.device.law.tape import NotRegular, build, expand
+from preflight.memory.device.law.tape import NotRegular, build
 
 PROBE_LAYERS = 6
 CHECK_LAYERS = 8

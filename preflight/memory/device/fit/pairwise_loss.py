@@ -11,16 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING
 
 from preflight.memory.device.fit.few_traces import SparseReader, fitted
 from preflight.memory.device.fit.make import fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
 from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
-
-if TYPE_CHECKING:
-    from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.workload import Resolved
 
 FITTED, CHECKED = (2, 3, 5), 4
 """Batches of the traces."""

@@ -13,6 +13,8 @@ from typing import Any
 from preflight.vocabulary.job import Peft
 
 LORA = ("lora", "rslora")
+CONTROLNET = "controlnet"
+"""The `train.peft.method` of a ControlNet beside a frozen denoiser."""
 _SHAPING = (
     "modules_to_save", "bias", "lora_bias", "rank_pattern", "layers_to_transform", "layers_pattern", "exclude_modules",
     "trainable_token_indices", "target_parameters", "layer_replication", "ensure_weight_tying", "use_qalora",

@@ -13,7 +13,9 @@ from preflight.memory.device.law.tape import Tape
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
 """Traces what is asked for, and returns the tracer's replies."""
 ParameterRow: TypeAlias = "tuple[Size, float, bool]"
-"""Elements, bytes per element, trainable."""
+"""Elements, bytes per element, trainable: of one parameter, as formulas."""
+Weight: TypeAlias = "tuple[int, float, bool]"
+"""The same at dimensions. A fraction of a byte per element where weights are quantised."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Parameters:
     """Parameters that only the first layer of a stack has, in addition."""
     buffers: Size = ()
 
-    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[tuple[int, float, bool]]:
-        """(elements, bytes per element, trainable) of every parameter at dimensions."""
+    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[Weight]:
+        """Every parameter at dimensions."""
         found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
         for stack, rows in self.layer.items():
             first = self.first.get(stack, ())
@@ -59,8 +61,13 @@ class TraceRequest:
     def at(self, point: Mapping[str, int], config: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The request at a point. `config`: of the model there, where it is another than that of `model`."""
         model = dict(self.model) if config is None else {**self.model, "config": dict(config)}
-        return {"model": model, "setup": self.setup.wire(point), "point": dict(point), "kind": self.kind,
-                "warm_up": self.warm_up}  # fmt: skip
+        return {
+            "model": model,
+            "setup": self.setup.wire(point),
+            "point": dict(point),
+            "kind": self.kind,
+            "warm_up": self.warm_up,
+        }
 
 
 @dataclass(frozen=True)

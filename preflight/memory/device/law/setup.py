@@ -6,26 +6,50 @@ How it is written in the key of a law: `store.key_text`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
+from preflight.memory.device.families import Family
 from preflight.memory.device.law import adapters, quantization
 from preflight.memory.device.law.adapters import Adapters
 from preflight.memory.device.law.attention import attention, kernel, repeats_keys
 from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.vocabulary.job import Job, Peft
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown, missing
-
-if TYPE_CHECKING:
-    from preflight.memory.device.families import Family
-    from preflight.memory.device.law.likeness import Likeness
-    from preflight.vocabulary.job import Job, Peft
-    from preflight.vocabulary.machine import Gpu
 
 NEWEST = (99, 0)
 """The release of a library whose release nobody states."""
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
 """Methods of peft whose adapters stand beside linear layers."""
+
+
+Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
+"""(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """The architecture whose law is used for a model of remote code, and what the two differ in."""
+
+    architecture: str
+    """The `model_type` of transformers whose law is used."""
+    config: Callable[[Mapping[str, Any]], dict[str, Any]]
+    """Its own config -> one of that type. Raises KeyError for a dimension that is not there."""
+    note: str
+    modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Its own names of layers that adapters stand beside -> those of the type that stands for it."""
+    targets: tuple[str, ...] = ()
+    """Where its users put adapters when nothing is said (its own names)."""
+    wider: tuple[float, float] = (0.0, 0.0)
+    """What the difference widens the interval by, below and above, as fractions."""
+    held: Terms = ()
+    """Elements that live through the whole step beside the type's tape."""
+    pulse: Terms = ()
+    """Elements that live for a moment in forward."""
+    attention: str | None = None
+    """The attention that its own code computes whatever is asked for."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,8 +20,8 @@ from preflight.memory.device.law.made import Made, ParameterRow, Parameters
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import decode, encode
-from preflight.memory.device.workload import Resolved
-from preflight.system.regular import read_bytes
+from preflight.memory.device.law.workload import Resolved
+from preflight.system.regular import UnreadableFile, read_bytes
 
 LAWS = Path(__file__).with_name("laws")
 FORMAT = 3
@@ -31,6 +32,24 @@ READS = (2, FORMAT)
 OLDEST_TRACER = 2
 """Laws of an older tracer (`made_by`) are stale: since version 2 it sees what kernels allocate for themselves. Its
 third changed what grouped heads do, and their laws are filed under keys that older ones do not have."""
+
+
+NOT_A_LAW = (
+    OSError,
+    EOFError,
+    zlib.error,
+    ArithmeticError,
+    AttributeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    RecursionError,
+)
+"""What reading a file that holds no law raises."""
+
+
+class UnreadableLaw(Exception):
+    """A law file that is no regular file, is too large, or may not be read; the message says which."""
 
 
 class StaleLaw(Exception):
@@ -202,8 +221,12 @@ def law_file(key: LawKey, made: Made, versions: Mapping[str, str]) -> dict[str, 
 
 
 def load_file(path: Path, key: LawKey) -> Made | None:
-    """A law from any packed file; None where it holds none for this key. Raises StaleLaw, OSError, ValueError."""
-    data = _file(path)
+    """A law from any packed file; None where it holds none for this key. Raises StaleLaw, UnreadableLaw, and what
+    NOT_A_LAW says."""
+    try:
+        data = _file(path)
+    except UnreadableFile as error:
+        raise UnreadableLaw(str(error)) from error
     if data is None:
         raise FileNotFoundError(f"there is no file {path}")
     return load_packed(data, key)

@@ -7,18 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import NotRegular, Tape
+from preflight.memory.device.law.workload import Resolved, Storage
+from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Units, cut, units
-from preflight.memory.device.step.optimizers import Step, step
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.optimizer import Step
 from preflight.vocabulary.values import Cause, Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
@@ -27,14 +28,6 @@ WEIGHTS_CUT = ("fsdp1", "fsdp2", "zero3")
 """Schemes that cut the weights themselves."""
 PACKED = 0.5
 """Bytes per element of bitsandbytes' 4-bit weights, their scales left out."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """A storage that lies on the GPU throughout; `part` as in ALL_PARTS."""
-
-    nbytes: int
-    part: str
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Rank:
     laws: Laws
     dims: Mapping[str, int]
     rows: tuple[tuple[int, float, bool], ...]
-    held: tuple[Held, ...]
+    held: tuple[Storage, ...]
     gradients: int
     owned: tuple[tuple[int, int], ...]
     step: tuple[int, ...]
@@ -147,7 +140,7 @@ def _replicated(layout: Layout, laws: Laws, dims: Mapping[str, int], whole: Sequ
     gone = views or layout.offload == "gradients"
     gradients = 0 if gone else sum(n * size for n, size in trainable)
     owned = () if layout.offload == "optimizer" else tuple(trainable)
-    held = tuple(Held(size, "gradients") for size in buckets)
+    held = tuple(Storage(size, "gradients") for size in buckets)
     return Rank(layout, laws, dims, tuple(whole), held, gradients, owned, ())
 
 
@@ -174,10 +167,10 @@ def _zero(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units,
     buckets = zero.buckets(held, layout, width)
     rows = tuple((size, 1, False) for size in zero.weights(held, layout))
     owned = tuple((n, zero.MASTER) for n in zero.master(held, layout))
-    kept = [Held(n * size, "optimizer") for n, size in owned if layout.scheme != "zero3" or width != zero.MASTER]
+    kept = [Storage(n * size, "optimizer") for n, size in owned if layout.scheme != "zero3" or width != zero.MASTER]
     gradients = buckets.partition
     if layout.scheme == "zero3":
-        kept += [Held(buckets.bucket, "gradients"), Held(buckets.partition, "gradients")]
+        kept += [Storage(buckets.bucket, "gradients"), Storage(buckets.partition, "gradients")]
         gradients = 0
     step = buckets.step
     if zero.keeps_gradients(layout):

@@ -12,24 +12,17 @@ the law and the replay count them like any storage. Here is what does not come f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Again, Effect
+from preflight.memory.device.step.ready import Ready
 from preflight.vocabulary.estimates import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from preflight.memory.device.law.tape import Tape, Token
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.workload import Resolved
-    from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 
 MIB = 2**20
-WORKSPACE = "c"
-"""Mark of a workspace's birth."""
 EAGER = {(8, 0): 1421 * MIB, (7, 0): 1343 * MIB}
 """By compute capability: context with every kernel of torch and cuBLAS loaded. A100: 1,443 MiB, the least that
 nvidia-smi showed in 3,000 trainings of small perceptrons without a convolution (itu-rad/GPUMemNet, Datasets/MLP,
@@ -119,29 +112,3 @@ def _loads_lazily(job: Job) -> bool | None:
 def _version(text: str) -> tuple[int, int] | None:
     numbers = text.lstrip("=<>~! v").split("+")[0].split(".")
     return (int(numbers[0]), int(numbers[1])) if len(numbers) > 1 and all(x.isdecimal() for x in numbers[:2]) else None
-
-
-def without_workspaces(tape: Tape) -> Tape:
-    """The tape of channels-last convolutions, whose kernels need no copies in another order."""
-    kept = [_kept(item.blocks[0]) if item.stack is None else {} for item in tape.items]
-
-    def still(number: int, token: Token) -> Token | None:
-        if token.kind == "b":
-            return None if token.mark == WORKSPACE else token
-        home = number if token.item < 0 else token.item
-        if tape.items[home].stack is not None:
-            return token
-        return replace(token, at=kept[home][token.at]) if token.at in kept[home] else None
-
-    items = []
-    for number, item in enumerate(tape.items):
-        blocks = tuple(tuple(t for t in (still(number, x) for x in block) if t is not None) for block in item.blocks)
-        items.append(replace(item, blocks=blocks))
-    return replace(tape, items=tuple(items))
-
-
-def _kept(block: tuple[Token, ...]) -> dict[int, int]:
-    """Number of a birth in a block -> its number when workspaces are left out."""
-    births = [token for token in block if token.kind == "b"]
-    others = [at for at, token in enumerate(births) if token.mark != WORKSPACE]
-    return {at: number for number, at in enumerate(others)}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.replay import Segment
-    from preflight.vocabulary.estimates import Interval
+from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.replay import Segment
+from preflight.vocabulary.estimates import Interval
 
 
 @dataclass(frozen=True)

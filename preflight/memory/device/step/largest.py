@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from preflight.memory.device.law.sizes import Size, with_derived
 from preflight.memory.device.law.tape import Tape
+from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.replay import Phase
 from preflight.vocabulary.estimates import LargestAllocation
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.validation import Phase
 
 _WORDS = {
     "V": "vocabulary", "f": "feed-forward width", "a": "heads", "k": "key-value heads", "d": "head size", "h": "width",

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from preflight.memory.device.law.alignment import aligned, events_at
-from preflight.memory.device.law.law import KEPT, PARTS, part_of
-from preflight.memory.device.law.tape import Tape
+from preflight.memory.device.law.law import KEPT, PARTS, Peak, part_of
+from preflight.memory.device.law.tape import WORKSPACE, Tape
 from preflight.memory.device.step.allocator import Block, CachingAllocator
-from preflight.memory.device.step.convolution import WORKSPACE
-from preflight.memory.device.step.optimizers import Step
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.estimates import ALL_PARTS
+from preflight.vocabulary.optimizer import Step
 
 _PART = {name: index for index, name in enumerate(ALL_PARTS)}
 _CODE = {"b": 0, "d": 1, "+": 2}
@@ -129,6 +128,26 @@ def _ordered(events: Iterable[tuple[str, str, int]]) -> Order:
         order[-1][1].append(_CODE[kind])
         order[-1][2].append(birth)
     return tuple((phase, bytes(kinds), tuple(numbers)) for phase, kinds, numbers in order)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase beside the training steps: its peak by the law, and its tape at `dims`. `kept`: bytes of the logits
+    accumulated over the evaluation set; `kept_again`: of the copy that joining the last batch to them makes."""
+
+    name: str
+    peak: Peak
+    tape: Tape
+    dims: Mapping[str, int]
+    kept: tuple[int, ...] = ()
+    kept_again: tuple[int, ...] = ()
+    loaded: tuple[int, ...] = ()
+    """Weights that are there for this phase alone, in bytes."""
+    notes: tuple[str, ...] = ()
+
+    def segment(self) -> Segment:
+        """The events, expanded (a search space needs the peak alone)."""
+        return Segment.of(self.tape, self.dims, phase=self.name)
 
 
 class Recording(Protocol):

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from preflight.memory.device.prepare import Ready
 from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.effect import Passage
 from preflight.memory.device.step.effects import EFFECTS
 from preflight.memory.device.step.loading import load
-from preflight.memory.device.step.replay import Replay, Replayed, Segment
+from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.replay import Phase, Replay, Replayed, Segment
 from preflight.memory.device.step.timeline import Recorder
-from preflight.memory.device.step.validation import Phase
 
 MIB = 2**20
 

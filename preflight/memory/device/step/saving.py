@@ -15,14 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.step.effect import Effect, Passage
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
+from preflight.memory.device.step.ready import Ready
+from preflight.vocabulary.job import Job
 
 DOUBLES = ((0, 38), (0, 39))
 """From which release on, and before which, bitsandbytes' int8 layers are doubled by a state dictionary."""

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Effect
+from preflight.memory.device.step.ready import Ready
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.estimates import ALL_PARTS
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.workload import Resolved
-    from preflight.vocabulary.job import Job
+from preflight.vocabulary.job import Job
 
 FREES_INPUT = (1, 11)
 """The first release whose softmax does not keep its input."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from preflight.memory.device.step.effect import Again, Effect
+from preflight.memory.device.step.ready import Ready
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.job import Job
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
 
 EARLIER = 8
 """Batches before the longest."""

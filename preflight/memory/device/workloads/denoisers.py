@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit.make import CHECK_LAYERS
-from preflight.memory.device.law.adapters import Adapters
-from preflight.memory.device.law.laws import laws_for
-from preflight.memory.device.law.made import Depth
+from preflight.memory.device.law.adapters import CONTROLNET, Adapters
+from preflight.memory.device.law.made import Depth, Weight
 from preflight.memory.device.law.setup import Setup, with_kernel
-from preflight.memory.device.step import generated
-from preflight.memory.device.step.validation import Phase
-from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
-from preflight.memory.device.workloads.pipelines import CONTROLNET, Companion, companions, data, pipeline
+from preflight.memory.device.law.workload import Asked, Config, ExtraPhase, Resolved
+from preflight.memory.device.workloads import generated_images
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.memory.device.workloads.pipelines import DENOISER, Companion, companions, data, pipeline
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.loading import Row
-    from preflight.vocabulary.job import Job
 
 UNIT = 64
 """Pixels of an image's side that `u` counts: eight of the VAE, eight of a UNet's three halvings."""
@@ -119,7 +114,7 @@ class Denoiser(OwnStep):
         stacks = DEPTHS.get(self.architecture, ())
         return tuple(one for one in stacks if one.key in self.config and self.config[one.key] > CHECK_LAYERS)
 
-    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row],
+    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Weight],
                buffers: int) -> tuple[Companion, ...] | Unknown:  # fmt: skip
         return companions(job, resolved.name)
 
@@ -135,21 +130,37 @@ class Denoiser(OwnStep):
                 seen.append({*names})
                 yield job.model_copy(update={"train": job.train.model_copy(update={"companions": names})})
 
-    def phases(self, ready: Ready, smooth: bool) -> Iterator[Phase]:
-        """What a frozen VAE does with the images of a batch before the step; images that are generated; saving."""
-        for companion in ready.rank.held:
-            if isinstance(companion, Companion) and companion.config is not None:
-                laws = laws_for(self.encoder(ready.resolved, companion), "eval", ready.tracing)
-                if not isinstance(laws, Unknown):
-                    yield Phase("encoding", laws.plain.peak(ready.dims), laws.made.tape, ready.dims)
-        yield from generated.phases(ready, self, smooth)
+    def extra_phases(
+        self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
+    ) -> Iterator[ExtraPhase]:
+        """What a frozen VAE does with the images of a batch before the step; saving."""
+        for companion in generated_images.on_gpu(job, resolved.name):
+            if companion.config is not None:
+                yield ExtraPhase("encoding", (self.encoder(resolved, companion),), of_batch=True)
+        yield from generated_images.saving(job, here)
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if ready.job.train.companions is None:
-            names = ", ".join(one.name for one in ready.rank.held if isinstance(one, Companion)) or "nothing"
-            yield (f"on the GPU beside the denoiser: {names}, as diffusers' example scripts have it; state "
-                   "train.companions")  # fmt: skip
-        yield from generated.notes(ready, self)
+    def image_generation(
+        self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
+    ) -> ExtraPhase:
+        """A step of the denoiser, and decoding. In a fresh pipeline the scripts of text_to_image have autocast, and
+        those of dreambooth have not: the larger counts."""
+        step = self.generator(resolved, job.validation.batch_size or 1)
+        vae = generated_images.decodes(job, resolved.name)
+        steps = [step]
+        if vae is not None:
+            steps.append(self.decoder(step, vae, True))
+            if any(name in DENOISER for name in generated_images.loads(job, resolved.name)):
+                steps.append(self.decoder(step, vae, False))
+        return ExtraPhase("validation", tuple(steps), generated_images.loaded(job, resolved.name, whole, here))
+
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if job.train.companions is None:
+            names = ", ".join(one.name for one in generated_images.on_gpu(job, resolved.name)) or "nothing"
+            yield (
+                f"on the GPU beside the denoiser: {names}, as diffusers' example scripts have it; state "
+                "train.companions"
+            )
+        yield from generated_images.notes(job, resolved.name)
 
     def generator(self, resolved: Resolved, images: int) -> Resolved:
         """A step of the pipeline that generates, for `images` at once, at the side that the pipeline has by itself: the

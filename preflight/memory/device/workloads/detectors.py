@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest, without_mask
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, without_mask
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
 
 HOMES = ("detectron2:", "mmdet:", "maskrcnn_benchmark:")
 IMAGE = 800
@@ -93,8 +92,8 @@ class Detector(OwnStep):
     def convolutional(self) -> bool:
         return True
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        yield f"{ready.resolved.name} is reckoned as {STAND_IN}"
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        yield f"{resolved.name} is reckoned as {STAND_IN}"
 
 
 def config_of(target: str) -> dict[str, Any] | None:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
 from preflight.memory.device.fit.make import PROBE_LAYERS
 from preflight.memory.device.law.made import Depth, Made, Runner
 from preflight.memory.device.law.setup import with_kernel
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
 
 _BASE = {"hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 3072,
          "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}  # fmt: skip
@@ -105,9 +103,6 @@ class Embedder(OwnStep):
     def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
         return pairwise_loss.make_texts(resolved, kind, run, self.mini)
 
-    def make_shipped(self, resolved: Resolved, kind: str, run: Runner) -> Made:
-        return self.make(resolved, kind, run)
-
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
         """A third text in each sample, where it does not say."""
         given = job.model.kwargs or {}
@@ -115,8 +110,8 @@ class Embedder(OwnStep):
             more = {"kwargs": {**given, "texts": PAIR + 1}}
             yield job.model_copy(update={"model": job.model.model_copy(update=more)})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if "texts" not in (ready.job.model.kwargs or {}):
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if "texts" not in (job.model.kwargs or {}):
             yield (f"{PAIR} texts in a sample; a third one (a hard negative) is in the interval: state "
                    "model.kwargs.texts")  # fmt: skip
 

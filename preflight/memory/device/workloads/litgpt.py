@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
-from preflight.memory.device.law.likeness import Likeness
 from preflight.memory.device.law.made import Made, Runner
-from preflight.memory.device.law.setup import NEWEST, release
-from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
+from preflight.memory.device.law.setup import NEWEST, Likeness, release
+from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
+from preflight.memory.device.workloads.own_step import begin
 from preflight.memory.device.workloads.remote import likened
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import PARTS
 from preflight.vocabulary.values import Unknown
-
-if TYPE_CHECKING:
-    from preflight.vocabulary.job import Job
 
 _MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
         "falcon": "gelu", "gpt-neox": "gelu", "phi": "gelu"}  # fmt: skip

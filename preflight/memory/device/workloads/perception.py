@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
 from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.setup import with_kernel
-from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
+from preflight.memory.device.law.workload import Asked, Config, Resolved
 from preflight.memory.device.workloads import perception_table as table
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
 
 UNIT = 64
 """Pixels of an image's side that `u` counts, in laws of every side."""
@@ -103,20 +101,20 @@ class Perception(OwnStep):
     def convolutional(self) -> bool:
         return self.architecture not in table.WITHOUT_CONVOLUTIONS
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made | None:
         if self.recipe in table.WITH_OBJECTS:
             return pairwise_loss.make(resolved, kind, run, self.recipe == FIRST_STEP)
-        return super().make(resolved, kind, run)
+        return None
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
         """A single object in each image, where it is not stated how many there are."""
         if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
             yield job.model_copy(update={"train": job.train.model_copy(update={"target_len": 1})})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if self.recipe in table.WITH_OBJECTS and ready.job.train.target_len is None:
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
             yield f"at most {OBJECTS} objects in an image, as COCO has; state train.target_len"
-        if _is_prompted(ready.job, self.architecture):
+        if _is_prompted(job, self.architecture):
             yield "the mask decoder alone is trained, as fine-tuning notebooks have it: state train.frozen"
 
 

@@ -11,24 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from preflight.memory.device.parallel.rank import Held
+from preflight.memory.device.law.adapters import CONTROLNET
+from preflight.memory.device.law.workload import Config, Storage
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 
-if TYPE_CHECKING:
-    from preflight.memory.device.workload import Config
-    from preflight.vocabulary.job import Job
-
 DATA = Path(__file__).with_name("denoisers.json")
-CONTROLNET = "controlnet"
-"""The `train.peft.method` of a ControlNet beside a frozen denoiser."""
 DENOISER = ("denoiser", "unet", "transformer")
 """Names of the denoiser itself in `validation.loads`."""
 
 
 @dataclass(frozen=True)
-class Companion(Held):
+class Companion(Storage):
     """A frozen model on the GPU, by its name in the pipeline. `config`: of a VAE, whose pass over the images counts."""
 
     name: str = ""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from inspect import getattr_static
 from typing import cast
 
-from preflight.memory.device.workload import Asked, Workload
+from preflight.memory.device.law.workload import Asked, Workload
 from preflight.memory.device.workloads.denoisers import Denoiser
 from preflight.memory.device.workloads.detectors import Detector
 from preflight.memory.device.workloads.embeddings import Embedder
@@ -56,7 +56,7 @@ def _added() -> tuple[type[Workload], ...]:
     for one in installed(WORKLOADS):
         part = loaded(one)
         if not isinstance(part, type) or Workload not in part.__mro__:
-            raise wrong(one, "it is no subclass of preflight.memory.device.workload.Workload")
+            raise wrong(one, "it is no subclass of preflight.memory.device.law.workload.Workload")
         kind = cast("type[Workload]", part)
         if not isinstance(getattr(kind, "kind", None), str):
             raise wrong(one, f"{kind.__name__} has no text `kind`")

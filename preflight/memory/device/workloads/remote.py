@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from preflight.memory.device.law.attention import window
-from preflight.memory.device.law.likeness import Likeness, Terms
-from preflight.memory.device.workload import Config, undescribed
+from preflight.memory.device.law.setup import Likeness, Terms
+from preflight.memory.device.law.workload import Asked, Config
+from preflight.memory.device.workloads.own_step import undescribed
 from preflight.vocabulary.values import Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.workload import Asked
 
 SAME_CODE = {"xlm-roberta": "roberta", "mistral": "llama", "camembert": "roberta", "deberta_v2": "deberta-v2"}
 """Architectures whose tape is another's, event by event (mistral: within its sliding window)."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest, without_mask
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, without_mask
 from preflight.vocabulary.values import Unknown
 
 UNIT = 64

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit.make import CHECK_LAYERS
 from preflight.memory.device.law.made import Depth
 from preflight.memory.device.law.setup import Setup, with_kernel
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
 
 ARCHITECTURES = ("wav2vec2", "hubert", "wavlm", "data2vec-audio")
 NEARLY = {"hubert": "wav2vec2"}
@@ -110,8 +108,8 @@ class Speech(OwnStep):
         if "frozen" not in job.train.model_fields_set:
             yield job.model_copy(update={"train": job.train.model_copy(update={"frozen": []})})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if "frozen" not in ready.job.train.model_fields_set:
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if "frozen" not in job.train.model_fields_set:
             yield "convolutions are taken as frozen, as transformers' example scripts have it: state train.frozen"
 
 

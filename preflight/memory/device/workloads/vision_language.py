@@ -12,22 +12,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
+from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import Depth, Made, Runner
 from preflight.memory.device.law.setup import RANKED, Setup, loss_of, setup_of
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, digest
+from preflight.memory.device.law.workload import Asked, Config, Resolved
 from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
+from preflight.memory.device.workloads.own_step import OwnStep, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
-
-if TYPE_CHECKING:
-    from preflight.memory.device.law.laws import Laws
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
 
 FREE = ("b", "s")
 """What a traced law is a function of; a shipped one of the rank of adapters too."""
@@ -185,8 +183,7 @@ class VisionLanguage(OwnStep):
         for other in others:
             yield job.model_copy(update={"train": job.train.model_copy(update=other)})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        job = ready.job
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if self.image.note:
             yield self.image.note
         if "images" not in job.train.model_fields_set:

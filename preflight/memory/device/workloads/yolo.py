@@ -11,17 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.parallel.rank import Held
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, without_mask
+from preflight.memory.device.law.made import Weight
+from preflight.memory.device.law.workload import Asked, Resolved, Storage
 from preflight.memory.device.workloads.detectors import WIDER as DETECTORS_WIDER
+from preflight.memory.device.workloads.own_step import OwnStep, begin, without_mask
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.loading import Row
-    from preflight.vocabulary.job import Job
 
 HOMES = ("ultralytics:", "yolov5:")
 GRAIN = 32
@@ -105,12 +102,12 @@ class Yolo(OwnStep):
     def convolutional(self) -> bool:
         return True
 
-    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row], buffers: int) -> tuple[Held, ...]:
+    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Weight], buffers: int) -> tuple[Storage, ...]:
         """Two workspaces of cuBLAS, and the averaged copy that the trainer holds unless the job says otherwise."""
-        workspaces = (Held(WORKSPACE, "temporary"),) * 2
+        workspaces = (Storage(WORKSPACE, "temporary"),) * 2
         if "ema" in job.train.copies.model_fields_set:
             return workspaces
-        return (*workspaces, Held(sum(round(n * each) for n, each, _ in rows) + buffers, "weights"))
+        return (*workspaces, Storage(sum(round(n * each) for n, each, _ in rows) + buffers, "weights"))
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
         """What the data may make of the job."""
@@ -118,9 +115,9 @@ class Yolo(OwnStep):
             yield _with(job, FEWEST, 1)
             yield _with(job, MOST, resolved.lengths["V"])
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        yield f"{ready.resolved.name} is reckoned as {STAND_IN}"
-        said = _open(ready.job, ready.resolved)
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        yield f"{resolved.name} is reckoned as {STAND_IN}"
+        said = _open(job, resolved)
         if said is not None:
             yield said
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.ready import Ready
 from preflight.vocabulary.job import build
 
 bulk = pytest.importorskip("preflight.memory.device.law.bulk_peaks")

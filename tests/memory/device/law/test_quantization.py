@@ -9,11 +9,11 @@ import pytest
 from preflight.memory.device.law import adapters, quantization
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.store import key_of
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.lower import lower_bound
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import load
 from preflight.memory.device.step.replay import CachingAllocator, Replay
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown

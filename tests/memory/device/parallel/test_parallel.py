@@ -16,7 +16,7 @@ from preflight.memory.device.parallel import ddp, layouts, nccl, units, zero
 from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.options import Options
-from preflight.memory.device.prepare import Ready
+from preflight.memory.device.step.ready import Ready
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.ready import Ready
 from preflight.memory.device.step.run import requested_peak
 from preflight.vocabulary.job import build
 

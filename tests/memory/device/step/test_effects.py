@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
 from preflight.memory.device.step import effects, run
 from preflight.memory.device.step.effect import Effect, Passage
+from preflight.memory.device.step.ready import Ready
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.job import build
 from preflight.vocabulary.tracing import SHIPPED_ONLY

@@ -9,7 +9,7 @@ from shipped import estimate as estimated
 from shipped import laws_for, prepare
 
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.prepare import Ready
+from preflight.memory.device.step.ready import Ready
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown

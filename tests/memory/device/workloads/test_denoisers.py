@@ -11,8 +11,8 @@ from shipped import laws_for, prepare, resolve
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.prepare import Ready
-from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.step.ready import Ready
 from preflight.memory.device.workloads import denoisers, pipelines
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build

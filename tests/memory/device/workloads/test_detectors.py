@@ -9,7 +9,7 @@ from shipped import estimate as estimated
 from shipped import laws_for, resolve
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.workloads import detectors
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build

@@ -8,9 +8,9 @@ import pytest
 from preflight.memory.device.estimate import estimate as estimated
 from preflight.memory.device.fit.make import verify
 from preflight.memory.device.fit.subprocess import has_torch, request_traces
-from preflight.memory.device.law import laws
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import perception
 from preflight.memory.device.workloads import perception_table as perception_kinds
 from preflight.vocabulary.estimates import DeviceEstimate
@@ -139,7 +139,7 @@ def test_sam_trains_its_decoder_where_nothing_is_said() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
 def test_the_law_is_a_direct_trace_at_another_batch(kind: str, precision: str) -> None:
     found = resolved(KINDS[kind], **{"train.precision": precision})
-    known = laws.laws_for(found, "train")
+    known = laws_for(found, "train")
     assert not isinstance(known, Unknown), known
     dims = {**found.all_dims, "b": 6}
     (trace,), _ = request_traces([found.request("train").at(dims)])

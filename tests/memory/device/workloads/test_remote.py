@@ -6,14 +6,16 @@ import pytest
 
 from preflight.memory.device import estimate
 from preflight.memory.device.law import catalogue, store
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.prepare import prepare
 from preflight.memory.device.resolve import resolve
+from preflight.memory.device.step import remote_code as own
 from preflight.memory.device.step.allocator import CachingAllocator
+from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.remote_code import elements
 from preflight.memory.device.step.replay import Replay, Segment
 from preflight.memory.device.step.run import requested_peak
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import remote
-from preflight.memory.device.workloads import remote_code_extras as own
 from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -153,10 +155,8 @@ def test_linear_positions_have_a_value_per_head_and_pair() -> None:
     short, long = (resolved(job("baichuan", wide, **{"train.seq_len": s})) for s in (256, 512))
     assert short.like is not None
     assert long.like is not None
-    assert sum(remote.elements(long.like.held, long.all_dims)) == 4 * sum(
-        remote.elements(short.like.held, short.all_dims)
-    )
-    assert sum(remote.elements(short.like.held, short.all_dims)) == (2 + 1) * 40 * 256**2
+    assert sum(elements(long.like.held, long.all_dims)) == 4 * sum(elements(short.like.held, short.all_dims))
+    assert sum(elements(short.like.held, short.all_dims)) == (2 + 1) * 40 * 256**2
 
 
 def test_a_difference_widens_the_interval() -> None:

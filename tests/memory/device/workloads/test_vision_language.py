@@ -6,8 +6,8 @@ import pytest
 
 from preflight.memory.device.law import catalogue
 from preflight.memory.device.law.made import Depth
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import vision_language as pictures
 from preflight.memory.device.workloads.image_tokens import IMAGES, Image
 from preflight.vocabulary.job import build

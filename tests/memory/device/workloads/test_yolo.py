@@ -8,8 +8,8 @@ import pytest
 from shipped import estimate, laws_for, resolve
 
 from preflight.machines.gpus import find_gpu
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import target_of
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import yolo
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build

@@ -11,9 +11,9 @@ import pytest
 from shipped import estimate as estimated
 from shipped import laws_for, prepare
 
-from preflight.memory.device.prepare import Ready
-from preflight.memory.device.step import generated
-from preflight.memory.device.step.validation import Phase
+from preflight.memory.device import phases
+from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.replay import Phase
 from preflight.memory.device.workloads import denoisers, pipelines
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -41,17 +41,17 @@ def ready(**changes: object) -> Ready:
 
 
 def rounds(one: Ready) -> list[Phase]:
-    return list(generated.rounds(one, one.resolved.workload))
+    return [phase for phase in phases.phases_beside(one) if phase.name == "validation"]
 
 
 def notes(one: Ready) -> tuple[str, ...]:
-    return generated.notes(one, one.resolved.workload)
+    return (*one.resolved.workload.notes(one.job, one.resolved), *phases.note_on_images(one))
 
 
 def loaded(one: Ready, phase: str) -> int:
     """Bytes that a phase has beside what is there while training."""
-    phases = generated.phases(one, one.resolved.workload)
-    return max((sum(each.loaded) for each in phases if each.name == phase), default=0)
+    found = phases.phases_beside(one)
+    return max((sum(each.loaded) for each in found if each.name == phase), default=0)
 
 
 def test_generating_is_a_phase_of_its_own() -> None:
@@ -86,17 +86,17 @@ def test_full_training_loads_no_second_denoiser() -> None:
     some = prepare(build({**LORA, **full, "train.companions": ["vae"], "validation.generates": True}))
     assert isinstance(some, Ready)
     row = pipelines.data()["models"][SD15]["companions"]
-    assert sum(generated.loaded(some)) == 2 * row["text_encoder"]["parameters"]
+    assert loaded(some, "validation") == 2 * row["text_encoder"]["parameters"]
 
 
 def test_a_controlnets_script_loads_it_alone() -> None:
     changes: dict[str, object] = {"model.name": SD15, "train.peft.method": "controlnet", "validation.generates": True}
     some = prepare(build({**LORA, **changes, "train.companions": ["vae", "text_encoder"]}))
     assert isinstance(some, Ready)
-    assert sum(generated.loaded(some)) == 2 * sum(n for n, _, trains in some.parameters if trains)
+    assert loaded(some, "validation") == 2 * sum(n for n, _, trains in some.parameters if trains)
     beside = prepare(build({**LORA, **changes, "train.companions": ["vae"], "validation.loads": ["denoiser"]}))
     assert isinstance(beside, Ready)
-    assert sum(generated.loaded(beside)) == 2 * sum(n for n, _, trains in some.parameters if not trains)
+    assert loaded(beside, "validation") == 2 * sum(n for n, _, trains in some.parameters if not trains)
 
 
 def test_casting_for_the_last_save_widens_16_bit_weights_and_stays() -> None:
@@ -155,7 +155,7 @@ def test_what_is_not_known_to_be_loaded_is_named() -> None:
 
 
 def test_images_without_a_law_are_said_not_to_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generated, "laws_for", lambda *_: Unknown("no law"))
+    monkeypatch.setattr(phases, "laws_for", lambda *_: Unknown("no law"))
     assert any(note.startswith("validation is not counted") for note in device().notes)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from preflight.memory.device.law.likeness import elements
+from preflight.memory.device.law.setup import Terms
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Effect, Passage
+from preflight.memory.device.step.ready import Ready
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.estimates import ALL_PARTS
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.workload import Resolved
 
 _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
 
@@ -75,3 +72,14 @@ def at_head(segment: Segment) -> int:
 def _head(segment: Segment) -> int:
     births = ((n, part) for n, (kind, _, _, part, *_) in enumerate(segment.events) if kind == "b")
     return next((n for n, part in births if part == _LOGITS), 0)
+
+
+def elements(terms: Terms, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Each term's elements at dimensions; those of the width where a law has heads and their size alone."""
+    known = {**dims, "h": dims.get("h") or dims["a"] * dims["d"]}
+    found = []
+    for count, powers in terms:
+        for name, power in powers.items():
+            count *= known[name] ** power
+        found.append(count)
+    return tuple(found)

@@ -14,8 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from preflight.vocabulary.extensions import wrong
-from preflight.vocabulary.optimizer import Copies, Optimizer, Params, added
-from preflight.vocabulary.optimizer import Step as Step
+from preflight.vocabulary.optimizer import Copies, Optimizer, Params, Step, added
 
 MIN_8BIT_ELEMENTS = 4096
 BLOCK_8BIT = 256
@@ -86,6 +85,12 @@ def as_released(implementation: str, torch: tuple[int, ...] | None) -> str:
 def step(name: str, implementation: str, params: Params) -> Step | None:
     """One optimizer's step over the trainable parameters; None for an optimizer that is not known."""
     return _step(name, implementation, tuple(params))
+
+
+def with_weight_decay(plain: Step, params: Params) -> Step:
+    """A step of SGD over lists of tensors with weight decay: it adds the decay to copies of all gradients at once
+    (torch/optim/sgd.py, _multi_tensor_sgd)."""
+    return replace(plain, waves=(tuple(n * size for n, size in params), *plain.waves))
 
 
 @lru_cache(maxsize=256)

@@ -6,34 +6,21 @@ and resolves a job; an instance is one model, as the tracer is told of it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeAlias
 
-from preflight.memory.device.fit.few_traces import make_sparse
-from preflight.memory.device.law.made import Depth, TraceRequest
-from preflight.memory.device.law.setup import Setup, setup_of
+from preflight.memory.device.families import Family
+from preflight.memory.device.law.law import Laws
+from preflight.memory.device.law.made import Depth, Made, Runner, TraceRequest, Weight
+from preflight.memory.device.law.setup import Likeness, Setup
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
-from preflight.vocabulary.values import Cause, Unknown, missing
-
-if TYPE_CHECKING:
-    from preflight.memory.device.families import Family
-    from preflight.memory.device.law.laws import Laws
-    from preflight.memory.device.law.likeness import Likeness
-    from preflight.memory.device.law.made import Made, Runner
-    from preflight.memory.device.parallel.rank import Held
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.loading import Row
-    from preflight.memory.device.step.validation import Phase
-    from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.values import Unknown
 
 Config: TypeAlias = "Mapping[str, Any]"
 """What a config.json says, or the keyword arguments of a constructor: JSON, as its library reads it."""
-SHIPPED_FREE = ("b", "u", "r", "w", "t", "V", "k", "o")
-"""Lengths that a shipped law of a model without a family is a function of."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +63,7 @@ class Resolved:
     law: str | None = None
     """A file of the user's that holds the law."""
     like: Likeness | None = None
-    """How a model of remote code is reckoned."""
+    """Of remote code: the architecture whose law is used."""
 
     @property
     def all_dims(self) -> dict[str, int]:
@@ -90,6 +77,27 @@ class Resolved:
     def request(self, kind: str) -> TraceRequest:
         """What the tracer is asked for; `kind`: of step."""
         return TraceRequest(self.workload.wire(), self.setup, kind, self.workload.warm_up)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A storage that lies on the GPU throughout the job; `part` as in ALL_PARTS."""
+
+    nbytes: int
+    part: str
+
+
+@dataclass(frozen=True)
+class ExtraPhase:
+    """A phase that a kind of model has beside training and validation."""
+
+    name: str
+    steps: tuple[Resolved, ...] = ()
+    """What runs in it, without gradients. Where one of them has no law the phase is left out; none: nothing runs."""
+    loaded: tuple[int, ...] = ()
+    """Bytes of the storages that are on the GPU for this phase alone."""
+    of_batch: bool = False
+    """Whether the steps run over the batch that is trained on."""
 
 
 class Workload(Protocol):
@@ -171,23 +179,16 @@ class Workload(Protocol):
         """Whether convolutions, whose workspaces vary, are much of the model."""
         return False
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
-        """The law as a function of `free`, of as few traces as can be: they take long. Raises CannotMake, or what `run`
-        raises."""
-        free = tuple(name for name in resolved.lengths if name in self.free)
-        depths = {one.name for one in self.depths}
-        fixed = {k: v for k, v in resolved.all_dims.items() if k not in self.free and k not in depths}
-        return make_sparse(resolved.request(kind), free, run, fixed, self.depths)
-
-    def make_shipped(self, resolved: Resolved, kind: str, run: Runner) -> Made:
-        """The law as a function of all lengths, to be shipped. Raises CannotMake, or what `run` raises."""
-        free = [name for name in SHIPPED_FREE if name in resolved.all_dims]
-        fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
-        return make_sparse(resolved.request(kind), free, run, fixed, self.depths)
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made | None:
+        """The law as a function of `free`, made in a way that this kind has to itself; None: as
+        `fit.few_traces.make_of` does it for any kind. Raises CannotMake, or what `run` raises."""
+        return None
 
     # --- one job ---
 
-    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row], buffers: int) -> tuple[Held, ...] | Unknown:
+    def beside(
+        self, job: Job, resolved: Resolved, rows: Sequence[Weight], buffers: int
+    ) -> tuple[Storage, ...] | Unknown:
         """What lies on the GPU beside the step of a model with these parameters, and buffers of so many bytes."""
         return ()
 
@@ -203,61 +204,19 @@ class Workload(Protocol):
         """The model under torch.compile; None where no law of its compiled step can be made."""
         return None
 
-    def phases(self, ready: Ready, smooth: bool) -> Iterator[Phase]:
-        """What the job does beside training steps and validation. `smooth`: see `Law.peak`."""
+    def extra_phases(
+        self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
+    ) -> Iterator[ExtraPhase]:
+        """Phases of the job beside training, validation and generation. `whole`: the model's weights; `here`: those
+        that lie on this GPU."""
         return iter(())
 
-    def notes(self, ready: Ready) -> Iterator[str]:
+    def image_generation(
+        self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
+    ) -> ExtraPhase | None:
+        """The phase in which images are generated, if the job does so; None: models of this kind generate none."""
+        return None
+
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         """What a user should know: what is taken for granted, and which field would say."""
         return iter(())
-
-
-@dataclass(frozen=True)
-class OwnStep(Workload, Protocol):
-    """A model whose step the tracer has a module of its own for, named as the kind is."""
-
-    architecture: str
-    config: Config
-    task: str
-
-    def wire(self) -> dict[str, Any]:
-        return {"kind": self.kind, "architecture": self.architecture, "config": dict(self.config), "task": self.task,
-                "filed": self.filed, "extra": self.extra, **self.told()}  # fmt: skip
-
-    def told(self) -> dict[str, Any]:
-        """What the tracer's module needs beside these."""
-        return {}
-
-
-def begin(asked: Asked, *needs: str, adapts: bool = True, freezes: bool = True) -> Setup | Unknown:
-    """What resolving a model without a family begins with: its lengths are stated (`needs`: fields of train, each with
-    what it counts), nothing is asked for that no law has (`adapts`: checkpoints and adapters have one; `freezes`: parts
-    that are not trained too), and there is a setup."""
-    train = asked.job.train
-    for need in ("batch_size", *needs):
-        name, _, counted = need.partition(" ")
-        if getattr(train, name) is None:
-            return missing(f"train.{name}", counted.strip("()"))
-    adapted = train.gradient_checkpointing or train.peft.method not in (None, "none")
-    if not adapts and (adapted or (train.frozen and not freezes)):
-        what = "checkpoints or adapters" if freezes else "checkpoints, frozen parts or adapters"
-        return Unknown(f"{asked.known_as} has no law with {what}", Cause.not_modelled)
-    return setup_of(asked.job, gpu=asked.gpu)
-
-
-def undescribed(architecture: str, error: KeyError | TypeError) -> Unknown:
-    """What the description of a model lacks, or has of another type."""
-    key = str(error).strip("'")
-    fields = (f"model.config.{key}",) if isinstance(error, KeyError) else ()
-    return Unknown(f"model.config.{key} of the {architecture} model is not known", Cause.not_set, fields)
-
-
-def without_mask(setup: Setup) -> Setup:
-    """The setup of a model whose attention, if it has any, is not chosen and has no mask."""
-    return replace(setup, attention="sdpa", mask=False)
-
-
-def digest(said: object) -> str:
-    """What tells law files of one name apart: a hash of what was said of the model."""
-    text = json.dumps(said, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-from preflight.memory.device.law.law import Law, Peak
-from preflight.memory.device.law.laws import laws_for
+from preflight.memory.device.law import store
+from preflight.memory.device.law.law import Law, Laws, Peak
 from preflight.memory.device.law.tape import Tape
+from preflight.memory.device.law.workload import ExtraPhase, Resolved
+from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.parallel import derive
-from preflight.memory.device.step.replay import Segment
+from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.replay import Phase
+from preflight.vocabulary.job import Validation
 from preflight.vocabulary.values import Unknown
 
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Validation
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One phase: its peak by the law, its tape at `dims`, and what is kept besides (`kept`: logits accumulated over the
-    evaluation set; `kept_again`: the copy that joining the last batch to them makes), in bytes."""
-
-    name: str
-    peak: Peak
-    tape: Tape
-    dims: Mapping[str, int]
-    kept: tuple[int, ...] = ()
-    kept_again: tuple[int, ...] = ()
-    loaded: tuple[int, ...] = ()
-    """Weights that are there for this phase alone, in bytes."""
-    notes: tuple[str, ...] = ()
-
-    def segment(self) -> Segment:
-        """The events, expanded (a search space needs the peak alone)."""
-        return Segment.of(self.tape, self.dims, phase=self.name)
+NOTHING = Tape((), (), (), {})
 
 
 def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
     """Validation, when the job names a batch for it; generation, when it generates. `smooth`: see `Law.peak`."""
     workload = ready.resolved.workload
-    found = [*workload.phases(ready, smooth)]
+    found = [*_extra_phases(ready, smooth)]
     if ready.job.validation.generates and workload.generation_phase == "validation":
         return tuple(found)
     if ready.job.validation.batch_size is not None:
@@ -53,6 +33,51 @@ def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
             if phase is not None:
                 found.append(phase)
     return tuple(found)
+
+
+def _extra_phases(ready: Ready, smooth: bool) -> Iterator[Phase]:
+    """Phases that only models of this kind have, and the images that the job generates."""
+    workload, weights = ready.resolved.workload, (ready.parameters, ready.rank.rows)
+    for phase in workload.extra_phases(ready.job, ready.resolved, *weights):
+        yield from _run(phase, ready, smooth)
+    if ready.job.validation.generates:
+        images = workload.image_generation(ready.job, ready.resolved, *weights)
+        if images is not None:
+            yield from _run(images, ready, smooth)
+
+
+def _run(phase: ExtraPhase, ready: Ready, smooth: bool) -> Iterator[Phase]:
+    """The phase with the laws of what runs in it; empty where one of them is not known."""
+    if not phase.steps:
+        yield Phase(phase.name, Peak(0, {}, phase.name, ""), NOTHING, {}, loaded=phase.loaded)
+    found: list[tuple[Resolved, Laws]] = []
+    for one in phase.steps:
+        laws = laws_for(one, "eval", ready.tracing)
+        if isinstance(laws, Unknown):
+            return
+        found.append((one, laws))
+    for one, laws in found:
+        dims = ready.dims if phase.of_batch else one.all_dims
+        peak = laws.plain.peak(dims, smooth=smooth and not phase.of_batch)
+        yield Phase(phase.name, peak, laws.made.tape, dims, loaded=phase.loaded)
+
+
+def note_on_images(ready: Ready) -> Iterator[str]:
+    """What generating images would take, where nothing says whether the job does."""
+    job = ready.job
+    if "generates" in job.validation.model_fields_set or job.validation.generates:
+        return
+    images = ready.resolved.workload.image_generation(job, ready.resolved, ready.parameters, ready.rank.rows)
+    if images is None or store.load(store.key_of(images.steps[0], "eval")) is None:  # not worth a trace
+        return
+    found = list(_run(images, ready, smooth=False))
+    if found:
+        takes = ready.weights + ready.held + sum(ready.optimizer.states) + sum(images.loaded)
+        takes += max(one.peak.bytes for one in found)
+        yield (
+            f"generating an image for validation would take {takes / 2**30:.1f} GiB of tensors, and no setting says "
+            "that the job does: state validation.generates"
+        )
 
 
 def _validation(ready: Ready, smooth: bool) -> Phase | None:
