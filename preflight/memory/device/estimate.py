@@ -75,8 +75,10 @@ def _full(ready: Ready) -> DeviceEstimate:
         return intervals.interval(one.reserved * trials, intervals.RESERVED, extra)
 
     reserved = around(found)
-    again = Again(lambda one, earlier: around(replayed(one, beside, limit, earlier=earlier)),
-                  None if capacity is None else capacity - trials * context.high)  # fmt: skip
+    again = Again(
+        lambda one, earlier: around(replayed(one, beside, limit, earlier=earlier)),
+        None if capacity is None else capacity - trials * context.high,
+    )
     for effect in EFFECTS:
         reserved = effect.reserved(ready, reserved, again)
     process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))

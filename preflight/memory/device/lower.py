@@ -79,6 +79,17 @@ def _bound(
     verdict: Verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
     phase = "load" if adapted else "optimizer"
     return DeviceEstimate(
-        exact, exact, exact, Interval(process, process, process), phase, "", parts, {phase: process}, None,
-        capacity, verdict, None, True, (f"a lower bound: {reason.words}",),
-    )  # fmt: skip
+        requested=exact,
+        allocated=exact,
+        reserved=exact,
+        process=Interval(process, process, process),
+        phase=phase,
+        where="",
+        breakdown=parts,
+        phases={phase: process},
+        largest_allocation=None,
+        capacity=capacity,
+        verdict=verdict,
+        lower_bound=True,
+        notes=(f"a lower bound: {reason.words}",),
+    )

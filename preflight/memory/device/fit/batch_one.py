@@ -50,8 +50,9 @@ def make_law(family: Family, task: str, kind: str, setup: Setup, structure: Mapp
     return replace(made, tape=replace(made.tape, one=tape_at_one(made, family, task, kind, setup, structure, run)))
 
 
-def tape_at_one(made: Made, family: Family, task: str, kind: str, setup: Setup,
-                structure: Mapping[str, object], run: Runner) -> Tape | None:  # fmt: skip
+def tape_at_one(
+    made: Made, family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner
+) -> Tape | None:
     """The tape at batch 1; None where it is the law's own. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.peft is not None else ()
     here = family.at(structure)

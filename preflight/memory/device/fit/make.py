@@ -55,8 +55,9 @@ class CannotMake(ValueError):
     """No law can be made of these traces; the message says why."""
 
 
-def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
-          pieces: int = 1) -> tuple[Point, dict[str, int]]:  # fmt: skip
+def probe(
+    family: Family, turn: int, depth: int, extra: Sequence[str] = (), pieces: int = 1
+) -> tuple[Point, dict[str, int]]:
     """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
     variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
     primes: dict[str, int] = {}
@@ -117,8 +118,9 @@ def make(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[
             return made
 
 
-def request(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object],
-             dims: Mapping[str, int]) -> dict[str, Any]:  # fmt: skip
+def request(
+    family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], dims: Mapping[str, int]
+) -> dict[str, Any]:
     config = family.at(structure).config(dims)
     for key, value in family.switches(structure).items():
         head, _, tail = key.partition(".")
@@ -181,8 +183,9 @@ def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:
     return None
 
 
-def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: SizeReader
-                ) -> tuple[list[layers.RawEvent], dict[object, Size]]:  # fmt: skip
+def _raw_events(
+    trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: SizeReader
+) -> tuple[list[layers.RawEvent], dict[object, Size]]:
     gradient_of = {index: int(birth) for birth, index in trace["gradients"].items()}
     marks = dict.fromkeys(trace.get("workspaces", ()), "c") | dict.fromkeys(trace.get("held", ()), "h")
     marks |= dict.fromkeys(trace["outputs"], "or" if trace.get("loss_apart") else "o")
@@ -208,8 +211,9 @@ def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], rea
     return raw, sizes
 
 
-def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader,
-                stacks: Mapping[str, int]) -> Parameters:  # fmt: skip
+def _parameters(
+    trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader, stacks: Mapping[str, int]
+) -> Parameters:
     outside: list[ParameterRow] = []
     by_layer: dict[str, dict[int, list[ParameterRow]]] = {}
     for (name, nbytes, elements, trainable), values in zip(trace["parameters"], numels, strict=True):

@@ -17,8 +17,14 @@ FREE = ("b", "s", "t")
 """Lengths that the tape of a model which is traced when it is asked for is a function of."""
 
 
-def make_at(model: Mapping[str, Any], kind: str, setup: Setup, lengths: Mapping[str, int],
-            run: Runner, free: Sequence[str] = FREE) -> Made:  # fmt: skip
+def make_at(
+    model: Mapping[str, Any],
+    kind: str,
+    setup: Setup,
+    lengths: Mapping[str, int],
+    run: Runner,
+    free: Sequence[str] = FREE,
+) -> Made:
     """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
 
     Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth.
@@ -48,8 +54,16 @@ def depth_key(model: Mapping[str, Any]) -> str | None:
     return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
 
 
-def _make(model: Mapping[str, Any], kind: str, setup: Setup, lengths: Mapping[str, int], run: Runner,
-          variables: Sequence[str], depth: str | None, warm: bool) -> Made:  # fmt: skip
+def _make(
+    model: Mapping[str, Any],
+    kind: str,
+    setup: Setup,
+    lengths: Mapping[str, int],
+    run: Runner,
+    variables: Sequence[str],
+    depth: str | None,
+    warm: bool,
+) -> Made:
     """`warm`: every trace is of a second step; else the check alone is, and only for targets."""
     free = [name for name in variables if name in lengths]
     at = points(free)

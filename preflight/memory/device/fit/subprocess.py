@@ -109,8 +109,9 @@ def _reply(line: bytes) -> dict[str, Any]:
 _PROCESSES: dict[str | None, _Process] = {}
 
 
-def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None = None,
-                   time_limit_s: float = TIME_LIMIT_S) -> tuple[list[dict[str, Any]], dict[str, str]]:  # fmt: skip
+def request_traces(
+    traces: Sequence[Mapping[str, Any]], interpreter: str | None = None, time_limit_s: float = TIME_LIMIT_S
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Replies to `traces` (see preflight.tracer.steps.trace) and the versions that made them.
 
     Raises TraceError when the interpreter lacks torch, runs out of time, or one of the traces fails.

@@ -44,8 +44,9 @@ def window(architecture: str, config: Mapping[str, Any]) -> int | None:
     return reach if isinstance(reach, int) and (architecture in _WINDOWED or switched) else None
 
 
-def attention(job: Job, family: Family | None, release: tuple[int, ...] | None,
-              own: str | None = None, reach: int | None = None) -> tuple[str, bool]:  # fmt: skip
+def attention(
+    job: Job, family: Family | None, release: tuple[int, ...] | None, own: str | None = None, reach: int | None = None
+) -> tuple[str, bool]:
     """(attention, whether it is given a mask: of padding, or of a window). `release`: of transformers, None where it is
     not known. `own`: what a model's own code computes whatever is asked for. `reach`: see `window`."""
     train = job.train

@@ -252,8 +252,13 @@ class _Shortened:
                 if where in self._dead:  # of two that stand for layers which are not there
                     continue
                 self._dead.add(where)
-            yield replace(token, at=at, item=-1 if home == number else home, layer=there,
-                          relative=home not in self.merged and token.relative)  # fmt: skip
+            yield replace(
+                token,
+                at=at,
+                item=-1 if home == number else home,
+                layer=there,
+                relative=home not in self.merged and token.relative,
+            )
 
     def _resolved(self, number: int, layer: int, token: Token, name: Name) -> tuple[int, int, int, object] | None:
         """(item, layer, number among its births, the birth) that a token speaks of; None: nothing that there is."""

@@ -108,8 +108,14 @@ class Law:
                 live += (live - before) * (dims[stretch.repeats] - _KEPT_LAYERS)
         return self._describe(best, best_at, stretches, values, dims)
 
-    def _describe(self, best: int, at: tuple[int, int], stretches: tuple[_Stretch, ...], values: list[int],
-                  dims: Mapping[str, int]) -> Peak:  # fmt: skip
+    def _describe(
+        self,
+        best: int,
+        at: tuple[int, int],
+        stretches: tuple[_Stretch, ...],
+        values: list[int],
+        dims: Mapping[str, int],
+    ) -> Peak:
         parts = [0] * len(PARTS)
         for stretch in stretches[: at[0]]:
             before = list(parts)
@@ -199,8 +205,9 @@ def _moments(
     return tuple((at, _packed(delta)) for at, delta in kept), _packed(pending)
 
 
-def _offer(kept: list[tuple[int, dict[tuple[int, int], int]]], at: int, pending: dict[tuple[int, int], int],
-           columns: Columns) -> dict[tuple[int, int], int]:  # fmt: skip
+def _offer(
+    kept: list[tuple[int, dict[tuple[int, int], int]]], at: int, pending: dict[tuple[int, int], int], columns: Columns
+) -> dict[tuple[int, int], int]:
     """Adds a moment that nothing kept covers, in place of those that it covers; what is pending after it."""
     while True:
         change: dict[int, int] = {}
@@ -241,8 +248,9 @@ def _of_logits(size: Size) -> bool:
     return any({"V", "b"} <= {name for name, _ in monomial} for _, monomial in size)
 
 
-def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns,
-          lengths: frozenset[str] = frozenset()) -> tuple[_Stretch, ...]:  # fmt: skip
+def _fold(
+    law: Law, dims: Mapping[str, int], whole: bool, columns: Columns, lengths: frozenset[str] = frozenset()
+) -> tuple[_Stretch, ...]:
     tape, accumulating = at_depth(law.tape, dims), law.accumulating
     events = expand(tape, dims)
     if lengths:

@@ -56,9 +56,12 @@ class QuantizedWeights:
         packed = {"bits": self.bits, "group": self.group} if self.bits is not None else {}
         return {
             **{name: value for name, value in flags.items() if value},
-            "type": self.type, "compute": self.compute, "upcast_rest": self.upcast_rest, **packed,
+            "type": self.type,
+            "compute": self.compute,
+            "upcast_rest": self.upcast_rest,
+            **packed,
             **({"backend": self.backend} if self.backend is not None else {}),
-        }  # fmt: skip
+        }
 
 
 def stated(job: Job) -> Job:

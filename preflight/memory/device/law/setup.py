@@ -83,19 +83,32 @@ class Setup:
     def wire(self, point: Mapping[str, int] | None = None) -> dict[str, Any]:
         """What the tracer is told. `point`: the dimensions of a trace, where the rank of adapters may be one."""
         found: dict[str, Any] = {
-            "weights": self.weights, "autocast": self.autocast, "attention": self.attention, "mask": self.mask,
-            "checkpointing": self.checkpointing, "peft": self.peft.wire((point or {}).get("r")) if self.peft else None,
-        }  # fmt: skip
+            "weights": self.weights,
+            "autocast": self.autocast,
+            "attention": self.attention,
+            "mask": self.mask,
+            "checkpointing": self.checkpointing,
+            "peft": self.peft.wire((point or {}).get("r")) if self.peft else None,
+        }
         more = {
-            "quantization": self.quantization.wire() if self.quantization else None, "loss": self.loss,
-            "offload": self.offload, "frozen": list(self.frozen), "winograd": self.winograd, "compile": self.compile,
-        }  # fmt: skip
+            "quantization": self.quantization.wire() if self.quantization else None,
+            "loss": self.loss,
+            "offload": self.offload,
+            "frozen": list(self.frozen),
+            "winograd": self.winograd,
+            "compile": self.compile,
+        }
         found |= {name: value for name, value in more.items() if value}
         return found if self.channels_last is None else {**found, "channels_last": self.channels_last}
 
 
-def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, like: Likeness | None = None,
-             reach: int | None = None) -> Setup | Unknown:  # fmt: skip
+def setup_of(
+    job: Job,
+    family: Family | None = None,
+    gpu: Gpu | None = None,
+    like: Likeness | None = None,
+    reach: int | None = None,
+) -> Setup | Unknown:
     """A job's setup. `like`: the model whose law stands for remote code. `reach`: the size of a sliding window."""
     train = job.train
     if train.precision is None:
@@ -134,8 +147,9 @@ def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, lik
     )
 
 
-def with_kernel(setup: Setup, job: Job, gpu: Gpu | None, mask: bool = False,
-                alike: tuple[str, ...] = ("flash",)) -> Setup:  # fmt: skip
+def with_kernel(
+    setup: Setup, job: Job, gpu: Gpu | None, mask: bool = False, alike: tuple[str, ...] = ("flash",)
+) -> Setup:
     """The setup of a model that is no family's, with the kernel of attention that it runs. `alike`: kernels whose law
     is that of "sdpa"."""
     chosen = kernel(job.train.attention or "sdpa", mask, job.train.precision != "fp32", gpu)

@@ -315,8 +315,9 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
     return Made(tape, _decode(data["parameters"][parameters]))
 
 
-def _tape(data: Mapping[str, Any], form: int, numbers: list[list[int]],
-          parsed: Mapping[int, tuple[tapes.Token, ...]]) -> tapes.Tape:  # fmt: skip
+def _tape(
+    data: Mapping[str, Any], form: int, numbers: list[list[int]], parsed: Mapping[int, tuple[tapes.Token, ...]]
+) -> tapes.Tape:
     items, depths = data["forms"][form]
     mine = {n: parsed[n] for row in numbers for n in row}
     births = [token for block in mine.values() for token in block if token.kind == "b"]

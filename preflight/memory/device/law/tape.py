@@ -186,8 +186,15 @@ def _homes(items: Sequence[Item]) -> dict[int, tuple[int, int, int]]:
     return homes
 
 
-def _tokens(item: Item, number: int, block: Block, homes: Mapping[int, tuple[int, int, int]], items: Sequence[Item],
-            table: Mapping[object, int], modules: dict[str, int]) -> tuple[Token, ...]:  # fmt: skip
+def _tokens(
+    item: Item,
+    number: int,
+    block: Block,
+    homes: Mapping[int, tuple[int, int, int]],
+    items: Sequence[Item],
+    table: Mapping[object, int],
+    modules: dict[str, int],
+) -> tuple[Token, ...]:
     layer = block.where[2] if block.where is not None and item.stack is not None else 0
     tokens = []
     for event in block.events:

@@ -163,10 +163,11 @@ def _cut(found: Layouts) -> Layouts:
         options = first.options
         parallel_loss, sequence = options.flag("loss_parallel"), options.flag("sequence_parallel")
         ranks = tuple(
-            replace(one, whole_vocabulary=not (parallel_loss or parallel_loss is None),
-                    sequence_parallel=bool(sequence))
+            replace(
+                one, whole_vocabulary=not (parallel_loss or parallel_loss is None), sequence_parallel=bool(sequence)
+            )
             for one in ranks
-        )  # fmt: skip
+        )
         if parallel_loss is None:
             others += tuple(replace(one, whole_vocabulary=True) for one in ranks)
             notes += ("whether every rank computes all logits (loss_parallel) is not stated: the interval covers it",)

@@ -153,16 +153,19 @@ def _fsdp(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units) -> R
     if layout.defer:
         gradients = sum(
             n * (layout.reduce_bytes or layout.param_bytes or int(size))
-            for unit in held.all for n, size, trains in unit.params if trains
-        )  # fmt: skip
+            for unit in held.all
+            for n, size, trains in unit.params
+            if trains
+        )
     else:
         gradients = sum(sizes.kept(unit) for unit in held.all) if layout.offload in ("none", "optimizer") else 0
     owned = () if layout.offload in ("optimizer", "parameters") else tuple((n, int(s)) for n, s, t in parts if t)
     return Rank(layout, laws, dims, () if away else tuple(parts), (), gradients, owned, ())
 
 
-def _zero(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units,
-          whole: Sequence[tuple[int, float, bool]]) -> Rank:  # fmt: skip
+def _zero(
+    layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units, whole: Sequence[tuple[int, float, bool]]
+) -> Rank:
     width = max((int(size) for _, size, trains in whole if trains), default=2)
     buckets = zero.buckets(held, layout, width)
     rows = tuple((size, 1, False) for size in zero.weights(held, layout))

@@ -58,8 +58,10 @@ class Convolutions(Effect):
         """What the expected context rests on, where nothing that the job states decides it."""
         eager = ready.job.machine.context is None and _is_eager(ready.job, ready.gpu)
         if eager and ready.resolved.workload.image_loop:
-            yield ("the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent "
-                   "driver need a GiB less: state software.torch, or machine.context")  # fmt: skip
+            yield (
+                "the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent "
+                "driver need a GiB less: state software.torch, or machine.context"
+            )
 
 
 def benchmarks(job: Job, resolved: Resolved) -> bool:

@@ -31,8 +31,9 @@ def scales(rows: Sequence[Weight], double: bool) -> list[Weight]:
     return [(n, DOUBLE_SCALES if double and each == SCALES else each, trains) for n, each, trains in rows]
 
 
-def load(replay: Replay, rows: Sequence[Weight], quantization: QuantizedWeights | None,
-         share: float = 1.0, copies: int = 1) -> None:  # fmt: skip
+def load(
+    replay: Replay, rows: Sequence[Weight], quantization: QuantizedWeights | None, share: float = 1.0, copies: int = 1
+) -> None:
     """Allocate a model's parameters. `rows`: (elements, bytes per element, trainable); `share`: what one rank keeps."""
     if quantization is None:
         sizes = [math.ceil(n * each * share) for n, each, _ in rows]

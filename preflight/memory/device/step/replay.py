@@ -223,8 +223,16 @@ class Replay:
                 self.live[part] -= block.size
                 self.allocator.free(block)
 
-    def _stretch(self, segment: Segment, phase: str, kinds: bytes, numbers: tuple[int, ...],
-                 blocks: list[Block | None], accumulated: bool, _: bool) -> None:  # fmt: skip
+    def _stretch(
+        self,
+        segment: Segment,
+        phase: str,
+        kinds: bytes,
+        numbers: tuple[int, ...],
+        blocks: list[Block | None],
+        accumulated: bool,
+        _: bool,
+    ) -> None:
         """Events of one phase that nobody watches: what is live at a peak is looked at when something dies after it."""
         allocator, live, sizes, parts = self.allocator, self.live, segment.sizes, segment.parts
         malloc, free = allocator.malloc, allocator.free
@@ -247,8 +255,16 @@ class Replay:
         if risen:
             self._risen(phase, top)
 
-    def _watched(self, segment: Segment, phase: str, kinds: bytes, numbers: tuple[int, ...],
-                 blocks: list[Block | None], accumulated: bool, benchmarking: bool) -> None:  # fmt: skip
+    def _watched(
+        self,
+        segment: Segment,
+        phase: str,
+        kinds: bytes,
+        numbers: tuple[int, ...],
+        blocks: list[Block | None],
+        accumulated: bool,
+        benchmarking: bool,
+    ) -> None:
         """The same, noted event by event."""
         for kind, birth in zip(kinds, numbers, strict=True):
             part = segment.parts[birth]
@@ -287,5 +303,11 @@ class Replay:
 
     def result(self) -> Replayed:
         parts = dict(zip(ALL_PARTS, self.peak_parts, strict=True))
-        return Replayed(self.allocator.peak_allocated, self.allocator.peak_reserved, parts, self.peak_phase,
-                        dict(self.phases), self.allocator.overflow)  # fmt: skip
+        return Replayed(
+            self.allocator.peak_allocated,
+            self.allocator.peak_reserved,
+            parts,
+            self.peak_phase,
+            dict(self.phases),
+            self.allocator.overflow,
+        )

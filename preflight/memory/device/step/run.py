@@ -18,8 +18,13 @@ from preflight.memory.device.step.timeline import Recorder
 MIB = 2**20
 
 
-def replayed(ready: Ready, beside: Sequence[Phase], limit: int | None, recorder: Recorder | None = None,
-             earlier: Sequence[Mapping[str, int]] = ()) -> Replayed:  # fmt: skip
+def replayed(
+    ready: Ready,
+    beside: Sequence[Phase],
+    limit: int | None,
+    recorder: Recorder | None = None,
+    earlier: Sequence[Mapping[str, int]] = (),
+) -> Replayed:
     """What two training steps and the phases `beside` them take. `limit`: bytes that the allocator may reserve;
     `earlier`: lengths of batches before the two that count."""
     job = ready.job
@@ -55,14 +60,17 @@ def _allocator(ready: Ready, limit: int | None) -> CachingAllocator:
     options = ready.job.train.allocator
     split = options.max_split_size_mb
     threshold = options.garbage_collection_threshold if options.per_process_fraction else None
-    return CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None,
-                            round(threshold * limit) if threshold and limit else None)  # fmt: skip
+    return CachingAllocator(
+        limit,
+        bool(options.expandable_segments),
+        split * MIB if split else None,
+        round(threshold * limit) if threshold and limit else None,
+    )
 
 
 def _iterate(replay: Replay, ready: Ready, segment: Segment, first: bool, tries: bool) -> None:
     """One iteration: forward, backward, the optimizer's step."""
-    replay.run(segment, accumulated=ready.in_backward or (ready.zeros_stay and not first),
-               benchmarking=tries and first)  # fmt: skip
+    replay.run(segment, accumulated=ready.in_backward or (ready.zeros_stay and not first), benchmarking=tries and first)
     if ready.accumulating and not (ready.in_backward or ready.zeros_stay):
         replay.run(segment, accumulated=True)
     replay.optimizer_step(ready.optimizer, first)

@@ -86,8 +86,14 @@ class Denoiser(OwnStep):
         lengths = {"b": job.train.batch_size or 1, **_side(architecture, image)}
         if setup.peft is not None and not controlled:
             lengths["r"] = job.train.peft.r or 8
-        model = cls(architecture, config, "diffusion", job.train.text_len or data()["text"][architecture],
-                    lengths.get("i"), controlled)  # fmt: skip
+        model = cls(
+            architecture,
+            config,
+            "diffusion",
+            job.train.text_len or data()["text"][architecture],
+            lengths.get("i"),
+            controlled,
+        )
         dims = {one.name: config[one.key] for one in model.depths}
         return Resolved(model, asked.name, "diffusion", dims, lengths, setup)
 
@@ -114,8 +120,9 @@ class Denoiser(OwnStep):
         stacks = DEPTHS.get(self.architecture, ())
         return tuple(one for one in stacks if one.key in self.config and self.config[one.key] > CHECK_LAYERS)
 
-    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Weight],
-               buffers: int) -> tuple[Companion, ...] | Unknown:  # fmt: skip
+    def beside(
+        self, job: Job, resolved: Resolved, rows: Sequence[Weight], buffers: int
+    ) -> tuple[Companion, ...] | Unknown:
         return companions(job, resolved.name)
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:

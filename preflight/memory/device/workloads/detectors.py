@@ -113,8 +113,14 @@ def _of_mmdet(name: str) -> dict[str, Any] | None:
     if found is None:
         return None
     caffe = found[4] is not None
-    config: dict[str, Any] = {"head": found[1], "depth": int(found[3]), "objects": OBJECTS, "norm": "eval",
-                              "norm_trains": not caffe, "stride_first": caffe}  # fmt: skip
+    config: dict[str, Any] = {
+        "head": found[1],
+        "depth": int(found[3]),
+        "objects": OBJECTS,
+        "norm": "eval",
+        "norm_trains": not caffe,
+        "stride_first": caffe,
+    }
     if found[1] == "mask":
         config["masks"] = "gathered"
     return {**config, "groups": int(found[5]), "group_width": 4} if found[5] else config
@@ -130,8 +136,13 @@ def _of_detectron2(name: str) -> dict[str, Any] | None:
     if not pyramid and (not body or head not in ("faster", "mask", "rpn")):
         return None
     wide = found[2] == "X"
-    config: dict[str, Any] = {"head": head, "depth": int(found[3]), "objects": OBJECTS, "norm": "frozen",
-                              "stride_first": not wide}  # fmt: skip
+    config: dict[str, Any] = {
+        "head": head,
+        "depth": int(found[3]),
+        "objects": OBJECTS,
+        "norm": "frozen",
+        "stride_first": not wide,
+    }
     if wide:
         config |= {"groups": 32, "group_width": 8}
     return config if pyramid else {**config, "body": body}

@@ -112,8 +112,9 @@ class Embedder(OwnStep):
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if "texts" not in (job.model.kwargs or {}):
-            yield (f"{PAIR} texts in a sample; a third one (a hard negative) is in the interval: state "
-                   "model.kwargs.texts")  # fmt: skip
+            yield (
+                f"{PAIR} texts in a sample; a third one (a hard negative) is in the interval: state model.kwargs.texts"
+            )
 
 
 def _counts(job: Job) -> tuple[int, int | None] | Unknown:

@@ -70,8 +70,12 @@ class ImageModel(Workload):
         return Resolved(cls(target, kwargs, image), asked.name, "image-classification", {}, lengths, setup)
 
     def wire(self) -> dict[str, Any]:
-        return {"target": self.target, "kwargs": dict(self.kwargs), "task": "image-classification",
-                "image_size": self.image_size}  # fmt: skip
+        return {
+            "target": self.target,
+            "kwargs": dict(self.kwargs),
+            "task": "image-classification",
+            "image_size": self.image_size,
+        }
 
     @property
     def filed(self) -> str:

@@ -72,8 +72,10 @@ def llava_next(config: Config, side: int | None) -> Image | Unknown:
     rows, columns = high * own // patch, wide * own // patch
     kept = min(rows, columns)  # what a square leaves of the grid once padding is taken off, evenly at both ends
     down, across = (rows - 2 * ((rows - kept) // 2), columns - 2 * ((columns - kept) // 2))
-    feeds = {"pixel_values": _pixels(1, own, "row", 1 + high * wide),
-             "image_sizes": {"shape": [1, 2], "per": "row", "dtype": "int", "values": [side, side]}}  # fmt: skip
+    feeds = {
+        "pixel_values": _pixels(1, own, "row", 1 + high * wide),
+        "image_sizes": {"shape": [1, 2], "per": "row", "dtype": "int", "values": [side, side]},
+    }
     return Image((own // patch) ** 2 + down * (across + 1), feeds)
 
 

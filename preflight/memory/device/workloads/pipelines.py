@@ -43,13 +43,17 @@ def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
     """What lies beside a denoiser: as stated; where nothing is, as diffusers' script has it."""
     known = pipeline(job, model)
     trained = (*DENOISER, CONTROLNET)
-    stated = {"train.companions": job.train.companions or (),
-              "validation.loads": [one for one in job.validation.loads or () if one not in trained]}  # fmt: skip
+    stated = {
+        "train.companions": job.train.companions or (),
+        "validation.loads": [one for one in job.validation.loads or () if one not in trained],
+    }
     for field, names in stated.items():
         for name in names:
             if name not in known:
-                return Unknown(f"{field}: the size of {name} beside {model} is not known "
-                               f"(known: {', '.join(known) or 'none'})", Cause.not_modelled)  # fmt: skip
+                return Unknown(
+                    f"{field}: the size of {name} beside {model} is not known (known: {', '.join(known) or 'none'})",
+                    Cause.not_modelled,
+                )
     if job.train.companions is not None:
         return tuple(known[name] for name in job.train.companions)
     return tuple(known[name] for name in _scripts(job, model) if name in known)

@@ -8,7 +8,7 @@ and what is held besides (a normalised copy of the head, a mask of linear positi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from preflight.memory.device.law.attention import window
@@ -48,22 +48,31 @@ def _chatglm(c: Config) -> dict[str, Any]:
     """ChatGLM2, ChatGLM3 and GLM-4-9B (modeling_chatglm.py: fused qkv with grouped heads, fused SwiGLU, RMSNorm)."""
     heads = c["num_attention_heads"]
     return {
-        "hidden_size": c["hidden_size"], "num_attention_heads": heads, "num_hidden_layers": c["num_layers"],
+        "hidden_size": c["hidden_size"],
+        "num_attention_heads": heads,
+        "num_hidden_layers": c["num_layers"],
         "num_key_value_heads": c["multi_query_group_num"] if c.get("multi_query_attention") else heads,
-        "head_dim": c.get("kv_channels") or c["hidden_size"] // heads, "intermediate_size": c["ffn_hidden_size"],
-        "vocab_size": c["padded_vocab_size"], "max_position_embeddings": c.get("seq_length", 8192),
+        "head_dim": c.get("kv_channels") or c["hidden_size"] // heads,
+        "intermediate_size": c["ffn_hidden_size"],
+        "vocab_size": c["padded_vocab_size"],
+        "max_position_embeddings": c.get("seq_length", 8192),
         "tie_word_embeddings": False,
-    }  # fmt: skip
+    }
 
 
 def _chatglm_first(c: Config) -> dict[str, Any]:
     """ChatGLM-6B: LayerNorm, GELU and a fused qkv, as GPT-NeoX has them, one after the other."""
     return {
-        "hidden_size": c["hidden_size"], "num_attention_heads": c["num_attention_heads"],
-        "num_hidden_layers": c["num_layers"], "intermediate_size": c["inner_hidden_size"],
-        "vocab_size": c["vocab_size"], "max_position_embeddings": c.get("max_sequence_length", 2048),
-        "rotary_pct": 1.0, "use_parallel_residual": False, "tie_word_embeddings": False,
-    }  # fmt: skip
+        "hidden_size": c["hidden_size"],
+        "num_attention_heads": c["num_attention_heads"],
+        "num_hidden_layers": c["num_layers"],
+        "intermediate_size": c["inner_hidden_size"],
+        "vocab_size": c["vocab_size"],
+        "max_position_embeddings": c.get("max_sequence_length", 2048),
+        "rotary_pct": 1.0,
+        "use_parallel_residual": False,
+        "tie_word_embeddings": False,
+    }
 
 
 _QKV = ("q_proj", "k_proj", "v_proj")
@@ -97,8 +106,13 @@ def _baichuan(c: Config) -> Likeness:
     ]
     held = (HEAD_COPY if second else ()) + (ALIBI_MASK if alibi else ())
     note = BAICHUAN.note + (f", and {' and '.join(extras)} beside it" if extras else "")
-    return Likeness(BAICHUAN.architecture, BAICHUAN.config, note, BAICHUAN.modules, BAICHUAN.targets, FUSED, held,
-                    HEAD_PULSE if second else (), "efficient" if alibi else None)  # fmt: skip
+    return replace(
+        BAICHUAN,
+        note=note,
+        held=held,
+        pulse=HEAD_PULSE if second else (),
+        attention="efficient" if alibi else None,
+    )
 
 
 CHATGLM = Likeness(

@@ -68,8 +68,16 @@ class Segmenter(OwnStep):
         classes = int(kwargs.pop(key, usual_classes))
         by_side = image % UNIT == 0 and not clip
         lengths = {"b": train.batch_size or 1, "u" if by_side else "i": image // UNIT if by_side else image}
-        model = cls("dense", {"vocab_size": classes}, "dense", "segmentation_models_pytorch" if smp else "torchvision",
-                    found[1], kwargs, counts, None if by_side else image)  # fmt: skip
+        model = cls(
+            "dense",
+            {"vocab_size": classes},
+            "dense",
+            "segmentation_models_pytorch" if smp else "torchvision",
+            found[1],
+            kwargs,
+            counts,
+            None if by_side else image,
+        )
         dims = {"V": classes} if classes > 1 else {}  # a single one has another loss
         return Resolved(model, asked.name, "dense", dims, lengths, without_mask(setup))
 

@@ -72,8 +72,13 @@ class TransformersModel(Workload):
 
     def wire(self) -> dict[str, Any]:
         compiled = {"extra": self.extra, "steps_with": ["b", "s"]} if self.compiled else {}
-        return {"architecture": self.architecture, "task": self.task, "config": dict(self.config),
-                **({"whole": True} if self.whole else {}), **compiled}  # fmt: skip
+        return {
+            "architecture": self.architecture,
+            "task": self.task,
+            "config": dict(self.config),
+            **({"whole": True} if self.whole else {}),
+            **compiled,
+        }
 
     @property
     def filed(self) -> str:

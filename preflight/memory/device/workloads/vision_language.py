@@ -105,8 +105,17 @@ class VisionLanguage(OwnStep):
             lengths["r"] = setup.peft.rank
             setup = replace(setup, peft=replace(setup.peft, rank=None))
         config = _config(job, asked.config)
-        model = cls(SPELLINGS.get(kind, kind), config, "causal-lm", image, train.images, train.image_size,
-                    train.attention == "flash", setup.mask, options)  # fmt: skip
+        model = cls(
+            SPELLINGS.get(kind, kind),
+            config,
+            "causal-lm",
+            image,
+            train.images,
+            train.image_size,
+            train.attention == "flash",
+            setup.mask,
+            options,
+        )
         dims = {one.name: _layers(one, config) for one in model.depths}
         vocabulary = (config.get("text_config") or config).get("vocab_size")
         dims |= {"V": vocabulary} if isinstance(vocabulary, int) else {}
@@ -138,8 +147,10 @@ class VisionLanguage(OwnStep):
         if self._type in WHOLE:
             return ()
         tower, key = TOWER.get(self._type, ("encoder.layers", "num_hidden_layers"))
-        both = (Depth(TEXT.get(self._type, "language_model.layers"), "text_config.num_hidden_layers", "L"),
-                Depth(tower, f"vision_config.{key}", "M"))  # fmt: skip
+        both = (
+            Depth(TEXT.get(self._type, "language_model.layers"), "text_config.num_hidden_layers", "L"),
+            Depth(tower, f"vision_config.{key}", "M"),
+        )
         return tuple(one for one in both if _layers(one, self.config) > CHECK_LAYERS)
 
     def make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE) -> Made:
@@ -211,8 +222,12 @@ def _setup(asked: Asked, kind: str) -> Setup | Unknown:
         return missing("train.peft.targets", f"peft has no layers of its own for {kind}")
     old = asked.gpu is not None and asked.gpu.compute_capability < (8, 0)
     slow = setup.attention == "sdpa" and train.attention != "flash" and old
-    return replace(setup, attention="efficient" if slow else setup.attention, frozen=frozen,
-                   loss=loss_of(train.loss, job.software.get("transformers")))  # fmt: skip
+    return replace(
+        setup,
+        attention="efficient" if slow else setup.attention,
+        frozen=frozen,
+        loss=loss_of(train.loss, job.software.get("transformers")),
+    )
 
 
 def _is_llava(job: Job) -> bool:
@@ -251,8 +266,13 @@ def _described(image: Image, images: int, kind: str) -> dict[str, Any]:
         feeds[name] = {**feed, "shape": [first * images, *rest]}
     if kind == "paligemma":  # 0 for what is asked, 1 for what is learnt
         feeds["token_type_ids"] = {"shape": [], "per": "token", "dtype": "int"}
-    return {"spans": [image.tokens] * images, "feeds": feeds, "tiles": image.tiles * images,
-            "marks": MARKED.get(kind), "note": image.note}  # fmt: skip
+    return {
+        "spans": [image.tokens] * images,
+        "feeds": feeds,
+        "tiles": image.tiles * images,
+        "marks": MARKED.get(kind),
+        "note": image.note,
+    }
 
 
 def _config(job: Job, config: Config) -> dict[str, Any]:

@@ -75,8 +75,11 @@ class Yolo(OwnStep):
             return Unknown(f"model.kwargs nc = {stated!r} is no number of classes", Cause.invalid)
         config = config_of(asked.known_as, stated)
         if config is None:
-            return Unknown(f"{asked.known_as} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
-                           "and x, with -seg, -pose and -cls for the last two", Cause.model_unknown)  # fmt: skip
+            return Unknown(
+                f"{asked.known_as} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
+                "and x, with -seg, -pose and -cls for the last two",
+                Cause.model_unknown,
+            )
         setup = begin(asked, adapts=False, freezes=False)
         if isinstance(setup, Unknown):
             return setup
@@ -145,21 +148,23 @@ def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
 
 
 def _open(job: Job, resolved: Resolved) -> str | None:
-    """What the data decide and nothing states; None where all is stated."""
-    said = {
-        f"{resolved.lengths['V']} classes (state model.kwargs nc)": "nc" in (job.model.kwargs or {}),
-        f"{resolved.lengths['o']} boxes in the fullest image of a batch (state train.target_len)":
-            job.train.target_len is not None,
-    }  # fmt: skip
-    if resolved.task == "classify" or all(said.values()):
+    """What the data decide and no setting states; None where all is stated."""
+    if resolved.task == "classify":
         return None
-    return f"taken: {', '.join(text for text, known in said.items() if not known)}; the interval holds fewer and more"
+    taken = []
+    if "nc" not in (job.model.kwargs or {}):
+        taken.append(f"{resolved.lengths['V']} classes (state model.kwargs nc)")
+    if job.train.target_len is None:
+        taken.append(f"{resolved.lengths['o']} boxes in the fullest image of a batch (state train.target_len)")
+    return f"assumed: {', '.join(taken)}; the interval covers fewer and more" if taken else None
 
 
 def _with(job: Job, boxes: int, classes: int) -> Job:
     kwargs = {"nc": classes, **(job.model.kwargs or {})}
     found = job.train.target_len if job.train.target_len is not None else boxes
-    return job.model_copy(update={
-        "model": job.model.model_copy(update={"kwargs": kwargs}),
-        "train": job.train.model_copy(update={"target_len": found}),
-    })  # fmt: skip
+    return job.model_copy(
+        update={
+            "model": job.model.model_copy(update={"kwargs": kwargs}),
+            "train": job.train.model_copy(update={"target_len": found}),
+        }
+    )
