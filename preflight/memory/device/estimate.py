@@ -45,9 +45,7 @@ def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstim
     try:
         return fullest([_full(one) for one in (ready, *ready.peers)], [_full(one) for one in ready.others])
     except NotRegular as error:
-        return Unknown(
-            f"the law of {ready.resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
-        )
+        return Unknown(f"the law of {ready.resolved.name} does not hold for so few layers: {error}", Cause.not_modelled)
 
 
 def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing) -> DeviceEstimate | Unknown:

@@ -101,7 +101,7 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
         if not tracing.allowed:
             return Unknown(f"{what}; tracing is off", Cause.cannot_trace)
         return Unknown(
-            f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`",
+            f"{what}; with torch installed it is traced: pip install 'preflight-lint[trace]', or set `interpreter`",
             Cause.cannot_trace,
         )
     if resolved.family is not None:  # one law for all models of a family
@@ -125,14 +125,14 @@ def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
         return None
     setup, notes, unsure = resolved.setup, [], []
     if setup.loss in ("shifted", "shifted-out"):
-        release = "4.46 to 4.48" if setup.loss == "shifted" else "before 4.46"
-        notes.append(f"the loss is that of today's transformers: no law is shipped of how it was {release}")
+        release = "releases 4.46 to 4.48" if setup.loss == "shifted" else "releases before 4.46"
+        notes.append(f"estimated with the loss of current transformers: no law is shipped for the loss of {release}")
         unsure += [_shifted_more] if setup.loss == "shifted" else []
         setup = replace(setup, loss=None)
     quantized = setup.quantization
     if quantized is not None and quantized.compute == "fp32" and setup.weights != "fp32":
         setup = replace(setup, quantization=replace(quantized, compute=setup.weights))
-        notes.append("quantised layers compute in 16 bits here: no law is shipped of fp32")
+        notes.append("estimated with quantised layers that compute in 16 bits: no law is shipped for fp32")
         unsure.append(_wide_products)
     found = _prepared(store.key_of(replace(resolved, setup=setup), kind), False) if notes else None
     if found is None:

@@ -40,10 +40,10 @@ def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEs
     least = min((found for _, found in ways), key=lambda one: one.process.expected)
     most = max((found for _, found in ways), key=lambda one: one.process.expected)
     if verdicts == {"exceeds"}:
-        note = f"{named} not known: this is what it takes at least"
+        note = f"{named} not known: the estimate is a lower bound over its values"
         return replace(_widened(least, most), lower_bound=True, notes=(*least.notes, note))
     if verdicts == {"fits"}:
-        note = f"{named} not known: this is what it takes at most"
+        note = f"{named} not known: the estimate is an upper bound over its values"
         return replace(_widened(most, least), notes=(*most.notes, note))
     return replace(reason, words=f"{reason.words}; {_said(ways)}") if "unknown" not in verdicts else reason
 
@@ -98,7 +98,7 @@ def _said(ways: Sequence[Way]) -> str:
     """With which values it fits: the first of those that do, and what the others take."""
     fitting = [way for way in ways if way[1].verdict == "fits"]
     if not fitting:
-        return "with any value that fits it is at risk"
+        return "it is at risk with the values that could fit"
     chosen, found = max(fitting, key=lambda way: way[1].process.expected)
     words = " and ".join(f"train.{name} {_word(value)}" for name, value in chosen.items())
     return f"it fits with {words} ({found.process.expected / 2**30:.1f} GiB), and not with every value"

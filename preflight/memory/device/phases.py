@@ -75,7 +75,7 @@ def note_on_images(ready: Ready) -> Iterator[str]:
         takes = ready.weights + ready.held + sum(ready.optimizer.states) + sum(images.loaded)
         takes += max(one.peak.bytes for one in found)
         yield (
-            f"generating an image for validation would take {takes / 2**30:.1f} GiB of tensors, and no setting says "
+            f"generating an image for validation would need {takes / 2**30:.1f} GiB of tensors, and no setting says "
             "that the job does: state validation.generates"
         )
 

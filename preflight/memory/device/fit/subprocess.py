@@ -103,7 +103,7 @@ def _reply(line: bytes) -> dict[str, Any]:
             return dict(found)
     except (ValueError, KeyError, TypeError):
         pass
-    raise TraceError("the interpreter's answer is none of a tracer's")
+    raise TraceError("the interpreter's answer does not come from the tracer")
 
 
 _PROCESSES: dict[str | None, _Process] = {}

@@ -125,7 +125,7 @@ def refused(name: str, how: str | None) -> Unknown:
         )
     if how == "FP8":
         return Unknown(
-            f"the weights of {name} are in FP8, in a format that its name does not say: state "
+            f"the weights of {name} are in FP8, in a format that the name does not tell: state "
             "train.quantization.type=fp8 for transformers' fine-grained one; compressed-tensors' kernels do not train",
             Cause.not_set,
             ("train.quantization.type",),
@@ -143,7 +143,7 @@ def unfit(job: Job) -> Unknown | None:
     method = job.train.peft.method
     if method in (None, "none"):
         return Unknown(
-            f"weights quantised by {label} are trained beside adapters alone: train.peft.method is none",
+            f"weights quantised by {label} can be trained only with adapters: train.peft.method is none",
             Cause.not_possible,
         )
     if method not in ADAPTERS[kind]:

@@ -106,7 +106,7 @@ class Workload(Protocol):
     kind: ClassVar[str]
     """The kind's name: a module of the tracer's where the kind has a step of its own."""
     wider: ClassVar[tuple[float, float]] = (0.0, 0.0)
-    """What widens intervals below and above, as fractions: of stand-ins."""
+    """What widens the intervals below and above, as fractions: for re-implemented models."""
     warm_up: ClassVar[bool] = False
     """Whether a model makes something in its first step alone, so that the second is traced."""
     image_loop: ClassVar[bool] = False

@@ -54,16 +54,16 @@ BLOCK_4BIT = 128
 
 _LOW_RANK = ("it keeps moments of a low rank for the layers that optim_target_modules names: neither rank nor layers "
              "are fields of a Job")  # fmt: skip
-_SHAPES = "what it keeps hangs on the shapes of the matrices, and its parameters are split by hand"
+_SHAPES = "what it keeps depends on the shapes of the matrices, and users choose which parameters it updates"
 UNKNOWN: dict[str, str] = {
-    "galore-adamw": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
-    "galore-adamw-8bit": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
-    "galore-adafactor": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
+    "galore-adamw": f"{_LOW_RANK}; its decomposition's workspace is allocated by cuSOLVER",
+    "galore-adamw-8bit": f"{_LOW_RANK}; its decomposition's workspace is allocated by cuSOLVER",
+    "galore-adafactor": f"{_LOW_RANK}; its decomposition's workspace is allocated by cuSOLVER",
     "apollo-adamw": _LOW_RANK,
     "muon": _SHAPES,
     "shampoo": _SHAPES,
     "soap": _SHAPES,
-    "adam-mini": "it keeps a moment for each block of a partition that it reads from the layers' names",
+    "adam-mini": "it keeps one moment for each block of parameters, and the blocks come from the names of the layers",
 }
 """Why optimizers that are met have no law."""
 

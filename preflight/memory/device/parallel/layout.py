@@ -143,15 +143,15 @@ def _fsdp(job: Job, base: Layout) -> Layouts:
     notes: list[str] = []
     if version is None:
         others.append(replace(first, scheme="fsdp1"))
-        notes.append("FSDP's version is not stated: 2 is taken, the interval covers 1")
+        notes.append("FSDP's version is not stated: 2 is assumed, and the interval also covers 1")
     if mixed and not options.states("param_dtype"):
         others.append(replace(first, param_bytes=None, reduce_bytes=None))
-        notes.append("FSDP's param_dtype is not stated: the interval covers gathering in fp32")
+        notes.append("FSDP's param_dtype is not stated: the interval also covers gathering in fp32")
     elif not options.states("reduce_dtype") and (param == 2 or precision in ("bf16", "fp16")):
         others.append(replace(first, reduce_bytes=4))
     if base.accumulates > 1 and not options.states("no_sync"):
         others.append(replace(first, defer=True))
-        notes.append("whether micro-batches keep unreduced gradients (no_sync) is not stated: the interval covers it")
+        notes.append("whether micro-batches keep unreduced gradients (no_sync) is not stated: the interval covers both")
     return Layouts((first,), tuple(others), tuple(notes))
 
 
@@ -170,10 +170,10 @@ def _cut(found: Layouts) -> Layouts:
         )
         if parallel_loss is None:
             others += tuple(replace(one, whole_vocabulary=True) for one in ranks)
-            notes += ("whether every rank computes all logits (loss_parallel) is not stated: the interval covers it",)
+            notes += ("whether every rank computes all logits (loss_parallel) is not stated: the interval covers both",)
         if sequence is None:
             others += tuple(replace(one, sequence_parallel=True) for one in ranks)
-            notes += ("sequence parallelism is not stated: the interval covers it",)
+            notes += ("sequence parallelism is not stated: the interval covers both",)
     if first.pipeline > 1:
         ranks += tuple(replace(one, last=True) for one in ranks)
         others += tuple(replace(one, last=True) for one in others)

@@ -87,7 +87,7 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     quantized = resolved.setup.quantization
     if layout.scheme in WEIGHTS_CUT and layout.shards > 1 and quantized and not _cuts(quantized):
         return Unknown(
-            f"parallel: what {layout.scheme} makes of weights in {quantized.type} is not known", Cause.not_modelled
+            f"parallel: it is not known how {layout.scheme} shards weights in {quantized.type}", Cause.not_modelled
         )
     packed = PACKED if quantized and quantized.type == "4bit" else None
     layout = replace(layout, hidden=_hidden(resolved.all_dims), packed=packed)
@@ -97,7 +97,7 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
         own = _derived(laws, layout, dims)
     except NotRegular as error:
         return Unknown(
-            f"parallel: the law of {resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
+            f"parallel: the law of {resolved.name} does not hold for so few layers: {error}", Cause.not_modelled
         )
     made = pipeline.stage(laws.made, layout)
     held = units(made, dims)

@@ -59,8 +59,8 @@ class Convolutions(Effect):
         eager = ready.job.machine.context is None and _is_eager(ready.job, ready.gpu)
         if eager and ready.resolved.workload.image_loop:
             yield (
-                "the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent "
-                "driver need a GiB less: state software.torch, or machine.context"
+                "the CUDA context is estimated for kernels that are all loaded at once; torch 1.13 and later on a "
+                "recent driver need a GiB less: state software.torch or machine.context"
             )
 
 

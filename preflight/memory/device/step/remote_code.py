@@ -1,4 +1,4 @@
-"""What the code of a model that has no class in transformers holds beside the tape of the family it is reckoned by."""
+"""Models of remote code: what they allocate in addition to the law that is used for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
 
 
 class RemoteCode(Effect):
-    """What a model's own code holds beside the tape of the family whose law stands for it."""
+    """What a model's own code allocates in addition to the law that is used for it."""
 
     def before(self, ready: Ready) -> Iterator[Passage]:
         found = held(ready.resolved, ready.dims)
@@ -34,7 +34,8 @@ class RemoteCode(Effect):
 
     def notes(self, ready: Ready) -> Iterator[str]:
         if ready.resolved.like is not None:
-            yield f"{ready.resolved.name} is {ready.resolved.like.note}"
+            like = ready.resolved.like
+            yield f"{ready.resolved.name} is estimated with the law of {like.architecture}: {like.note}"
 
 
 def held(resolved: Resolved, dims: Mapping[str, int]) -> tuple[int, ...]:

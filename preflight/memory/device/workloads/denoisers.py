@@ -81,7 +81,7 @@ class Denoiser(OwnStep):
         setup = _adapted(with_kernel(setup, job, asked.gpu, alike=ALIKE), job, architecture)
         image = job.train.image_size or usual_size(architecture, config)
         if architecture not in FIXED_SIZE and image % UNIT:
-            return Unknown(f"train.image_size {image} is no multiple of {UNIT}", Cause.invalid)
+            return Unknown(f"train.image_size {image} is not a multiple of {UNIT}", Cause.invalid)
         controlled = job.train.peft.method == CONTROLNET
         lengths = {"b": job.train.batch_size or 1, **_side(architecture, image)}
         if setup.peft is not None and not controlled:
@@ -164,7 +164,7 @@ class Denoiser(OwnStep):
         if job.train.companions is None:
             names = ", ".join(one.name for one in generated_images.on_gpu(job, resolved.name)) or "nothing"
             yield (
-                f"on the GPU beside the denoiser: {names}, as diffusers' example scripts have it; state "
+                f"assumed: {names} on the GPU in addition to the denoiser, as in diffusers' example scripts; state "
                 "train.companions"
             )
         yield from generated_images.notes(job, resolved.name)

@@ -1,8 +1,8 @@
-"""Detectors of detectron2, mmdetection and torchvision: stand-ins of the same papers (tracer/detectors.py).
+"""Detectors of detectron2, mmdetection and torchvision, re-implemented from the same papers (tracer/detectors.py).
 
 Known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN on a ResNet or ResNeXt with a feature pyramid; of detectron2 also
 its C4 and DC5 bodies and cascades. What else those libraries have is refused by name: keypoint and panoptic heads too,
-whose stand-ins came out a fifth below what the zoo measured, for no reason that was found.
+whose re-implementations came out a fifth below what the zoo measured, for no reason that was found.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ IMAGE = 800
 """Pixels of the shorter side, 1,333 of the longer one at most (all three libraries' configs)."""
 OBJECTS = 93
 """The most that an image of COCO's train2017 holds: overlaps with all anchors are worked out for each."""
-STAND_IN = "a stand-in of the same architecture in plain torch, at COCO's largest images"
+REIMPLEMENTED = "our re-implementation of the same architecture in plain torch, at COCO's largest images"
 TENSOR_CORES = (8, 0)
 """Compute capability from which fp32 convolutions run on tensor cores (TF32)."""
 WIDER = (0.04, 0.12)
-"""On top of other intervals, below and above: a stand-in's. With it 21 of the 22 measured runs of docs/other-models.md
-are inside."""
+"""On top of other intervals, below and above: the libraries' own code differs. 21 of the 22 measured runs of
+docs/other-models.md are inside."""
 _D2 = re.compile(
     r"(?:e2e_)?(faster_rcnn|mask_rcnn|cascade_mask_rcnn|retinanet|rpn)"
     r"_(R|X)_?(50|101)(?:_32x8d)?(?:[-_](FPN|C4|DC5))?(?:_\dx)?"
@@ -43,7 +43,7 @@ _TORCHVISION = re.compile(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50
 
 @dataclass(frozen=True)
 class Detector(OwnStep):
-    """A detector of one of these libraries, by its stand-in."""
+    """A detector of one of these libraries, re-implemented."""
 
     kind: ClassVar[str] = "detectors"
     wider: ClassVar[tuple[float, float]] = WIDER
@@ -66,7 +66,7 @@ class Detector(OwnStep):
         config = config_of(asked.known_as)
         if config is None:
             return Unknown(
-                f"{asked.known_as} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a "
+                f"{asked.known_as} is not supported: supported are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a "
                 "pyramid, and detectron2's C4 and DC5 bodies and cascades",
                 Cause.model_unknown,
             )
@@ -93,11 +93,11 @@ class Detector(OwnStep):
         return True
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
-        yield f"{resolved.name} is reckoned as {STAND_IN}"
+        yield f"{resolved.name} is estimated with {REIMPLEMENTED}"
 
 
 def config_of(target: str) -> dict[str, Any] | None:
-    """The tracer's description of a model by its name in a library; None for one that has no stand-in."""
+    """The tracer's description of a model by its name in a library; None for one that is not re-implemented."""
     file = _D2_FILE.fullmatch(target)
     home, _, name = target.partition(":") if file is None else ("detectron2", "", file[1])
     if home == "torchvision":  # frozen normalisation, where pretrained weights are taken (detection/faster_rcnn.py)

@@ -113,7 +113,8 @@ class Embedder(OwnStep):
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if "texts" not in (job.model.kwargs or {}):
             yield (
-                f"{PAIR} texts in a sample; a third one (a hard negative) is in the interval: state model.kwargs.texts"
+                f"assumed: {PAIR} texts in a sample; the interval also covers a third (a hard negative); "
+                "state model.kwargs.texts"
             )
 
 
@@ -123,9 +124,9 @@ def _counts(job: Job) -> tuple[int, int | None] | Unknown:
     texts, mini = given.get("texts", PAIR), given.get("mini_batch_size")
     for key, value in (("texts", texts), ("mini_batch_size", mini)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            return Unknown(f"model.kwargs.{key} is {value!r}, no count", Cause.invalid)
+            return Unknown(f"model.kwargs.{key} is {value!r}: it must be a count", Cause.invalid)
     if texts < PAIR:
         return Unknown(
-            "model.kwargs.texts is 1: a contrastive loss compares at least two texts of a sample", Cause.not_possible
+            "model.kwargs.texts is 1: a contrastive loss needs at least two texts in a sample", Cause.not_possible
         )
     return texts, mini

@@ -99,6 +99,6 @@ def notes(job: Job, model: str) -> Iterator[str]:
     if job.validation.generates and job.validation.loads is None:
         names = ", ".join(loads(job, model)) or "nothing"
         yield (
-            f"loaded for the images of validation: {names}, as diffusers' example scripts have it in the end; "
+            f"assumed: {names} loaded to generate the validation images, as in diffusers' example scripts; "
             "state validation.loads"
         )

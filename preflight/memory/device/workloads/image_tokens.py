@@ -47,7 +47,10 @@ def _resized(image: Image, side: int | None, own: int) -> Image | Unknown:
     """The image, where no other side is stated than the tower's own, which the processor makes of any."""
     if side is None or side == own:
         return image
-    return Unknown(f"train.image_size {side}: images become {own} pixels a side before this model", Cause.not_modelled)
+    return Unknown(
+        f"train.image_size {side}: the processor resizes images to {own} pixels a side before this model sees them",
+        Cause.not_modelled,
+    )
 
 
 def llava(config: Config, side: int | None) -> Image | Unknown:
@@ -130,7 +133,8 @@ def idefics2(config: Config, side: int | None) -> Image | Unknown:
     splits = bool(config.get("do_image_splitting", True))
     tiles = 5 if splits else 1
     tokens = tiles * int((config.get("perceiver_config") or {}).get("resampler_n_latents", 64))
-    note = "images are split in four beside the whole, as Idefics2's processor does: model.config.do_image_splitting"
+    split = "assumed: each image is split in four and also used whole, as in Idefics2's processor"
+    note = f"{split}; state model.config.do_image_splitting"
     return Image(tokens, _padded(tiles, whole), tiles, note if "do_image_splitting" not in config else "")
 
 
@@ -151,7 +155,7 @@ def idefics3(config: Config, side: int | None) -> Image | Unknown:
     across = _TILES if side is None else max(1, -(-side // own))
     tiles = across * across + 1 if across > 1 else 1
     tokens = tiles * (own // patch) ** 2 // int(config.get("scale_factor", 2)) ** 2
-    note = f"images are resized to {_TILES} x {_TILES} tiles, as the processor does: state train.image_size"
+    note = f"assumed: images are resized to {_TILES} x {_TILES} tiles, as in the processor; state train.image_size"
     return Image(tokens, _padded(tiles, own), tiles, note if side is None else "")
 
 

@@ -134,7 +134,7 @@ def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None
 def stand_in(job: Job, architecture: str) -> Likeness:
     """transformers' law in the place of litgpt's own, where that cannot be traced."""
     quantised = job.train.quantization.type not in (None, "none")
-    note = "run by litgpt's own code, and reckoned as by transformers: with torch its own step is traced"
+    note = "litgpt runs its own code, which is traced where torch is installed"
     return Likeness(architecture, dict, note, wider=WIDER_QUANTISED if quantised else WIDER)
 
 

@@ -57,7 +57,7 @@ class Perception(OwnStep):
         found = table.chosen(architecture, asked.task, (stated,) if isinstance(stated, str) else stated)
         if found is None:
             return Unknown(
-                f"what of {asked.name} is trained is not known: state model.config.architectures",
+                f"it is not known which part of {asked.name} is trained: state model.config.architectures",
                 Cause.not_set,
                 ("model.config.architectures",),
             )
@@ -113,9 +113,9 @@ class Perception(OwnStep):
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
-            yield f"at most {OBJECTS} objects in an image, as COCO has; state train.target_len"
+            yield f"assumed: at most {OBJECTS} objects in an image, as in COCO; state train.target_len"
         if _is_prompted(job, self.architecture):
-            yield "the mask decoder alone is trained, as fine-tuning notebooks have it: state train.frozen"
+            yield "assumed: only the mask decoder is trained, as in fine-tuning notebooks; state train.frozen"
 
 
 def _is_prompted(job: Job, architecture: str) -> bool:

@@ -1,4 +1,4 @@
-"""Models whose code comes with their weights (`trust_remote_code`): which family's law they are reckoned by.
+"""Models whose code comes with their weights (`trust_remote_code`): which family's law is used for them.
 
 transformers has no class for them, so they cannot be traced; but each was written after a family that it has, and keeps
 what that family keeps but for what is said here, from reading its modeling file. That difference widens the interval,
@@ -76,18 +76,24 @@ def _chatglm_first(c: Config) -> dict[str, Any]:
 
 
 _QKV = ("q_proj", "k_proj", "v_proj")
-_LIKE_LLAMA = "its layers are Llama's"
+_SAME = "the layers are the same"
+_ONE_PRODUCT = f"{_SAME}, but q, k and v are one product"
 QWEN = Likeness(
-    "qwen2", _qwen, "reckoned as Qwen2, whose layers it has, with q, k and v in one product", wider=FUSED,
-    modules={"c_attn": _QKV, "attn.c_proj": ("o_proj",), "c_proj": ("o_proj", "down_proj"), "w1": ("up_proj",),
-             "w2": ("gate_proj",), "mlp.c_proj": ("down_proj",)},
+    "qwen2",
+    _qwen,
+    _ONE_PRODUCT,
+    modules={
+        "c_attn": _QKV,
+        "attn.c_proj": ("o_proj",),
+        "c_proj": ("o_proj", "down_proj"),
+        "w1": ("up_proj",),
+        "w2": ("gate_proj",),
+        "mlp.c_proj": ("down_proj",),
+    },
     targets=("c_attn",),
-)  # fmt: skip
-_BAICHUAN = {"W_pack": _QKV}
-BAICHUAN = Likeness(
-    "llama", _untied, "reckoned as Llama, whose layers it has, with q, k and v in one product",
-    modules=_BAICHUAN, targets=("W_pack",), wider=FUSED,
-)  # fmt: skip
+    wider=FUSED,
+)
+BAICHUAN = Likeness("llama", _untied, _ONE_PRODUCT, modules={"W_pack": _QKV}, targets=("W_pack",), wider=FUSED)
 HEAD_COPY: Terms = ((1, {"V": 1, "h": 1}),)
 """NormHead normalises its weight in each training step, and the product keeps the result (modeling_baichuan.py)."""
 HEAD_PULSE: Terms = ((2, {"V": 1, "h": 1}),)
@@ -105,7 +111,7 @@ def _baichuan(c: Config) -> Likeness:
         *(["a mask of linear positions"] if alibi else []),
     ]
     held = (HEAD_COPY if second else ()) + (ALIBI_MASK if alibi else ())
-    note = BAICHUAN.note + (f", and {' and '.join(extras)} beside it" if extras else "")
+    note = BAICHUAN.note + (f", and there is {' and '.join(extras)} in addition" if extras else "")
     return replace(
         BAICHUAN,
         note=note,
@@ -116,37 +122,58 @@ def _baichuan(c: Config) -> Likeness:
 
 
 CHATGLM = Likeness(
-    "phi3", _chatglm, "reckoned as Phi-3, which has both of its fused products; here half of each head is rotated",
-    modules={"query_key_value": ("qkv_proj",), "dense": ("o_proj",), "dense_h_to_4h": ("gate_up_proj",),
-             "dense_4h_to_h": ("down_proj",)},
-    targets=("query_key_value",), wider=FUSED,
-)  # fmt: skip
+    "phi3",
+    _chatglm,
+    "both fuse the same products, but here half of each head is rotated",
+    modules={
+        "query_key_value": ("qkv_proj",),
+        "dense": ("o_proj",),
+        "dense_h_to_4h": ("gate_up_proj",),
+        "dense_4h_to_h": ("down_proj",),
+    },
+    targets=("query_key_value",),
+    wider=FUSED,
+)
 CHATGLM_FIRST = Likeness(
-    "gpt_neox", _chatglm_first, "reckoned as GPT-NeoX with attention written out, whose layers are the nearest",
-    targets=("query_key_value",), wider=NEAR, attention="eager",
-)  # fmt: skip
+    "gpt_neox",
+    _chatglm_first,
+    "its layers are the most similar ones, with eager attention",
+    targets=("query_key_value",),
+    wider=NEAR,
+    attention="eager",
+)
 INTERNLM2 = Likeness(
-    "llama", _untied, "reckoned as Llama, whose layers it has, with q, k and v in one product", wider=FUSED,
+    "llama",
+    _untied,
+    _ONE_PRODUCT,
     modules={"wqkv": _QKV, "wo": ("o_proj",), "w1": ("gate_proj",), "w3": ("up_proj",), "w2": ("down_proj",)},
     targets=("wqkv",),
-)  # fmt: skip
-LIKE_LLAMA = Likeness("llama", _untied, f"reckoned as Llama: {_LIKE_LLAMA}")
-INTERNLM = Likeness("llama", _untied, f"reckoned as Llama: {_LIKE_LLAMA} (biases of its attention apart)")
-MINICPM = Likeness("llama", lambda c: {"tie_word_embeddings": True, **_same(c)},
-                   f"reckoned as Llama: {_LIKE_LLAMA}, scaled by constants")  # fmt: skip
-ORION = Likeness("llama", _untied, "reckoned as Llama, whose layers it has with LayerNorm, which keeps less",
-                 wider=(NEAR[0], 0.0))  # fmt: skip
+    wider=FUSED,
+)
+LIKE_LLAMA = Likeness("llama", _untied, _SAME)
+INTERNLM = Likeness("llama", _untied, f"{_SAME}, except for biases in attention")
+MINICPM = Likeness("llama", lambda c: {"tie_word_embeddings": True, **_same(c)}, f"{_SAME}, but scaled by constants")
+ORION = Likeness("llama", _untied, f"{_SAME}, but LayerNorm keeps less than RMSNorm", wider=(NEAR[0], 0.0))
+_FIRST_FALCON = "it is the same model under the type of its first release"
 _ALIKE: Mapping[str, Likeness] = {
-    "qwen": QWEN, "internlm": INTERNLM, "internlm2": INTERNLM2, "internlm3": LIKE_LLAMA, "aquila": LIKE_LLAMA,
-    "xverse": LIKE_LLAMA, "skywork": LIKE_LLAMA, "yi": LIKE_LLAMA, "minicpm": MINICPM, "orion": ORION,
-    "refinedwebmodel": Likeness("falcon", dict, "Falcon under the name of its first release"),
-    "refinedweb": Likeness("falcon", lambda c: {**c, "new_decoder_architecture": True},
-                           "Falcon under the name of its first release"),
-}  # fmt: skip
+    "qwen": QWEN,
+    "internlm": INTERNLM,
+    "internlm2": INTERNLM2,
+    "internlm3": LIKE_LLAMA,
+    "aquila": LIKE_LLAMA,
+    "xverse": LIKE_LLAMA,
+    "skywork": LIKE_LLAMA,
+    "yi": LIKE_LLAMA,
+    "minicpm": MINICPM,
+    "orion": ORION,
+    "refinedwebmodel": Likeness("falcon", dict, _FIRST_FALCON),
+    "refinedweb": Likeness("falcon", lambda c: {**c, "new_decoder_architecture": True}, _FIRST_FALCON),
+}
 
 
 def likeness(architecture: str, config: Config) -> Likeness | None:
-    """How a `model_type` without a class of transformers is reckoned; None: it has one, or nothing is known."""
+    """The law to use for a `model_type` that transformers has no class for; None: it has a class, or no law is like
+    it."""
     name = architecture.lower().replace("-", "_")
     if name == "chatglm":
         return CHATGLM_FIRST if "inner_hidden_size" in config else CHATGLM
@@ -155,7 +182,7 @@ def likeness(architecture: str, config: Config) -> Likeness | None:
 
 @dataclass(frozen=True)
 class Likened:
-    """The model of transformers that a job's model is, or is reckoned as. `reach`: the size of its sliding window."""
+    """The model of transformers whose law is used for a job's model. `reach`: the size of its sliding window."""
 
     architecture: str
     config: Config

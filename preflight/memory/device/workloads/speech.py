@@ -110,7 +110,7 @@ class Speech(OwnStep):
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if "frozen" not in job.train.model_fields_set:
-            yield "convolutions are taken as frozen, as transformers' example scripts have it: state train.frozen"
+            yield "assumed: the convolutions are frozen, as in transformers' example scripts; state train.frozen"
 
 
 def frames(samples: int) -> int:

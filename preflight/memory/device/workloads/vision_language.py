@@ -179,7 +179,7 @@ class VisionLanguage(OwnStep):
         if not scheme.startswith(("fsdp", "zero3")) or "L" in laws.made.tape.depths.values():
             return None
         return Unknown(
-            f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known",
+            f"the layers of {resolved.name} differ, so it is not known which sharded parameters are gathered together",
             Cause.not_modelled,
         )
 
@@ -198,11 +198,11 @@ class VisionLanguage(OwnStep):
         if self.image.note:
             yield self.image.note
         if "images" not in job.train.model_fields_set:
-            yield "one image is counted in each sample: state train.images"
+            yield "assumed: one image in each sample; state train.images"
         if _is_llava(job) and "frozen" not in job.train.model_fields_set:
-            yield "the vision tower is frozen, as LLaVA's own code has it: state train.frozen"
+            yield "assumed: the vision tower is frozen, as in LLaVA's own code; state train.frozen"
         if is_open(job):
-            yield "all parts are taken as trained, and the interval holds a frozen tower: state train.frozen"
+            yield "assumed: all parts are trained; the interval also covers a frozen vision tower; state train.frozen"
 
 
 def knows(architecture: str) -> bool:
@@ -219,7 +219,7 @@ def _setup(asked: Asked, kind: str) -> Setup | Unknown:
     if isinstance(setup, Unknown):
         return setup
     if setup.peft is not None and setup.peft.method in RANKED and not setup.peft.targets and kind != "blip_2":
-        return missing("train.peft.targets", f"peft has no layers of its own for {kind}")
+        return missing("train.peft.targets", f"peft has no default layers for {kind}")
     old = asked.gpu is not None and asked.gpu.compute_capability < (8, 0)
     slow = setup.attention == "sdpa" and train.attention != "flash" and old
     return replace(
@@ -245,7 +245,7 @@ def frozen_parts(job: Job) -> tuple[str, ...] | Unknown:
         parts = _NAMED.get(one.removeprefix("model.").rstrip("."))
         if parts is None:
             return Unknown(
-                f"train.frozen: {one} is no part of a model of images and text (known: {', '.join(PARTS)})",
+                f"train.frozen: {one} is not a part of a vision-language model (known: {', '.join(PARTS)})",
                 Cause.invalid,
             )
         found.update(dict.fromkeys(parts))

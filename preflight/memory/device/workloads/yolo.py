@@ -1,4 +1,4 @@
-"""YOLOv5, YOLOv8 and YOLO11 of Ultralytics: stand-ins of the models and of their training step (tracer/yolo.py).
+"""YOLOv5, YOLOv8 and YOLO11 of Ultralytics, re-implemented with their training step (tracer/yolo.py).
 
 Known are detection, segmentation, pose and classification in five sizes, as the package `ultralytics` has them
 ("ultralytics:yolov8n-seg"), and YOLOv5 as the repository ultralytics/yolov5 trains it ("yolov5:yolov5s"). Two things
@@ -34,7 +34,7 @@ FEWEST, MOST = 1, 372
 WORKSPACE = 24 * 2**20 - 128 * 2**10
 """What ":4096:8" (32 MiB) is more than cuBLAS' own :4096:2:16:8. `deterministic`, which is the default, sets it
 (utils/torch_utils.py, init_seeds)."""
-STAND_IN = "a stand-in of the same architecture in plain torch"
+REIMPLEMENTED = "our re-implementation of the same architecture in plain torch"
 _TASKS = {"": "detect", "seg": "segment", "pose": "pose", "cls": "classify"}
 _NAME = re.compile(r"(?:.*/)?yolo(v5|v8|11|v11)([nsmlx])(u?)(?:-(seg|pose|cls))?(?:\.pt|\.yaml|\.yml)?")
 _FIRST = {"n": 64, "s": 128, "m": 192, "l": 256, "x": 320}
@@ -45,7 +45,7 @@ MOST_CLASSES = 100
 
 
 def spelled(name: str) -> str | None:
-    """The target of a model by a name of its own: "yolov8n.pt", "yolo11x-seg"; None for any other."""
+    """The import target of a name like "yolov8n.pt" or "yolo11x-seg"; None for any other name."""
     if name.startswith(HOMES):
         return name
     return f"ultralytics:{name.rpartition('/')[2]}" if _NAME.fullmatch(name) else None
@@ -53,7 +53,7 @@ def spelled(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Yolo(OwnStep):
-    """A model of Ultralytics, by its stand-in."""
+    """A model of Ultralytics, re-implemented."""
 
     kind: ClassVar[str] = "yolo"
     wider: ClassVar[tuple[float, float]] = DETECTORS_WIDER
@@ -72,11 +72,11 @@ class Yolo(OwnStep):
         train = asked.job.train
         stated = (asked.job.model.kwargs or {}).get("nc", asked.config.get("nc"))
         if stated is not None and (not isinstance(stated, int) or stated < 1):
-            return Unknown(f"model.kwargs nc = {stated!r} is no number of classes", Cause.invalid)
+            return Unknown(f"model.kwargs nc = {stated!r} is not a number of classes", Cause.invalid)
         config = config_of(asked.known_as, stated)
         if config is None:
             return Unknown(
-                f"{asked.known_as} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
+                f"{asked.known_as} is not supported: supported are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
                 "and x, with -seg, -pose and -cls for the last two",
                 Cause.model_unknown,
             )
@@ -119,14 +119,14 @@ class Yolo(OwnStep):
             yield _with(job, MOST, resolved.lengths["V"])
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
-        yield f"{resolved.name} is reckoned as {STAND_IN}"
+        yield f"{resolved.name} is estimated with {REIMPLEMENTED}"
         said = _open(job, resolved)
         if said is not None:
             yield said
 
 
 def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
-    """The tracer's description of a model by its name; None for one that has no stand-in."""
+    """The tracer's description of a model by its name; None for one that is not re-implemented."""
     home, _, name = target.partition(":")
     found = _NAME.fullmatch(name)
     if found is None:

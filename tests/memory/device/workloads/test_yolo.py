@@ -60,7 +60,7 @@ def test_a_name_alone(name: str, target: str | None) -> None:
 def test_what_has_no_stand_in_is_refused(target: str) -> None:
     found = resolve(job(model__target=target))
     assert isinstance(found, Unknown)
-    assert "no stand-in" in found.words
+    assert "is not supported" in found.words
 
 
 def test_what_the_data_decide_is_open_until_it_is_stated() -> None:
