@@ -26,7 +26,7 @@ from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
-from preflight.memory.device.workloads.remote import SAME_CODE
+from preflight.memory.device.workloads.remote_code import SAME_CODE
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))

@@ -146,14 +146,14 @@ def estimates(runs: int) -> list[Row]:
     from preflight.memory.device.estimate import estimate
     from preflight.memory.device.law.bulk_peaks import peaks
     from preflight.memory.device.prepare import prepare
-    from preflight.memory.device.step.ready import Ready
+    from preflight.memory.device.step.prepared import PreparedJob
     from preflight.memory.device.step.run import replayed
     from preflight.vocabulary.job import build
 
     gpu = find_gpu("H100-80GB") or find_gpu("A100-80GB")
     job = build({**KNOWN, "train.batch_size": 4})
     ready = prepare(job, gpu)
-    assert isinstance(ready, Ready), ready
+    assert isinstance(ready, PreparedJob), ready
     columns: dict[str, Sequence[int] | int] = {
         **ready.dims,
         "b": [1 + n % 64 for n in range(JOBS)],

@@ -1,4 +1,4 @@
-"""Finding the law of a job's step: shipped, in a file of the user's, or traced now where torch is there."""
+"""Finding the law of a job's step: one that ships, one in a file of the user, or one that is traced now."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def _shifted_more(dims: Mapping[str, int]) -> int:
 
 
 def _wide_products(dims: Mapping[str, int]) -> int:
-    """What a 4-bit layer that computes in fp32 makes beside one that computes in 16 bits: the widest weight, its input
-    and its output in fp32, none of them kept (bitsandbytes, nn/modules.py, Linear4bit.forward; autograd/_functions.py,
-    MatMul4Bit). Nothing before 0.47: there the input's dtype replaces fp32 (set_compute_type)."""
+    """What a 4-bit layer that computes in fp32 allocates more than one that computes in 16 bits: the widest weight, its
+    input and its output in fp32, none of them kept (bitsandbytes, nn/modules.py, Linear4bit.forward;
+    autograd/_functions.py, MatMul4Bit). Nothing before 0.47: there the input's dtype replaces fp32
+    (set_compute_type)."""
     wide, width = dims.get("f", 0), dims.get("h", 0)
     return 4 * (wide * width + dims.get("b", 0) * dims.get("s", 0) * (wide + width))
 
@@ -95,7 +96,7 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
     if foreign is not None and not tracing.trusted:
         return Unknown(f"{what}; {foreign} is not a model of timm or torchvision", Cause.no_law)
     if not can_trace(tracing):
-        other = _stand_in(resolved, kind)
+        other = _nearest_shipped(resolved, kind)
         if other is not None:
             return other
         if not tracing.allowed:
@@ -119,8 +120,9 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
     return TRACED.get(None, (tracing.interpreter, name), traced_law)
 
 
-def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
-    """A shipped law that differs from what was asked for by a bounded number of bytes, where nothing can be traced."""
+def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
+    """A shipped law whose bytes differ from the law that was asked for by a bounded number, where tracing is
+    impossible."""
     if resolved.law is not None:
         return None
     setup, notes, unsure = resolved.setup, [], []

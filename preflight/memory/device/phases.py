@@ -1,4 +1,5 @@
-"""What a job does on the device beside training steps: validation at its own batch and length, and generation."""
+"""Phases of a job beside its training steps: validation at its own batch and length, generation, and those of its kind
+of model."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.law.workload import ExtraPhase, Resolved
 from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.parallel import derive
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Phase
 from preflight.vocabulary.job import Validation
 from preflight.vocabulary.values import Unknown
@@ -18,61 +19,63 @@ from preflight.vocabulary.values import Unknown
 NOTHING = Tape((), (), (), {})
 
 
-def phases_beside(ready: Ready, smooth: bool = False) -> tuple[Phase, ...]:
+def phases_beside(prepared: PreparedJob, smooth: bool = False) -> tuple[Phase, ...]:
     """Validation, when the job names a batch for it; generation, when it generates. `smooth`: see `Law.peak`."""
-    workload = ready.resolved.workload
-    found = [*_extra_phases(ready, smooth)]
-    if ready.job.validation.generates and workload.generation_phase == "validation":
+    workload = prepared.resolved.workload
+    found = [*_extra_phases(prepared, smooth)]
+    if prepared.job.validation.generates and workload.generation_phase == "validation":
         return tuple(found)
-    if ready.job.validation.batch_size is not None:
-        phase = _validation(ready, smooth)
+    if prepared.job.validation.batch_size is not None:
+        phase = _validation(prepared, smooth)
         if phase is not None:
             found.append(phase)
-        if ready.job.validation.generates:
-            phase = _generation(ready, smooth)
+        if prepared.job.validation.generates:
+            phase = _generation(prepared, smooth)
             if phase is not None:
                 found.append(phase)
     return tuple(found)
 
 
-def _extra_phases(ready: Ready, smooth: bool) -> Iterator[Phase]:
+def _extra_phases(prepared: PreparedJob, smooth: bool) -> Iterator[Phase]:
     """Phases that only models of this kind have, and the images that the job generates."""
-    workload, weights = ready.resolved.workload, (ready.parameters, ready.rank.rows)
-    for phase in workload.extra_phases(ready.job, ready.resolved, *weights):
-        yield from _run(phase, ready, smooth)
-    if ready.job.validation.generates:
-        images = workload.image_generation(ready.job, ready.resolved, *weights)
+    workload, weights = prepared.resolved.workload, (prepared.parameters, prepared.rank.rows)
+    for phase in workload.extra_phases(prepared.job, prepared.resolved, *weights):
+        yield from _run(phase, prepared, smooth)
+    if prepared.job.validation.generates:
+        images = workload.image_generation(prepared.job, prepared.resolved, *weights)
         if images is not None:
-            yield from _run(images, ready, smooth)
+            yield from _run(images, prepared, smooth)
 
 
-def _run(phase: ExtraPhase, ready: Ready, smooth: bool) -> Iterator[Phase]:
+def _run(phase: ExtraPhase, prepared: PreparedJob, smooth: bool) -> Iterator[Phase]:
     """The phase with the laws of what runs in it; empty where one of them is not known."""
     if not phase.steps:
         yield Phase(phase.name, Peak(0, {}, phase.name, ""), NOTHING, {}, loaded=phase.loaded)
     found: list[tuple[Resolved, Laws]] = []
     for one in phase.steps:
-        laws = laws_for(one, "eval", ready.tracing)
+        laws = laws_for(one, "eval", prepared.tracing)
         if isinstance(laws, Unknown):
             return
         found.append((one, laws))
     for one, laws in found:
-        dims = ready.dims if phase.of_batch else one.all_dims
+        dims = prepared.dims if phase.of_batch else one.all_dims
         peak = laws.plain.peak(dims, smooth=smooth and not phase.of_batch)
         yield Phase(phase.name, peak, laws.made.tape, dims, loaded=phase.loaded)
 
 
-def note_on_images(ready: Ready) -> Iterator[str]:
+def note_on_images(prepared: PreparedJob) -> Iterator[str]:
     """What generating images would take, where nothing says whether the job does."""
-    job = ready.job
+    job = prepared.job
     if "generates" in job.validation.model_fields_set or job.validation.generates:
         return
-    images = ready.resolved.workload.image_generation(job, ready.resolved, ready.parameters, ready.rank.rows)
+    images = prepared.resolved.workload.image_generation(
+        job, prepared.resolved, prepared.parameters, prepared.rank.rows
+    )
     if images is None or store.load(store.key_of(images.steps[0], "eval")) is None:  # not worth a trace
         return
-    found = list(_run(images, ready, smooth=False))
+    found = list(_run(images, prepared, smooth=False))
     if found:
-        takes = ready.weights + ready.held + sum(ready.optimizer.states) + sum(images.loaded)
+        takes = prepared.weights + prepared.storage_bytes + sum(prepared.optimizer.states) + sum(images.loaded)
         takes += max(one.peak.bytes for one in found)
         yield (
             f"generating an image for validation would need {takes / 2**30:.1f} GiB of tensors, and no setting says "
@@ -80,48 +83,48 @@ def note_on_images(ready: Ready) -> Iterator[str]:
         )
 
 
-def _validation(ready: Ready, smooth: bool) -> Phase | None:
-    laws = laws_for(ready.resolved, "eval", ready.tracing)
+def _validation(prepared: PreparedJob, smooth: bool) -> Phase | None:
+    laws = laws_for(prepared.resolved, "eval", prepared.tracing)
     if isinstance(laws, Unknown):
         return None
-    laws = derive(ready.rank, laws)
-    validation = ready.job.validation
-    dims = {**ready.dims, "b": validation.batch_size or 1}
+    laws = derive(prepared.rank, laws)
+    validation = prepared.job.validation
+    dims = {**prepared.dims, "b": validation.batch_size or 1}
     if validation.seq_len is not None and "s" in dims:
         dims["s"] = validation.seq_len
     kept: tuple[int, ...] = ()
     if validation.accumulates_logits and validation.samples is not None:
         batches = validation.eval_accumulation
         samples = validation.samples if batches is None else min(validation.samples, batches * dims["b"])
-        kept = (samples * _logits_per_sample(ready, dims),)
+        kept = (samples * _logits_per_sample(prepared, dims),)
     return Phase("validation", laws.plain.peak(dims, smooth=smooth), laws.made.tape, dims, kept, kept)
 
 
-def _logits_per_sample(ready: Ready, dims: dict[str, int]) -> int:
+def _logits_per_sample(prepared: PreparedJob, dims: dict[str, int]) -> int:
     """fp32 logits of one sample, in bytes (accelerate's ConvertOutputsToFp32; without autocast, the model's dtype)."""
-    size = 2 if ready.resolved.setup.weights != "fp32" and not ready.resolved.setup.autocast else 4
-    if ready.resolved.task in ("causal-lm", "masked-lm"):
+    size = 2 if prepared.resolved.setup.weights != "fp32" and not prepared.resolved.setup.autocast else 4
+    if prepared.resolved.task in ("causal-lm", "masked-lm"):
         return size * dims["s"] * dims["V"]
-    if ready.resolved.task in ("seq2seq-lm", "speech-seq2seq"):
+    if prepared.resolved.task in ("seq2seq-lm", "speech-seq2seq"):
         return size * dims["t"] * dims["V"]
     return size * 2
 
 
-def _generation(ready: Ready, smooth: bool) -> Phase | None:
-    laws = laws_for(ready.resolved, "generate", ready.tracing)
-    validation = ready.job.validation
-    if isinstance(laws, Unknown) or "s" not in ready.dims:
+def _generation(prepared: PreparedJob, smooth: bool) -> Phase | None:
+    laws = laws_for(prepared.resolved, "generate", prepared.tracing)
+    validation = prepared.job.validation
+    if isinstance(laws, Unknown) or "s" not in prepared.dims:
         return None
-    laws = derive(ready.rank, laws)
-    prompt = validation.seq_len or ready.dims["s"]
+    laws = derive(prepared.rank, laws)
+    prompt = validation.seq_len or prepared.dims["s"]
     batch = (validation.batch_size or 1) * (validation.beams or 1)
     # The tape is a prefill and one more token; the last token of the answer has everything before it in the cache.
-    dims = {**ready.dims, "b": batch, "s": prompt + (validation.max_new_tokens or 1) - 1}
-    if ready.resolved.task in TASKS:
-        given = {**ready.dims, "s": prompt if ready.resolved.task == "seq2seq-lm" else ready.dims["s"]}
+    dims = {**prepared.dims, "b": batch, "s": prompt + (validation.max_new_tokens or 1) - 1}
+    if prepared.resolved.task in TASKS:
+        given = {**prepared.dims, "s": prompt if prepared.resolved.task == "seq2seq-lm" else prepared.dims["s"]}
         peak, larger = largest(laws.plain, given, validation, smooth)
         return Phase("generation", Peak(peak.bytes, peak.parts, "generation", peak.where), laws.made.tape, larger)
-    longest = ready.dims.get("P")
+    longest = prepared.dims.get("P")
     if longest is not None:
         dims["s"] = min(dims["s"], longest)
     decoding = laws.plain.peak(dims, frozenset({"decoding"}), smooth)

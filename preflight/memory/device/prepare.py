@@ -1,4 +1,4 @@
-"""Preparing a job for its estimate: one `Ready` for each rank and each alternative."""
+"""Preparing a job for its estimate: one `PreparedJob` for each rank and each alternative."""
 
 from __future__ import annotations
 
@@ -13,40 +13,42 @@ from preflight.memory.device.optimizers import as_released, unknown, with_weight
 from preflight.memory.device.parallel import Layout, layouts, rank_of, view
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import scales
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 
-def prepare(job: Job, gpu: Gpu | None = None, compiled: bool = False, tracing: Tracing = TRACE) -> Ready | Unknown:
-    """Look a job's law up and evaluate its parameters. The reason of an Unknown names the field that is missing.
-    `compiled`: a job under torch.compile has the law of its compiled step, which takes seconds for each batch."""
+def prepare(
+    job: Job, gpu: Gpu | None = None, compiled: bool = False, tracing: Tracing = TRACE
+) -> PreparedJob | Unknown:
+    """Looks up the law of a job and evaluates its parameters. The reason of an Unknown names the field that is missing.
+    `compiled`: for a job under torch.compile, trace the compiled step, which takes seconds for each batch."""
     job = quantization.stated(job)
     found = layouts(job)
     if isinstance(found, Unknown):
         known = resolve(job, gpu, tracing)
         return known if isinstance(known, Unknown) else found
-    first, *rest = [_rank(job, gpu, layout, compiled, tracing) for layout in (*found.ranks, *found.others)]
+    first, *rest = [_rank(job, gpu, layout, compiled, tracing) for layout in (*found.ranks, *found.alternatives)]
     if isinstance(first, Unknown):
         return first
-    peers = tuple(one for one in rest[: len(found.ranks) - 1] if isinstance(one, Ready))
-    others = [one for one in rest[len(found.ranks) - 1 :] if isinstance(one, Ready)]
+    peers = tuple(one for one in rest[: len(found.ranks) - 1] if isinstance(one, PreparedJob))
+    alternatives = [one for one in rest[len(found.ranks) - 1 :] if isinstance(one, PreparedJob)]
     for other in first.resolved.workload.alternatives(job, first.resolved):
         alone = _first_rank(other, gpu, tracing)
-        if isinstance(alone, Ready):
-            others.append(alone)
-    return replace(first, peers=peers, others=tuple(others), notes=found.notes)
+        if isinstance(alone, PreparedJob):
+            alternatives.append(alone)
+    return replace(first, peers=peers, alternatives=tuple(alternatives), notes=found.notes)
 
 
-def _first_rank(job: Job, gpu: Gpu | None, tracing: Tracing) -> Ready | Unknown:
-    """The first rank of a job, without what the job may be as well."""
+def _first_rank(job: Job, gpu: Gpu | None, tracing: Tracing) -> PreparedJob | Unknown:
+    """The first rank of a job, without its alternatives."""
     found = layouts(job)
     return found if isinstance(found, Unknown) else _rank(job, gpu, found.ranks[0], False, tracing)
 
 
-def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tracing) -> Ready | Unknown:
+def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tracing) -> PreparedJob | Unknown:
     """One rank of a job under a layout."""
     resolved = resolve(view(job, layout), gpu, tracing)
     if isinstance(resolved, Unknown):
@@ -81,8 +83,8 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
     beside = resolved.workload.beside(job, resolved, rows, buffers)
     if isinstance(beside, Unknown):
         return beside
-    rank = replace(rank, held=(*rank.held, *beside))
-    return Ready(
+    rank = replace(rank, storages=(*rank.storages, *beside))
+    return PreparedJob(
         job,
         resolved,
         rank.laws,
@@ -91,7 +93,7 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
         buffers,
         optimizer,
         rank,
-        fused=graphs is not None,
+        compiled=graphs is not None,
         gpu=gpu,
         tracing=tracing,
     )

@@ -1,4 +1,4 @@
-"""From a Job to what its law is looked up by: the model that it names, resolved by the model's kind."""
+"""Resolving a Job: from the model that it names to the key of its law."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TASKS = {
 
 
 def resolve(job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE) -> Resolved | Unknown:
-    """The law's key for a job, or why there is none (the reason names the Job field that is missing).
+    """What the law of a job is looked up by, or why there is none. The reason names the Job field that is missing.
 
     `gpu` decides which attention kernels there are; None: one of compute capability 8.0 or later. `tracing`: what no
     shipped law covers is resolved as it can be traced.

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.memory.device import fsdp_in_16_bits
 from preflight.memory.device.prepare import prepare
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.tracing import SHIPPED_ONLY, TRACE, Tracing
 from preflight.vocabulary.values import Unknown
@@ -34,7 +34,7 @@ def job(model: Mapping[str, object], strategy: str = "fsdp", more: Mapping[str, 
     })  # fmt: skip
 
 
-def ready(wanted: Job, tracing: Tracing = SHIPPED_ONLY) -> Ready:
+def ready(wanted: Job, tracing: Tracing = SHIPPED_ONLY) -> PreparedJob:
     found = prepare(wanted, tracing=tracing)
     assert not isinstance(found, Unknown), found
     return found
@@ -55,7 +55,7 @@ def test_the_stream_has_two_bytes_and_states_have_four(monkeypatch: pytest.Monke
     assert _peak(other, b) - _peak(here, b) >= 2 * b * s * h * layers  # each layer's saved input
 
 
-def _peak(one: Ready, batch: int) -> int:
+def _peak(one: PreparedJob, batch: int) -> int:
     return int(one.rank.laws.plain.peak({**one.rank.dims, "b": batch}).bytes)
 
 

@@ -378,8 +378,8 @@ class Laws:
         literal = (item.blocks[0] for item in tape.items if item.stack is None)
         return tuple(token.at for block in literal for token in block if token.kind == "b" and "o" in token.mark)
 
-    def held(self, dims: Mapping[str, int]) -> int:
-        """Bytes of what lives as long as the loss has a name."""
+    def held_by_loss(self, dims: Mapping[str, int]) -> int:
+        """Bytes of what lives as long as a name of the program holds the loss."""
         tape = self.made.tape
         if not any("h" in t.mark for item in tape.items for block in item.blocks for t in block if t.kind == "b"):
             return 0

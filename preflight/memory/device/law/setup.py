@@ -20,7 +20,7 @@ from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown, missing
 
 NEWEST = (99, 0)
-"""The release of a library whose release nobody states."""
+"""The release that is assumed where none is stated: the newest."""
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
 """Methods of peft whose adapters stand beside linear layers."""
 

@@ -204,7 +204,7 @@ def _shipped(family: str, home: Path = LAWS) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=64)
 def load(key: LawKey, home: Path = LAWS) -> Made | None:
-    """A shipped law, None where nobody shipped it. Raises StaleLaw."""
+    """A shipped law; None where none ships. Raises StaleLaw."""
     data = _shipped(key.family, home)
     if data is None or key.text not in data["laws"]:
         return None

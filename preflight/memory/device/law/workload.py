@@ -1,7 +1,7 @@
-"""A kind of model as the engine sees it: the one interface behind which every kind stands.
+"""The interface of a kind of model, and what a job's law is looked up by.
 
-Each kind is a class in `workloads/` and a row of `workloads.registry.KINDS`. The class knows its models by their names
-and resolves a job; an instance is one model, as the tracer is told of it.
+Each kind is a class in `workloads/` and a row of `workloads.registry.KINDS`. The class recognises its models and
+resolves a job. An instance is one model, with what the tracer is told about it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Config: TypeAlias = "Mapping[str, Any]"
 
 @dataclass(frozen=True)
 class Asked:
-    """A model as a job names it, and what decides how it is resolved."""
+    """A model as a job names it, with all that decides how it is resolved."""
 
     job: Job
     name: str
@@ -49,7 +49,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a law is looked up by. `dims` holds every dimension but lengths; `lengths` those that the Job states."""
+    """What a law is looked up by. `dims`: every dimension that is no length; `lengths`: batch and lengths of the
+    job."""
 
     workload: Workload
     name: str
@@ -59,9 +60,9 @@ class Resolved:
     setup: Setup
     family: Family | None = None
     structure: Mapping[str, object] = field(default_factory=dict)
-    """Keys of a family's config that its law depends on beside dimensions."""
+    """Keys of the model's config that change the tape of a family's law, apart from dimensions."""
     law: str | None = None
-    """A file of the user's that holds the law."""
+    """The user's own file with the law."""
     like: Likeness | None = None
     """Of remote code: the architecture whose law is used."""
 
@@ -71,11 +72,11 @@ class Resolved:
 
     @property
     def fixed(self) -> dict[str, int]:
-        """The lengths at which a law traced now holds."""
+        """The lengths at which a law that is traced now is fixed."""
         return {name: value for name, value in self.lengths.items() if name not in self.workload.free}
 
     def request(self, kind: str) -> TraceRequest:
-        """What the tracer is asked for; `kind`: of step."""
+        """The request to the tracer; `kind` of step: train, eval, generate."""
         return TraceRequest(self.workload.wire(), self.setup, kind, self.workload.warm_up)
 
 
@@ -101,16 +102,17 @@ class ExtraPhase:
 
 
 class Workload(Protocol):
-    """One model of a kind, as it is trained."""
+    """One kind of model (the class methods), and one model of it."""
 
     kind: ClassVar[str]
-    """The kind's name: a module of the tracer's where the kind has a step of its own."""
+    """The name of the kind. Where the kind trains in a special way, also the name of a module of the tracer."""
     wider: ClassVar[tuple[float, float]] = (0.0, 0.0)
     """What widens the intervals below and above, as fractions: for re-implemented models."""
     warm_up: ClassVar[bool] = False
-    """Whether a model makes something in its first step alone, so that the second is traced."""
+    """Whether a model allocates something in its first step only, so that the second step is traced."""
     image_loop: ClassVar[bool] = False
-    """Whether scripts for image models train it: batches wait on the GPU, and cuDNN may try its algorithms."""
+    """Whether scripts for image models train it: they load batches ahead onto the GPU, and cuDNN may try its
+    algorithms."""
     casts_frozen: ClassVar[bool] = False
     """Whether scripts cast its frozen weights to the 16 bits of mixed precision."""
     generation_phase: ClassVar[str] = "generation"
@@ -146,17 +148,17 @@ class Workload(Protocol):
 
     @property
     def extra(self) -> str:
-        """What the key of the law says beside task and setup."""
+        """What the key of the law says in addition to task and setup."""
         return "-"
 
     @property
     def nearly(self) -> str | None:
-        """The law file that stands in where nobody shipped the model's own."""
+        """The law file to use where none ships for this model."""
         return None
 
     @property
     def foreign(self) -> str | None:
-        """The import target of the user's own that a trace would import."""
+        """The import target in the user's own code that a trace would import; None: a trace imports none of it."""
         return None
 
     @property
@@ -189,15 +191,16 @@ class Workload(Protocol):
     def beside(
         self, job: Job, resolved: Resolved, rows: Sequence[Weight], buffers: int
     ) -> tuple[Storage, ...] | Unknown:
-        """What lies on the GPU beside the step of a model with these parameters, and buffers of so many bytes."""
+        """Storages on the GPU throughout the job, in addition to its model. `rows`: the model's weights; `buffers`:
+        bytes."""
         return ()
 
     def refuses(self, resolved: Resolved, laws: Laws, scheme: str) -> Unknown | None:
-        """Why the law does not hold under a scheme of sharding; None: it does."""
+        """Why the law does not hold under a sharding scheme; None: it holds."""
         return None
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """What the job may be as well, where what decides between them is stated nowhere."""
+        """Jobs that this one may be as well, where no setting decides between them."""
         return iter(())
 
     def as_compiled(self) -> Workload | None:
@@ -218,5 +221,5 @@ class Workload(Protocol):
         return None
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
-        """What a user should know: what is taken for granted, and which field would say."""
+        """Notes for the user: what is assumed, and which field would state it."""
         return iter(())

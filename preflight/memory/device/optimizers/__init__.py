@@ -76,7 +76,7 @@ _SUMMED = ("adam", "adamw", "nadam")
 
 def as_released(implementation: str, torch: tuple[int, ...] | None) -> str:
     """How a release of torch steps where `foreach` is asked for or left to it: parameter by parameter before 2.0, whose
-    default was that; None: a release that nobody states."""
+    default was that; None: the release is not stated."""
     if implementation != "foreach" or torch is None or torch >= (2, 1):
         return implementation
     return "for-loop" if torch < (2, 0) else FOREACH_BEFORE_2_1

@@ -61,10 +61,10 @@ class Layout:
 @dataclass(frozen=True)
 class Layouts:
     """`ranks`: the ranks of the expected layout that may be the fullest (a pipeline's first and last stage).
-    `others`: what it may be as well, for all that is known; they widen the interval."""
+    `alternatives`: what it may be as well, for all that is known; they widen the interval."""
 
     ranks: tuple[Layout, ...]
-    others: tuple[Layout, ...] = ()
+    alternatives: tuple[Layout, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -139,25 +139,25 @@ def _fsdp(job: Job, base: Layout) -> Layouts:
         reduce_bytes=reduce,
         defer=bool(options.flag("no_sync")),
     )
-    others: list[Layout] = []
+    alternatives: list[Layout] = []
     notes: list[str] = []
     if version is None:
-        others.append(replace(first, scheme="fsdp1"))
+        alternatives.append(replace(first, scheme="fsdp1"))
         notes.append("FSDP's version is not stated: 2 is assumed, and the interval also covers 1")
     if mixed and not options.states("param_dtype"):
-        others.append(replace(first, param_bytes=None, reduce_bytes=None))
+        alternatives.append(replace(first, param_bytes=None, reduce_bytes=None))
         notes.append("FSDP's param_dtype is not stated: the interval also covers gathering in fp32")
     elif not options.states("reduce_dtype") and (param == 2 or precision in ("bf16", "fp16")):
-        others.append(replace(first, reduce_bytes=4))
+        alternatives.append(replace(first, reduce_bytes=4))
     if base.accumulates > 1 and not options.states("no_sync"):
-        others.append(replace(first, defer=True))
+        alternatives.append(replace(first, defer=True))
         notes.append("whether micro-batches keep unreduced gradients (no_sync) is not stated: the interval covers both")
-    return Layouts((first,), tuple(others), tuple(notes))
+    return Layouts((first,), tuple(alternatives), tuple(notes))
 
 
 def _cut(found: Layouts) -> Layouts:
     """Both ends of a pipeline; what tensor parallelism leaves open."""
-    ranks, others, notes = found.ranks, found.others, found.notes
+    ranks, alternatives, notes = found.ranks, found.alternatives, found.notes
     first = ranks[0]
     if first.tensor > 1:
         options = first.options
@@ -169,15 +169,15 @@ def _cut(found: Layouts) -> Layouts:
             for one in ranks
         )
         if parallel_loss is None:
-            others += tuple(replace(one, whole_vocabulary=True) for one in ranks)
+            alternatives += tuple(replace(one, whole_vocabulary=True) for one in ranks)
             notes += ("whether every rank computes all logits (loss_parallel) is not stated: the interval covers both",)
         if sequence is None:
-            others += tuple(replace(one, sequence_parallel=True) for one in ranks)
+            alternatives += tuple(replace(one, sequence_parallel=True) for one in ranks)
             notes += ("sequence parallelism is not stated: the interval covers both",)
     if first.pipeline > 1:
         ranks += tuple(replace(one, last=True) for one in ranks)
-        others += tuple(replace(one, last=True) for one in others)
-    return Layouts(ranks, others, notes)
+        alternatives += tuple(replace(one, last=True) for one in alternatives)
+    return Layouts(ranks, alternatives, notes)
 
 
 def kept(layout: Layout) -> tuple[float, float, float]:

@@ -23,7 +23,7 @@ FLAGS: dict[str, bool | None] = {
     "loss_parallel": None,
     "custom_sharded_layers": False,
 }
-"""Yes or no; None: what the library does depends on something else, or nobody can say. static_graph,
+"""Yes or no; None: what the library does depends on something else, or is not known. static_graph,
 find_unused_parameters, limit_all_gathers and forward_prefetch change when something is sent, and are only checked.
 custom_sharded_layers, a list of names in torchtune: whether embedding and head are units of their own."""
 

@@ -35,7 +35,7 @@ class Rank:
     """What an estimate needs of one rank.
 
     `rows`: (elements, bytes per element, trainable) of each weight's storage here. `gradients`: bytes of gradients
-    between backward and the step, beside `held`. `owned`: (elements, bytes per element) of what the optimizer steps
+    between backward and the step, beside `storages`. `owned`: (elements, bytes per element) of what the optimizer steps
     over here; `step`: what its beginning holds beside each of its waves.
     """
 
@@ -43,7 +43,7 @@ class Rank:
     laws: Laws
     dims: Mapping[str, int]
     rows: tuple[tuple[int, float, bool], ...]
-    held: tuple[Storage, ...]
+    storages: tuple[Storage, ...]
     gradients: int
     owned: tuple[tuple[int, int], ...]
     step: tuple[int, ...]

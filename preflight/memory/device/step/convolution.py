@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Again, Effect
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -42,22 +42,22 @@ must know it as well)."""
 class Convolutions(Effect):
     """Algorithms that cuDNN tries, and kernels that are loaded at once."""
 
-    def tries_kernels(self, ready: Ready) -> bool:
-        return benchmarks(ready.job, ready.resolved)
+    def tries_kernels(self, prepared: PreparedJob) -> bool:
+        return benchmarks(prepared.job, prepared.resolved)
 
-    def reserved(self, ready: Ready, found: Interval, again: Again) -> Interval:
+    def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
         """Where it is unknown whether cuDNN tries its algorithms (null), both are possible."""
-        job = ready.job
-        if job.train.cudnn_benchmark is not None or not ready.resolved.workload.image_loop:
+        job = prepared.job
+        if job.train.cudnn_benchmark is not None or not prepared.resolved.workload.image_loop:
             return found
-        changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, ready.resolved)})
-        other = again.reserved(replace(ready, job=job.model_copy(update={"train": changed})), ())
+        changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, prepared.resolved)})
+        other = again.reserved(replace(prepared, job=job.model_copy(update={"train": changed})), ())
         return Interval(min(found.low, other.low), found.expected, max(found.high, other.high))
 
-    def notes(self, ready: Ready) -> Iterator[str]:
+    def notes(self, prepared: PreparedJob) -> Iterator[str]:
         """What the expected context rests on, where nothing that the job states decides it."""
-        eager = ready.job.machine.context is None and _is_eager(ready.job, ready.gpu)
-        if eager and ready.resolved.workload.image_loop:
+        eager = prepared.job.machine.context is None and _is_eager(prepared.job, prepared.gpu)
+        if eager and prepared.resolved.workload.image_loop:
             yield (
                 "the CUDA context is estimated for kernels that are all loaded at once; torch 1.13 and later on a "
                 "recent driver need a GiB less: state software.torch or machine.context"

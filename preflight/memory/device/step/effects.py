@@ -1,4 +1,4 @@
-"""Everything that a job may hold or do beside the tape of its law, in one order."""
+"""All effects: what a job may allocate or do in addition to the tape of its law, in the order that they are asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.convolution import Convolutions
 from preflight.memory.device.step.effect import Effect, Passage
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.remote_code import RemoteCode
 from preflight.memory.device.step.saving import Checkpoints
 from preflight.memory.device.step.softmax import KeptScores
@@ -33,34 +33,34 @@ def workspaces(gpu: Gpu | None) -> tuple[int, int]:
     return (CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE,) * 2
 
 
-class Gathering(Effect):
+class WholeCheckpoint(Effect):
     """A checkpoint that is loaded into shards, with every parameter whole on each GPU."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        if ready.gathered:
-            yield Passage("load", "weights", passing=(ready.gathered,))
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        if prepared.whole_checkpoint:
+            yield Passage("load", "weights", passing=(prepared.whole_checkpoint,))
 
 
-class Held(Effect):
-    """What communication, sharded optimizers and other models keep throughout."""
+class KeptStorages(Effect):
+    """What communication, sharded optimizers and other models keep on the GPU throughout."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        for each in ready.rank.held:
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        for each in prepared.rank.storages:
             yield Passage("load", each.part, (each.nbytes,))
 
 
 class Workspaces(Effect):
     """What cuBLAS takes when it first multiplies."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        yield Passage("forward", "temporary", workspaces(ready.gpu), library=True)
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        yield Passage("forward", "temporary", workspaces(prepared.gpu), library=True)
 
 
 class WaitingBatches(Effect):
     """Batches of images that wait on the GPU, or are no longer used."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        found = waiting(ready.resolved, ready.dims)
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        found = waiting(prepared.resolved, prepared.dims)
         if found:
             yield Passage("forward", "temporary", tuple(found))
 
@@ -74,8 +74,8 @@ def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
 
 
 EFFECTS: tuple[Effect, ...] = (
-    Gathering(),
-    Held(),
+    WholeCheckpoint(),
+    KeptStorages(),
     Checkpoints(),
     Workspaces(),
     WaitingBatches(),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from preflight.memory.device.law.setup import Terms
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Effect, Passage
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.estimates import ALL_PARTS
 
@@ -17,25 +17,25 @@ _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
 class RemoteCode(Effect):
     """What a model's own code allocates in addition to the law that is used for it."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        found = held(ready.resolved, ready.dims)
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        found = held(prepared.resolved, prepared.dims)
         if found:
             yield Passage("forward", "temporary", found)
 
-    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
-        return pulsed(segment, pulse(ready.resolved, dims))
+    def step(self, prepared: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return pulsed(segment, pulse(prepared.resolved, dims))
 
-    def raised(self, ready: Ready, peak: int) -> int:
-        more = pulse(ready.resolved, ready.dims)
-        return max(peak, more + at_head(Segment.of(ready.laws.made.tape, ready.dims))) if more else peak
+    def raised(self, prepared: PreparedJob, peak: int) -> int:
+        more = pulse(prepared.resolved, prepared.dims)
+        return max(peak, more + at_head(Segment.of(prepared.laws.made.tape, prepared.dims))) if more else peak
 
-    def wider(self, ready: Ready) -> tuple[float, float]:
-        return ready.resolved.like.wider if ready.resolved.like is not None else (0.0, 0.0)
+    def wider(self, prepared: PreparedJob) -> tuple[float, float]:
+        return prepared.resolved.like.wider if prepared.resolved.like is not None else (0.0, 0.0)
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if ready.resolved.like is not None:
-            like = ready.resolved.like
-            yield f"{ready.resolved.name} is estimated with the law of {like.architecture}: {like.note}"
+    def notes(self, prepared: PreparedJob) -> Iterator[str]:
+        if prepared.resolved.like is not None:
+            like = prepared.resolved.like
+            yield f"{prepared.resolved.name} is estimated with the law of {like.architecture}: {like.note}"
 
 
 def held(resolved: Resolved, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Effect
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.estimates import ALL_PARTS
 from preflight.vocabulary.job import Job
@@ -25,14 +25,14 @@ _ACTIVATIONS = ALL_PARTS.index("activations")
 class KeptScores(Effect):
     """Scores of attention that live beside what softmax made of them."""
 
-    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
-        return doubled(segment, dims) if keeps_input(ready.job, ready.resolved) else segment
+    def step(self, prepared: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return doubled(segment, dims) if keeps_input(prepared.job, prepared.resolved) else segment
 
-    def raised(self, ready: Ready, peak: int) -> int:
-        if not keeps_input(ready.job, ready.resolved):
+    def raised(self, prepared: PreparedJob, peak: int) -> int:
+        if not keeps_input(prepared.job, prepared.resolved):
             return peak
-        segment = Segment.of(ready.laws.made.tape, ready.dims)
-        return peak + sum(segment.sizes[birth] for birth in inputs(segment, ready.dims))
+        segment = Segment.of(prepared.laws.made.tape, prepared.dims)
+        return peak + sum(segment.sizes[birth] for birth in inputs(segment, prepared.dims))
 
 
 def keeps_input(job: Job, resolved: Resolved) -> bool:

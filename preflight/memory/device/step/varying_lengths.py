@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 
 from preflight.memory.device.step.effect import Again, Effect
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.job import Job
 
@@ -27,12 +27,12 @@ _LENGTHS = ("s", "t")
 class VaryingLengths(Effect):
     """What batches of other lengths leave in the allocator's cache."""
 
-    def reserved(self, ready: Ready, found: Interval, again: Again) -> Interval:
-        batches = earlier(ready.job, ready.dims)
+    def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
+        batches = earlier(prepared.job, prepared.dims)
         if not batches or again.room is None:
             return found
-        varied = again.reserved(ready, batches).expected
-        return interval(found, varied, again.room, ready.job.train.sequences == "dynamic")
+        varied = again.reserved(prepared, batches).expected
+        return interval(found, varied, again.room, prepared.job.train.sequences == "dynamic")
 
 
 def earlier(job: Job, dims: Mapping[str, int]) -> tuple[dict[str, int], ...]:

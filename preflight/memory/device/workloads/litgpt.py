@@ -16,7 +16,7 @@ from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.setup import NEWEST, Likeness, release
 from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
 from preflight.memory.device.workloads.own_step import begin
-from preflight.memory.device.workloads.remote import likened
+from preflight.memory.device.workloads.remote_code import likened
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import PARTS
 from preflight.vocabulary.values import Unknown

@@ -1,4 +1,4 @@
-"""What resolving any kind of model begins with, and models whose step the tracer has a module of its own for."""
+"""Resolving a job whose model belongs to no family: the common checks, and the base of kinds that train specially."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.vocabulary.values import Cause, Unknown, missing
 
 @dataclass(frozen=True)
 class OwnStep(Workload, Protocol):
-    """A model whose step the tracer has a module of its own for, named as the kind is."""
+    """A model that trains in a special way: the tracer has a module for its step, with the name of the kind."""
 
     architecture: str
     config: Config
@@ -37,9 +37,8 @@ class OwnStep(Workload, Protocol):
 
 
 def begin(asked: Asked, *needs: str, adapts: bool = True, freezes: bool = True) -> Setup | Unknown:
-    """What resolving a model without a family begins with: its lengths are stated (`needs`: fields of train, each with
-    what it counts), nothing is asked for that no law has (`adapts`: checkpoints and adapters have one; `freezes`: parts
-    that are not trained too), and there is a setup."""
+    """Checks a job and gives its setup. `needs`: fields of train that must be stated, each with what it counts.
+    `adapts`: there are laws with gradient checkpointing and adapters; `freezes`: and with frozen parts."""
     train = asked.job.train
     for need in ("batch_size", *needs):
         name, _, counted = need.partition(" ")
@@ -53,7 +52,7 @@ def begin(asked: Asked, *needs: str, adapts: bool = True, freezes: bool = True) 
 
 
 def undescribed(architecture: str, error: KeyError | TypeError) -> Unknown:
-    """What the description of a model lacks, or has of another type."""
+    """The reason where a key of a model's config is missing or has a wrong type."""
     key = str(error).strip("'")
     fields = (f"model.config.{key}",) if isinstance(error, KeyError) else ()
     return Unknown(f"model.config.{key} of the {architecture} model is not known", Cause.not_set, fields)
@@ -65,6 +64,6 @@ def without_mask(setup: Setup) -> Setup:
 
 
 def digest(said: object) -> str:
-    """What tells law files of one name apart: a hash of what was said of the model."""
+    """A hash of a model's description, which tells law files of one name apart."""
     text = json.dumps(said, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:10]

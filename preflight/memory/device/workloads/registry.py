@@ -1,4 +1,4 @@
-"""The table of kinds of model. Another kind is a module beside this one, and a row.
+"""The table of kinds of models. To add a kind, add a module in this folder and a row here.
 
 Other distributions add kinds by entry points of the group `preflight.workloads` (`module:Class`). They are asked after
 the kinds that know their own models, and before those that take any.

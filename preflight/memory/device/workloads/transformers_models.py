@@ -17,7 +17,7 @@ from preflight.memory.device.law.setup import setup_of
 from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
 from preflight.memory.device.workloads import litgpt
 from preflight.memory.device.workloads.own_step import undescribed
-from preflight.memory.device.workloads.remote import Likened, likened
+from preflight.memory.device.workloads.remote_code import Likened, likened
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 

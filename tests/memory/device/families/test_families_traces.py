@@ -13,7 +13,7 @@ from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
 from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.sizes import evaluate, with_derived
-from preflight.memory.device.workloads.remote import SAME_CODE
+from preflight.memory.device.workloads.remote_code import SAME_CODE
 
 pytest.importorskip("torch")
 

@@ -10,7 +10,7 @@ from preflight.memory.device.law import adapters, quantization
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.store import key_of
 from preflight.memory.device.law.workload import Resolved
-from preflight.memory.device.lower import lower_bound
+from preflight.memory.device.lower_bound import lower_bound
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import load
 from preflight.memory.device.step.replay import CachingAllocator, Replay

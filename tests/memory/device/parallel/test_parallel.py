@@ -16,7 +16,7 @@ from preflight.memory.device.parallel import ddp, layouts, nccl, units, zero
 from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.options import Options
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -33,7 +33,7 @@ def job(strategy: str = "none", ranks: int = 1, **more: object) -> Job:
                   "parallel.ranks_per_node": ranks, **fields})  # fmt: skip
 
 
-def ready(strategy: str = "none", ranks: int = 1, **more: object) -> Ready:
+def ready(strategy: str = "none", ranks: int = 1, **more: object) -> PreparedJob:
     found = prepare(job(strategy, ranks, **more))
     assert not isinstance(found, Unknown), found
     return found
@@ -90,12 +90,12 @@ def test_buckets_are_torchs(seed: int) -> None:
 
 def test_ddp_copies_every_gradient_once() -> None:
     alone, several = ready(), ready("ddp", 4)
-    assert several.held == alone.gradients == several.gradients
-    sizes = [each.nbytes for each in several.rank.held]
+    assert several.storage_bytes == alone.gradients == several.gradients
+    sizes = [each.nbytes for each in several.rank.storages]
     assert sizes[0] >= ddp.FIRST_BUCKET
     assert all(size >= 25 * 2**20 for size in sizes[1:-1])
     views = ready("ddp", 4, parallel__options={"gradient_as_bucket_view": True})
-    assert (views.held, views.gradients) == (alone.gradients, 0)
+    assert (views.storage_bytes, views.gradients) == (alone.gradients, 0)
     whole = [
         estimate("ddp", 4, parallel__options=o).requested.expected for o in ({}, {"gradient_as_bucket_view": True})
     ]
@@ -114,7 +114,7 @@ def test_one_rank_has_nothing_to_reduce() -> None:
 ])  # fmt: skip
 def test_more_ranks_never_take_more(strategy: str, options: dict[str, object]) -> None:
     peaks = [ready(strategy, n, parallel__options=options) for n in (2, 4, 8, 16)]
-    states = [one.weights + one.held + one.gradients + sum(one.optimizer.states) for one in peaks]
+    states = [one.weights + one.storage_bytes + one.gradients + sum(one.optimizer.states) for one in peaks]
     assert states == sorted(states, reverse=True)
     bucket = 2 * 500_000_000 if strategy in ("zero2", "zero3") else 0
     assert states[0] < 16 * count(peaks[0]) + bucket
@@ -167,7 +167,7 @@ def test_unknown_says_why(fields: dict[str, object], reason: str) -> None:
 # --- DeepSpeed's arithmetic -------------------------------------------------------------------------------------------
 
 
-def count(one: Ready) -> int:
+def count(one: PreparedJob) -> int:
     return sum(n for n, _, _ in one.parameters)
 
 
@@ -177,22 +177,22 @@ def test_stages_keep_what_the_paper_says() -> None:
     for stage, expected in ((1, 2 + 2 + 12 / ranks), (2, 2 + (2 + 12) / ranks), (3, 16 / ranks)):
         options = {"reduce_bucket_size": 0, "stage3_param_persistence_threshold": 0}
         one = ready(f"zero{stage}", ranks, parallel__options=options)
-        states = one.weights - one.buffers + one.held + one.gradients + sum(one.optimizer.states)
+        states = one.weights - one.buffers + one.storage_bytes + one.gradients + sum(one.optimizer.states)
         assert states == pytest.approx(expected * count(one), rel=1e-3), stage
 
 
 def test_a_bucket_has_its_size_whatever_the_model() -> None:
     small = ready("zero3", 2, parallel__options={"reduce_bucket_size": 1_000_000})
     usual = ready("zero3", 2)
-    assert usual.held - small.held == 2 * (500_000_000 - 1_000_000)
+    assert usual.storage_bytes - small.storage_bytes == 2 * (500_000_000 - 1_000_000)
     square = ready("zero3", 2, parallel__options={"reduce_bucket_size": "auto"})
-    assert square.held - small.held == 2 * (768 * 768 - 1_000_000)
+    assert square.storage_bytes - small.storage_bytes == 2 * (768 * 768 - 1_000_000)
 
 
 def test_offloading_on_one_gpu_leaves_weights_and_buffers() -> None:
     one = ready("zero2", 1, parallel__offload="optimizer")
     assert one.weights - one.buffers == 2 * count(one)
-    assert (one.held, one.gradients, sum(one.optimizer.states)) == (0, 0, 0)
+    assert (one.storage_bytes, one.gradients, sum(one.optimizer.states)) == (0, 0, 0)
     peak = one.laws.plain.peak(one.dims)
     assert peak.bytes > 2 * 500_000_000  # the bucket
 

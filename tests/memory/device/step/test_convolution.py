@@ -15,7 +15,7 @@ from preflight.memory.device.optimizers import with_weight_decay
 from preflight.memory.device.step import convolution
 from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.effects import waiting
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Replay, Segment
 from preflight.memory.device.workloads import image_models as images
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
@@ -158,8 +158,8 @@ def test_batches_that_wait() -> None:
 def test_decay_copies_all_gradients_at_once() -> None:
     assert with_weight_decay(Step((40, 40), ()), [(10, 4), (5, 4)]).temporary == 60
     listed, fused = (prepare(job(train__optimizer_impl=how, train__optimizer="sgd")) for how in ("foreach", "fused"))
-    assert isinstance(listed, Ready)
-    assert isinstance(fused, Ready)
+    assert isinstance(listed, PreparedJob)
+    assert isinstance(fused, PreparedJob)
     assert listed.optimizer.temporary == 4 * sum(n for n, _ in listed.trainable)
     assert fused.optimizer.temporary == 0
 

@@ -11,11 +11,11 @@ from preflight.memory.device.prepare import prepare
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step import remote_code as own
 from preflight.memory.device.step.allocator import CachingAllocator
-from preflight.memory.device.step.ready import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.remote_code import elements
 from preflight.memory.device.step.replay import Replay, Segment
 from preflight.memory.device.step.run import requested_peak
-from preflight.memory.device.workloads import remote
+from preflight.memory.device.workloads import remote_code as remote
 from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -187,6 +187,6 @@ def test_fused_products_differ_by_as_much_as_is_said(precision: str, checkpointi
     if any(store.load(store.key_of(resolved(one), "train")) is None for one in jobs):
         pytest.skip("no law ships for one of them")
     ready = [prepare(one) for one in jobs]
-    plain, fused = (requested_peak(one) for one in ready if isinstance(one, Ready))
+    plain, fused = (requested_peak(one) for one in ready if isinstance(one, PreparedJob))
     below, above = remote.FUSED
     assert (1 - below - 0.001) * plain <= fused <= (1 + above + 0.002) * plain

@@ -1,4 +1,4 @@
-"""A job with all that its estimate needs: the law, its dimensions, what lies on the GPU, and the optimizer's step."""
+"""A prepared job: its law and dimensions, the weights and other storages of one rank, and the optimizer's step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LITGPT_DISTRIBUTED = (0, 5)
 
 
 @dataclass(frozen=True)
-class Ready:
-    """All that an estimate of one job needs, at its dimensions."""
+class PreparedJob:
+    """All that the estimate of one rank of a job needs, at the dimensions of the job."""
 
     job: Job
     resolved: Resolved
@@ -33,12 +33,12 @@ class Ready:
     optimizer: Step
     rank: Rank
     """What lies on this GPU, where several share the job."""
-    peers: tuple[Ready, ...] = ()
+    peers: tuple[PreparedJob, ...] = ()
     """Other ranks of the job that may be fuller (the last stage of a pipeline)."""
-    others: tuple[Ready, ...] = ()
-    """What the job may be as well, where what decides between them is stated nowhere."""
+    alternatives: tuple[PreparedJob, ...] = ()
+    """What the job may be as well, where no setting decides between them."""
     notes: tuple[str, ...] = ()
-    fused: bool = False
+    compiled: bool = False
     """The law is that of a compiled step."""
     gpu: Gpu | None = None
     tracing: Tracing = TRACE
@@ -46,6 +46,7 @@ class Ready:
 
     @property
     def trainable(self) -> list[tuple[int, int]]:
+        """(elements, bytes per element) of the parameters that are trained."""
         return [(n, int(size)) for n, size, trains in self.parameters if trains]
 
     @property
@@ -60,19 +61,21 @@ class Ready:
         return self.rank.gradients
 
     @property
-    def held(self) -> int:
-        """Bytes of what communication, sharded optimizers and other models keep throughout."""
-        return sum(each.nbytes for each in self.rank.held)
+    def storage_bytes(self) -> int:
+        """Bytes that communication, sharded optimizers and other models keep on the GPU throughout."""
+        return sum(each.nbytes for each in self.rank.storages)
 
     @property
-    def gathered(self) -> int:
-        """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU."""
+    def whole_checkpoint(self) -> int:
+        """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU,
+        else 0."""
         if not (self.rank.layout.sharded and _gathers(self.job)):
             return 0
         return sum(round(n * each) for n, each, _ in self.parameters)
 
     @property
     def outputs_kept(self) -> bool:
+        """Whether the program's names keep what the model returned through backward."""
         return self.job.train.outputs_kept in ("step", "loop")
 
     @property
@@ -88,6 +91,7 @@ class Ready:
 
     @property
     def in_backward(self) -> bool:
+        """Whether the optimizer steps parameter by parameter in backward, which frees each gradient at once."""
         return bool(self.job.train.optimizer_in_backward)
 
     @property
@@ -97,7 +101,7 @@ class Ready:
         if not self.outputs_kept:
             return 0
         sizes = self.laws.made.tape.values(self.dims)
-        return sum(sizes[at] for at in self.laws.outputs) + self.laws.held(self.dims)
+        return sum(sizes[at] for at in self.laws.outputs) + self.laws.held_by_loss(self.dims)
 
 
 def _gathers(job: Job) -> bool:
