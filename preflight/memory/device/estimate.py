@@ -17,8 +17,7 @@ from preflight.memory.device.step.effects import EFFECTS
 from preflight.memory.device.step.largest_allocation import largest_allocation
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Phase, Replayed
-from preflight.memory.device.step.run import replayed, requested_by_libraries, requested_peak
-from preflight.memory.device.step.timeline import Recorder, thinned
+from preflight.memory.device.step.run import Recorder, replayed, requested_by_libraries, requested_peak, thinned
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from preflight.memory.device.families import Family, family_of, unlike
-from preflight.memory.device.families.activations import unusual
+from preflight.memory.device.families.config_keys import unusual
 from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.fit.one_model import FREE, depth_key, make_at
 from preflight.memory.device.law import adapters
