@@ -1,4 +1,4 @@
-"""Laws that were traced here before: files in the user's cache directory, which can be deleted at any time.
+"""Cache of traced laws: files in the user's cache directory, which can be deleted at any time.
 
 A file's name is a hash of all that a law depends on: what was asked for, the versions of the libraries that were
 traced, and the code that traced it and made the law. What cannot be read is as if it were not there, and what cannot

@@ -1,4 +1,4 @@
-"""Making a symbolic tape of a family: a few small traces, sizes read as formulas, layers folded.
+"""Making the law of a family: a few small traces, whose sizes are read as formulas and whose layers are folded.
 
 Two probes of six layers with different primes (more where they leave a doubt) give the formulas; another, deeper one
 with other primes again is not looked at until the tape is made, and must then come out to the byte.

@@ -1,4 +1,4 @@
-"""Reading formulas out of byte counts: dimensions are given prime values, so that a size's factors name them.
+"""Reading formulas out of byte counts: dimensions get prime values, so that the factors of a size name them.
 
 A family's named dimensions (h, a, k, d, ...) are products of base variables, each of which is a prime at a probe point.
 A storage's bytes then factor in one way only. What does not factor is a sum (b(s+1) padded labels, (a + 2k) d fused

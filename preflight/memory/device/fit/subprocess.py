@@ -1,4 +1,4 @@
-"""The tracer: a subprocess of any interpreter with torch, kept for further traces, JSON in and out, within a time."""
+"""The tracer process: any interpreter with torch, kept alive for further traces; JSON in and out, with a time limit."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Installed:
 
 @lru_cache(maxsize=4)
 def installed(interpreter: str | None) -> Installed:
-    """Asked of a process of its own, this Python too: the path of this process may have been changed by anyone."""
+    """Asked in a separate process, even for this Python: the import path of this process may have been changed."""
     try:
         found = json.loads(processes.ask_python(interpreter, _ASK, LIBRARIES, _ASK_LIMIT_S))
         return Installed(found["torch"] is True, json.dumps(found["versions"]))

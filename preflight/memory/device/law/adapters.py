@@ -1,4 +1,4 @@
-"""Which adapters a job has, as far as the tracer's setup goes.
+"""Adapters (peft) as a part of a setup.
 
 LoRA beside a family's layers has laws, in which the rank is a dimension. Whatever else decides what is trained has not:
 such a model is traced as it is, through peft (tracer/adapters.py).

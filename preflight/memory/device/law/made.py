@@ -42,7 +42,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Made:
-    """What the traces of one setup come to."""
+    """What traces of one setup are made into."""
 
     tape: Tape
     parameters: Parameters

@@ -1,6 +1,6 @@
-"""What the tape of a step depends on beside dimensions: typed, and as the tracer is told of it.
+"""The setup of a step: all that its tape depends on apart from dimensions, and how the tracer is told.
 
-How it is written in the key of a law: `store.key_text`.
+How a setup is written in the key of a law: `store.key_text`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from preflight.vocabulary.values import Unknown, missing
 NEWEST = (99, 0)
 """The release that is assumed where none is stated: the newest."""
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
-"""Methods of peft whose adapters stand beside linear layers."""
+"""Methods of peft that adapt linear layers."""
 
 
 Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
@@ -39,13 +39,13 @@ class Likeness:
     """Its own config -> one of that type. Raises KeyError for a dimension that is not there."""
     note: str
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Its own names of layers that adapters stand beside -> those of the type that stands for it."""
+    """Its own names of adapted layers -> the names in the architecture whose law is used."""
     targets: tuple[str, ...] = ()
     """Where its users put adapters when nothing is said (its own names)."""
     wider: tuple[float, float] = (0.0, 0.0)
     """What the difference widens the interval by, below and above, as fractions."""
     held: Terms = ()
-    """Elements that live through the whole step beside the type's tape."""
+    """Elements that live through the whole step in addition to the tape."""
     pulse: Terms = ()
     """Elements that live for a moment in forward."""
     attention: str | None = None
@@ -54,7 +54,7 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a forward and backward tape depends on beside dimensions."""
+    """What the tape of forward and backward depends on, apart from dimensions."""
 
     weights: str = "fp32"
     """The dtype of weights that are not quantised: fp32, bf16 or fp16."""
@@ -109,7 +109,7 @@ def setup_of(
     like: Likeness | None = None,
     reach: int | None = None,
 ) -> Setup | Unknown:
-    """A job's setup. `like`: the model whose law stands for remote code. `reach`: the size of a sliding window."""
+    """A job's setup. `like`: for remote code, the model whose law is used. `reach`: the size of a sliding window."""
     train = job.train
     if train.precision is None:
         return missing("train.precision")
@@ -150,7 +150,7 @@ def setup_of(
 def with_kernel(
     setup: Setup, job: Job, gpu: Gpu | None, mask: bool = False, alike: tuple[str, ...] = ("flash",)
 ) -> Setup:
-    """The setup of a model that is no family's, with the kernel of attention that it runs. `alike`: kernels whose law
+    """The setup of a model without a family, with the attention kernel that it runs. `alike`: kernels whose law
     is that of "sdpa"."""
     chosen = kernel(job.train.attention or "sdpa", mask, job.train.precision != "fp32", gpu)
     return replace(setup, attention="sdpa" if chosen in alike else chosen, mask=mask)
@@ -172,7 +172,7 @@ def _adapters(peft: Peft, family: Family | None, like: Likeness | None, alike: b
 
 
 def _targets(peft: Peft, family: Family | None, like: Likeness | None) -> list[str] | str | None:
-    """Layers that adapters stand beside, in the names of the law; None: peft's own default for the model's type."""
+    """The adapted layers by their names in the law; None: peft's default for the model type."""
     targets = peft.targets
     if targets is None and peft.method in RANKED:
         targets = list(like.targets) if like is not None and like.targets else None

@@ -1,5 +1,7 @@
 """Sizes as formulas: sums of terms, each a coefficient times a product of named dimensions.
 
+The names of dimensions (b batch, s length, h width, ...) are explained in `families/__init__.py`.
+
 A monomial is a tuple of (dimension, exponent) pairs, sorted by name; a size is a tuple of (coefficient, monomial).
 Derived dimensions are functions of others: `s8` is s rounded up to a multiple of 8.
 """

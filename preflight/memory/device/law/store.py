@@ -1,4 +1,4 @@
-"""Shipped laws: one compressed JSON file per family, a tape and its parameters per task, kind and setup."""
+"""Law files: one compressed JSON file per family, with a tape and its parameters per task, kind of step and setup."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _NAME = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True)
 class LawKey:
-    """What a law is filed under."""
+    """The key of a law: its file, and its text in the file."""
 
     family: str
     text: str

@@ -1,4 +1,4 @@
-"""What several GPUs change: the layouts a job may have (layout.py), and one rank of each (rank.py)."""
+"""Parallel jobs: the layouts that a job may have (layout.py), and one rank of each (rank.py)."""
 
 from __future__ import annotations
 

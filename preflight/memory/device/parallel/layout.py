@@ -1,4 +1,4 @@
-"""Which parts a job is cut into: how many ranks share the data, the layers and the matrices, and by which scheme."""
+"""Layouts of a parallel job: how many ranks share the data, the layers and the matrices, and by which scheme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OFFLOADS = ("none", "gradients", "optimizer", "parameters")
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to lie on the GPUs, everything said.
+    """One layout, with every setting decided.
 
     `data`: ranks that see different batches; `shards`: how many of them share one copy of the states. `defer`:
     micro-batches but the last leave their gradients unreduced (no_sync). `param_bytes`: bytes per element of the
@@ -61,7 +61,7 @@ class Layout:
 @dataclass(frozen=True)
 class Layouts:
     """`ranks`: the ranks of the expected layout that may be the fullest (a pipeline's first and last stage).
-    `alternatives`: what it may be as well, for all that is known; they widen the interval."""
+    `alternatives`: layouts that are possible too, since settings are not stated; they widen the interval."""
 
     ranks: tuple[Layout, ...]
     alternatives: tuple[Layout, ...] = ()
@@ -69,7 +69,7 @@ class Layouts:
 
 
 def layouts(job: Job) -> Layouts | Unknown:
-    """How a job's states lie on its GPUs; Unknown for a setting that is not known."""
+    """The layouts of a job; Unknown for a setting that is not known."""
     p = job.parallel
     if p.strategy is None:
         return missing("parallel.strategy")

@@ -1,4 +1,4 @@
-"""`parallel.options`: what the libraries call their settings, with their own defaults; a wrong value is Unknown.
+"""`parallel.options`: settings of DDP, FSDP and DeepSpeed by their own names, with the libraries' defaults.
 
 Sources of the defaults: torch/nn/parallel/distributed.py (DistributedDataParallel), torch/distributed/fsdp
 (fully_shard, FullyShardedDataParallel), deepspeed/runtime/zero/config.py (DeepSpeedZeroConfig, 0.19).
@@ -65,7 +65,7 @@ class Options:
                 raise WrongOption(f"parallel.options has {name}: {value!r}")
 
     def states(self, name: str) -> bool:
-        """Whether the job itself says it."""
+        """Whether the job states the option."""
         return self.given.get(name) is not None
 
     def flag(self, name: str) -> bool | None:

@@ -1,4 +1,4 @@
-"""What is gathered and reduced together: the layers of each stack, and everything else (the root)."""
+"""Units of sharding, which are gathered and reduced together: each layer, and all other parameters (the root)."""
 
 from __future__ import annotations
 

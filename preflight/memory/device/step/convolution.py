@@ -1,4 +1,4 @@
-"""What convolutions add to a job: the one place for it.
+"""What convolutions add to a job.
 
 Workspaces of weight gradients are on the tapes of image models (births marked `c`, preflight.tracer.convolutions), so
 the law and the replay count them like any storage. Here is what does not come from a tape:
@@ -40,7 +40,7 @@ must know it as well)."""
 
 
 class Convolutions(Effect):
-    """Algorithms that cuDNN tries, and kernels that are loaded at once."""
+    """Algorithms that cuDNN tries, and kernels that are loaded all at once."""
 
     def tries_kernels(self, prepared: PreparedJob) -> bool:
         return benchmarks(prepared.job, prepared.resolved)
@@ -55,7 +55,7 @@ class Convolutions(Effect):
         return Interval(min(found.low, other.low), found.expected, max(found.high, other.high))
 
     def notes(self, prepared: PreparedJob) -> Iterator[str]:
-        """What the expected context rests on, where nothing that the job states decides it."""
+        """What the expected context assumes, where no setting decides it."""
         eager = prepared.job.machine.context is None and _is_eager(prepared.job, prepared.gpu)
         if eager and prepared.resolved.workload.image_loop:
             yield (

@@ -50,14 +50,14 @@ class KeptStorages(Effect):
 
 
 class Workspaces(Effect):
-    """What cuBLAS takes when it first multiplies."""
+    """The workspaces that cuBLAS allocates at the first matrix product."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
         yield Passage("forward", "temporary", workspaces(prepared.gpu), library=True)
 
 
 class WaitingBatches(Effect):
-    """Batches of images that wait on the GPU, or are no longer used."""
+    """Image batches that are loaded ahead onto the GPU, or are no longer used but still named."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
         found = waiting(prepared.resolved, prepared.dims)
@@ -66,7 +66,7 @@ class WaitingBatches(Effect):
 
 
 def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
-    """Bytes of the batches of images that wait on the GPU or are no longer used."""
+    """Bytes of the image batches on the GPU that wait or are no longer used."""
     if not resolved.workload.image_loop or "i" not in dims:
         return []
     batch = 3 * dims["i"] ** 2 * 4 * dims["b"]

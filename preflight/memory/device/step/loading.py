@@ -34,7 +34,8 @@ def scales(rows: Sequence[Weight], double: bool) -> list[Weight]:
 def load(
     replay: Replay, rows: Sequence[Weight], quantization: QuantizedWeights | None, share: float = 1.0, copies: int = 1
 ) -> None:
-    """Allocate a model's parameters. `rows`: (elements, bytes per element, trainable); `share`: what one rank keeps."""
+    """Allocates a model's parameters. `rows`: (elements, bytes per element, trainable); `share`: what one rank
+    keeps."""
     if quantization is None:
         sizes = [math.ceil(n * each * share) for n, each, _ in rows]
         if copies > MOST_COPIES:

@@ -1,4 +1,6 @@
-"""Replaying a job through the allocator: two whole iterations, then validation, then generation.
+"""The replay of a tape through the caching allocator.
+
+A job is replayed for two whole iterations, then validation, then generation (`run.replayed`).
 
 The second iteration is the one that counts: it has optimizer states, and the blocks that the first one left behind.
 """
@@ -151,13 +153,13 @@ class Phase:
 
 
 class Recording(Protocol):
-    """What is told of every event of a replay; bytes, `parts` in the order of ALL_PARTS."""
+    """What is recorded of every event of a replay: bytes, `parts` in the order of ALL_PARTS."""
 
     def note(self, phase: str, allocated: int, reserved: int, parts: Sequence[int]) -> None: ...
 
 
 class Replay:
-    """One device's history."""
+    """The allocations of one device, in order."""
 
     def __init__(self, allocator: CachingAllocator, recorder: Recording | None = None) -> None:
         self.allocator = allocator
@@ -292,7 +294,7 @@ class Replay:
         self._note("optimizer")
 
     def forget_outputs(self, marks: Iterable[str] = KEPT) -> None:
-        """The names of what the model returned, and of the loss, are bound anew, or go out of scope."""
+        """Frees what the model returned, and the loss: their names are bound anew, or go out of scope."""
         self.drop([(block, part) for block, part, mark in self._outputs if {*marks} & {*mark}])
         self._outputs = [kept for kept in self._outputs if not {*marks} & {*kept[2]}]
 

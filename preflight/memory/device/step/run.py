@@ -139,7 +139,7 @@ def requested_by_libraries(prepared: PreparedJob) -> int:
 
 
 class Recorder:
-    """Writes down what a replay holds after every event, while it is on."""
+    """Records what a replay has allocated after every event, while `on`."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = []

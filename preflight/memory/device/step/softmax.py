@@ -1,4 +1,4 @@
-"""Attention written out before torch 1.11: softmax kept its input for backward beside its result.
+"""Eager attention before torch 1.11: softmax kept its input for backward, in addition to its result.
 
 Until then the backward of softmax was declared with both (tools/autograd/derivatives.yaml, `_softmax_backward_data`:
 grad, result, dim, self), though it reads the result alone; 1.11 keeps the input's dtype instead. Laws are traced with
@@ -23,7 +23,7 @@ _ACTIVATIONS = ALL_PARTS.index("activations")
 
 
 class KeptScores(Effect):
-    """Scores of attention that live beside what softmax made of them."""
+    """Attention scores that are kept in addition to the result of softmax."""
 
     def step(self, prepared: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
         return doubled(segment, dims) if keeps_input(prepared.job, prepared.resolved) else segment

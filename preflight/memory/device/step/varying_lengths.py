@@ -1,4 +1,5 @@
-"""Batches whose lengths vary: what the caching allocator keeps of each length, by replaying some before the longest.
+"""Batches of varying lengths: what the caching allocator keeps of shorter ones, from a replay of some before the
+longest.
 
 A block that a shorter batch left is too small for a longer one, and only in part taken by a shorter one. So where a
 collator pads to the longest sample of each batch, reserved memory grows with every new longest batch, by all that this

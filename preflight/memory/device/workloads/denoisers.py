@@ -1,7 +1,7 @@
-"""Denoisers of diffusers: what their law is filed under, and the passes of their VAE.
+"""Denoisers of diffusers: resolving a job that trains one, and the passes of their VAE.
 
-A denoiser's tape is that of its own step (noisy latents, a prediction, its squared error). The VAE's pass over a batch
-of images, without a gradient, is a phase of its own.
+The tape of a denoiser is its training step: noisy latents, a prediction, the squared error. The VAE encodes a batch of
+images without gradients: that is a separate phase.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Denoiser(OwnStep):
         return companions(job, resolved.name)
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """Where nothing is stated, nothing or all of the pipeline may lie beside the denoiser."""
+        """Where train.companions is not stated, none or all of the pipeline's models may be on the GPU."""
         usual = companions(job, resolved.name)
         if job.train.companions is not None or isinstance(usual, Unknown):
             return
@@ -140,7 +140,7 @@ class Denoiser(OwnStep):
     def extra_phases(
         self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
     ) -> Iterator[ExtraPhase]:
-        """What a frozen VAE does with the images of a batch before the step; saving."""
+        """A frozen VAE encodes the images of a batch before the step; and saving."""
         for companion in generated_images.on_gpu(job, resolved.name):
             if companion.config is not None:
                 yield ExtraPhase("encoding", (self.encoder(resolved, companion),), of_batch=True)
@@ -170,8 +170,8 @@ class Denoiser(OwnStep):
         yield from generated_images.notes(job, resolved.name)
 
     def generator(self, resolved: Resolved, images: int) -> Resolved:
-        """A step of the pipeline that generates, for `images` at once, at the side that the pipeline has by itself: the
-        scripts' calls state none. Autocast is on whatever training has (log_validation: torch.autocast("cuda"))."""
+        """One denoising step of the pipeline for `images` at once, at the pipeline's default size: the scripts state
+        none. Autocast is always on (log_validation: torch.autocast("cuda"))."""
         side = _side(self.architecture, usual_size(self.architecture, self.config))
         rank = {"r": resolved.lengths["r"]} if "r" in resolved.lengths else {}
         setup = replace(resolved.setup, autocast=resolved.setup.autocast or "bf16")

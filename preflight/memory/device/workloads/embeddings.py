@@ -1,4 +1,4 @@
-"""Encoders of texts trained to embed them (sentence-transformers): what their law is filed under.
+"""Text encoders that are trained for embeddings (sentence-transformers): resolving a job that trains one.
 
 Every text of a sample runs through the encoder by itself: two (a question and its answer), three with a negative. Each
 is a whole forward pass whose activations wait for the one backward. `task: contrastive` says so; the texts of a sample
@@ -34,14 +34,14 @@ SAME_EVENTS = {"xlm-roberta": "roberta", "camembert": "roberta"}
 STACKED = ("bert", "roberta", "mpnet")
 STACK = "encoder.layer"
 PAIR = 2
-"""Texts of a sample where nothing is said: an anchor and what goes with it."""
+"""Texts of a sample where it is not stated: an anchor and a positive."""
 FREE = ("vocab_size", "num_hidden_layers")
 """What a law is a function of."""
 
 
 @dataclass(frozen=True)
 class Embedder(OwnStep):
-    """An encoder of texts that is trained to embed them."""
+    """A text encoder that is trained for embeddings."""
 
     kind: ClassVar[str] = "embeddings"
     texts: int
@@ -104,7 +104,7 @@ class Embedder(OwnStep):
         return pairwise_loss.make_texts(resolved, kind, run, self.mini)
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """A third text in each sample, where it does not say."""
+        """Three texts in each sample, where model.kwargs.texts is not stated."""
         given = job.model.kwargs or {}
         if "texts" not in given:
             more = {"kwargs": {**given, "texts": PAIR + 1}}

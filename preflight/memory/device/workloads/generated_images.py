@@ -1,4 +1,4 @@
-"""Images that a denoiser's job generates for validation, and what saving it takes on the GPU.
+"""GPU memory for the images that a denoiser's job generates for validation, and for saving the denoiser.
 
 Read from diffusers' example scripts (0.19 to 0.39: examples/dreambooth, text_to_image, controlnet), which leave all of
 training on the GPU but gradients: the denoiser, the optimizer's states, the VAE. Images come one after another, each
@@ -36,14 +36,14 @@ def on_gpu(job: Job, model: str) -> tuple[Companion, ...]:
 
 
 def decodes(job: Job, model: str) -> Companion | None:
-    """The VAE that decodes: the one on the GPU, or the one that is loaded for it."""
+    """The VAE that decodes: the one that is on the GPU while training, else the one that is loaded."""
     every = (*on_gpu(job, model), *pipeline(job, model).values())
     return next((one for one in every if one.config is not None), None)
 
 
 def loads(job: Job, model: str) -> tuple[str, ...]:
-    """What is loaded for the images, by name: as stated, or as the scripts do in the end: what the pipeline has and the
-    GPU has not, and beside adapters a fresh denoiser."""
+    """Names of the models that are loaded to generate: as stated, else as the scripts do: those of the pipeline that
+    are not on the GPU, and with adapters a second denoiser."""
     stated = job.validation.loads
     if stated is not None:
         return tuple(stated)
@@ -55,8 +55,8 @@ def loads(job: Job, model: str) -> tuple[str, ...]:
 
 
 def loaded(job: Job, model: str, whole: Sequence[Weight], here: Sequence[Weight]) -> tuple[int, ...]:
-    """Bytes of the storages that are there for the images and not while training. `whole`: the denoiser's weights;
-    `here`: those that lie on this GPU."""
+    """Bytes of the storages that are on the GPU for the images and not while training. `whole`: the denoiser's weights;
+    `here`: those on this GPU."""
     known = pipeline(job, model)
     each = 4 if (job.train.precision or "fp32") == "fp32" else 2
     controlled = job.train.peft.method == CONTROLNET
@@ -95,7 +95,7 @@ def _copied(job: Job, here: Sequence[Weight]) -> tuple[int, ...]:
 
 
 def notes(job: Job, model: str) -> Iterator[str]:
-    """What is taken for granted of the images that a job generates."""
+    """What is assumed about the images that a job generates."""
     if job.validation.generates and job.validation.loads is None:
         names = ", ".join(loads(job, model)) or "nothing"
         yield (

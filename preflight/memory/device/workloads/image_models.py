@@ -1,5 +1,4 @@
-"""Image models by import target: timm's, torchvision's, the user's own; and what scripts that train them do beside
-the model's own step, where a Job does not say it."""
+"""Image models by import target: of timm, of torchvision, or the user's own."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ LIBRARIES = ("timm:", "torchvision:")
 
 @dataclass(frozen=True)
 class ImageModel(Workload):
-    """A classifier of images, whose law is a function of the batch at one size of images."""
+    """An image classifier. Its law is a function of the batch, at one image size."""
 
     kind: ClassVar[str] = "images"
     image_loop: ClassVar[bool] = True
@@ -103,14 +102,13 @@ class ImageModel(Workload):
 
 
 def law_name(target: str) -> str:
-    """What a target's laws are filed under: timm's names without the tag of their weights."""
+    """The name of a target's law file: timm's names without the tag of their weights."""
     home, _, name = target.partition(":")
     return f"{home}-{name.partition('.')[0]}" if home == "timm" else target.replace(":", "-")
 
 
 def spelled(name: str) -> str | None:
-    """A model of timm or torchvision by a spelling that names the library, as a target: "timm:resnet50.a1_in1k"; None
-    for any other name."""
+    """The target, like "timm:resnet50.a1_in1k", of a name that says the library; None for any other name."""
     for home, patterns in _SPELLINGS.items():
         for pattern in patterns:
             match = re.fullmatch(pattern, name)
@@ -120,7 +118,7 @@ def spelled(name: str) -> str | None:
 
 
 def shipped(name: str) -> str | None:
-    """The target of a name alone: timm's, where a law of it ships."""
+    """The target of a plain name: timm's model of that name, if its law ships; else None."""
     plain = re.fullmatch(r"\w[\w.]*", name) is not None
     return f"timm:{name}" if plain and image_path(f"timm-{name.partition('.')[0]}").is_file() else None
 

@@ -1,4 +1,4 @@
-"""How many tokens stand for an image, and what a processor feeds beside them: arithmetic of transformers' processors.
+"""Tokens of an image in vision-language models, and the other inputs that a processor makes of it.
 
 Each function takes a model's config and the side of a square image in pixels (None: not stated) and says what one image
 is: how long each run of placeholders is, and the shapes of what goes with it. Sources are the image processors and
@@ -44,7 +44,7 @@ def _vision(config: Config, side: int, patch: int) -> tuple[int, int]:
 
 
 def _resized(image: Image, side: int | None, own: int) -> Image | Unknown:
-    """The image, where no other side is stated than the tower's own, which the processor makes of any."""
+    """`image`, unless another side is stated than the vision tower's `own`, to which the processor resizes images."""
     if side is None or side == own:
         return image
     return Unknown(
@@ -217,4 +217,4 @@ IMAGES: Mapping[str, Callable[[Config, int | None], Image | Unknown]] = {
 config, 2^16 and 2^24 of Qwen3-VL's."""
 MARKED = {"qwen2_vl": "mm_token_type_ids", "qwen2_5_vl": "mm_token_type_ids", "qwen3_vl": "mm_token_type_ids",
           "gemma3": "token_type_ids"}  # fmt: skip
-"""Inputs that are 1 where a token stands for an image."""
+"""Inputs that are 1 where a token is a placeholder of an image."""

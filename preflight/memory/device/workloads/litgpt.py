@@ -1,6 +1,6 @@
-"""Models that a framework computes with its own code, in the framework's terms: litgpt's one decoder class.
+"""Models that litgpt computes with its own decoder class.
 
-A checkpoint has the same weights everywhere, but what its step keeps hangs on the code that runs it
+A checkpoint has the same weights in every framework, but what its step keeps depends on the code that runs it
 (`preflight/tracer/litgpt.py`). These are traced; no law of theirs is shipped.
 """
 
@@ -36,8 +36,8 @@ quantised weights -23 to -9 %."""
 
 @dataclass(frozen=True)
 class LitGpt(Workload):
-    """A checkpoint that litgpt runs with its own code, which passes no mask and takes its head in pieces of the length:
-    a law of one length."""
+    """A checkpoint that litgpt runs with its own code. It passes no mask and computes the head in pieces of the length,
+    so a law holds at one length."""
 
     kind: ClassVar[str] = "litgpt"
     config: Config
@@ -80,7 +80,7 @@ class LitGpt(Workload):
 
 
 def _described(asked: Asked) -> dict[str, Any] | None:
-    """litgpt's model of what a job asks for; None where the job does not run litgpt."""
+    """The description of litgpt's model for a job; None where the job does not run litgpt."""
     if "litgpt" not in asked.job.software:
         return None
     found = likened(asked)
@@ -132,14 +132,14 @@ def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None
 
 
 def stand_in(job: Job, architecture: str) -> Likeness:
-    """transformers' law in the place of litgpt's own, where that cannot be traced."""
+    """The law of transformers' model, for jobs whose litgpt model cannot be traced."""
     quantised = job.train.quantization.type not in (None, "none")
     note = "litgpt runs its own code, which is traced where torch is installed"
     return Likeness(architecture, dict, note, wider=WIDER_QUANTISED if quantised else WIDER)
 
 
 def switches(targets: Sequence[str] | None) -> list[str]:
-    """litgpt's LoRA switches for target modules in transformers' names; its defaults where none are stated."""
+    """litgpt's LoRA options for target modules in transformers' names; its defaults where none are stated."""
     if targets is None:
         return ["query", "value"]
     found = []

@@ -1,4 +1,4 @@
-"""Models of transformers that see or hear, by their class: what their law is filed under.
+"""Models of transformers for images, video and sound: resolving a job that trains one, by its class.
 
 Which class is trained: the one that `model.config.architectures` names, else that of the task, else the usual one of
 the architecture. Lengths that a batch has beside its size are Job's: `image_size` (the shorter side of detectors),
@@ -27,12 +27,12 @@ OBJECTS = 93
 FIRST_STEP = "denoised-boxes"
 """The recipe of models that keep anchors and positions of their first step (RT-DETR, D-FINE: lru_cache)."""
 SAM_FROZEN = ("vision_encoder", "prompt_encoder")
-"""What is not trained of SAM where nothing is said: its decoder alone is, as fine-tuning notebooks have it."""
+"""Parts of SAM that are frozen where it is not stated: only its decoder is trained, as in fine-tuning notebooks."""
 
 
 @dataclass(frozen=True)
 class Perception(OwnStep):
-    """A model of transformers that sees or hears, by the class that is trained."""
+    """A model of transformers for images, video or sound, by the class that is trained."""
 
     kind: ClassVar[str] = "perception"
     warm_up: ClassVar[bool] = True
@@ -107,7 +107,7 @@ class Perception(OwnStep):
         return None
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """A single object in each image, where it is not stated how many there are."""
+        """One object in each image, where train.target_len is not stated."""
         if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
             yield job.model_copy(update={"train": job.train.model_copy(update={"target_len": 1})})
 
@@ -119,7 +119,7 @@ class Perception(OwnStep):
 
 
 def _is_prompted(job: Job, architecture: str) -> bool:
-    """Whether a model that is prompted is trained without a word of what is frozen."""
+    """Whether a promptable model is trained and train.frozen is not stated."""
     return architecture in table.PROMPTED and "frozen" not in job.train.model_fields_set
 
 

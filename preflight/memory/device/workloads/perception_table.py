@@ -1,4 +1,4 @@
-"""Which classes of transformers see and hear, and what a batch of each needs (`tracer.perception_batches`).
+"""Classes of transformers for images, video and sound, and what a batch of each needs (`tracer.perception_batches`).
 
 Facts of transformers 5: names of classes, and the defaults of their configurations and processors.
 """
@@ -150,8 +150,8 @@ NO_SIZES = ("vocab_size", "classes", "num_labels", "id2label", "label2id", "torc
 
 
 def chosen(architecture: str, task: str, stated: Sequence[str]) -> Trained | None:
-    """What is trained of an architecture: the class stated, else the task's, else the usual one; None where that is
-    others' to say."""
+    """The class of an architecture that is trained: the one stated, else that of the task, else the usual one; None
+    where another kind of model resolves it."""
     known = CLASSES.get(architecture, {})
     named = next((one for one in stated if one in known), None)
     if task == "image-classification" and architecture in IMAGE_CLASSIFIERS:

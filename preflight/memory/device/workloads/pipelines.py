@@ -1,6 +1,6 @@
-"""The pipelines of published denoisers: the frozen models that lie on the GPU beside the one that is trained.
+"""The pipelines of published denoisers: the frozen models on the GPU in addition to the denoiser.
 
-The VAE and the text encoders of a pipeline are frozen: where they are on the GPU they are weights. Facts of published
+The VAE and the text encoders of a pipeline are frozen: on the GPU they are weights only. Facts of published
 models are in denoisers.json: counts, what diffusers' example scripts leave on the GPU, and in which dtype.
 """
 
@@ -40,7 +40,7 @@ def data() -> dict[str, Any]:
 
 
 def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
-    """What lies beside a denoiser: as stated; where nothing is, as diffusers' script has it."""
+    """The models on the GPU in addition to a denoiser: as stated, else as in diffusers' script."""
     known = pipeline(job, model)
     trained = (*DENOISER, CONTROLNET)
     stated = {
@@ -60,8 +60,8 @@ def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
 
 
 def pipeline(job: Job, model: str) -> Mapping[str, Companion]:
-    """Every model of the pipeline beside the denoiser, by its name: in the dtype of its name where that says one
-    (`vae:fp16`), else in the one that the scripts have it in."""
+    """Every other model of a denoiser's pipeline, by its name. Its dtype is that of its name (`vae:fp16`), else that of
+    the scripts."""
     cast = (job.train.precision or "fp32").removesuffix("-mixed")
     rows = _row(model).get("companions", {})
     found = {}

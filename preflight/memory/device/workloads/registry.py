@@ -45,7 +45,8 @@ _STATED = ("knows", "resolve", "wire", "filed")
 
 
 def kinds() -> tuple[type[Workload], ...]:
-    """Every kind, those of other distributions before the first that takes whatever is left. Raises ExtensionError."""
+    """Every kind. Those of other distributions come before the first kind that takes any model. Raises
+    ExtensionError."""
     taken = KINDS.index(ImageModel)
     return (*KINDS[:taken], *_added(), *KINDS[taken:])
 
@@ -72,5 +73,5 @@ def kind_of(asked: Asked) -> type[Workload]:
 
 
 def target_of(name: str) -> str | None:
-    """The target that a name alone means in a library of detectors; None for any other name."""
+    """The target of a plain name in a library of one of the kinds; None for any other name."""
     return next((target for kind in kinds() if (target := kind.target_of(name)) is not None), None)

@@ -34,7 +34,7 @@ def _same(c: Config) -> dict[str, Any]:
 
 
 def _untied(c: Config) -> dict[str, Any]:
-    """Llama's config where the head is a weight of its own unless the config says otherwise."""
+    """Llama's config; the head does not share the embedding's weight unless the config says so."""
     return {"tie_word_embeddings": False, **_same(c)}
 
 
@@ -190,7 +190,7 @@ class Likened:
 
 
 def likened(asked: Asked) -> Likened | Unknown:
-    """The model of transformers that is asked for."""
+    """The model of transformers whose law a job's model uses, or the reason why there is none."""
     architecture, config = asked.architecture, asked.config
     like = likeness(architecture, config)
     if like is not None:

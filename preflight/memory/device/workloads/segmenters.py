@@ -35,7 +35,7 @@ ALIKE = ("weights", "weights_backbone", "encoder_weights", "pretrained", "progre
 
 @dataclass(frozen=True)
 class Segmenter(OwnStep):
-    """A model that labels pixels or clips."""
+    """A model that labels pixels, or a video classifier."""
 
     kind: ClassVar[str] = "dense"
     home: str

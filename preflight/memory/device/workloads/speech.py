@@ -1,4 +1,4 @@
-"""Models of raw sound (wav2vec 2.0, HuBERT, WavLM, data2vec-audio): what their law is filed under.
+"""Models of raw sound (wav2vec 2.0, HuBERT, WavLM, data2vec-audio): resolving a job that trains one.
 
 `train.seq_len` counts samples of sound: 160,000 are ten seconds at 16 kHz. A law is a function of the frames that the
 convolutions make of them, `w`. Without `task: sequence-classification` the loss is CTC.
@@ -104,7 +104,7 @@ class Speech(OwnStep):
         return (Depth("encoder.layers", "num_hidden_layers", "L"),) if deep else ()
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """The convolutions trained as well, where nothing is said of it."""
+        """Trained convolutions, where train.frozen is not stated."""
         if "frozen" not in job.train.model_fields_set:
             yield job.model_copy(update={"train": job.train.model_copy(update={"frozen": []})})
 
@@ -127,6 +127,6 @@ def _setup(setup: Setup, job: Job) -> Setup:
 
 
 def is_frozen(job: Job) -> bool:
-    """Whether the convolutions are not trained; where nothing is said, as transformers' example scripts have it
+    """Whether the convolutions are frozen; where it is not stated, as in transformers' example scripts
     (run_speech_recognition_ctc.py, run_audio_classification.py: freeze_feature_encoder)."""
     return bool(job.train.frozen) or "frozen" not in job.train.model_fields_set

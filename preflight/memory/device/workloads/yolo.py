@@ -3,7 +3,7 @@
 Known are detection, segmentation, pose and classification in five sizes, as the package `ultralytics` has them
 ("ultralytics:yolov8n-seg"), and YOLOv5 as the repository ultralytics/yolov5 trains it ("yolov5:yolov5s"). Two things
 that the data decide: how many classes there are (`model.kwargs` nc, else COCO's), and how many boxes the fullest image
-of a batch has (`train.target_len`). Where they are not stated, the interval holds what they may be.
+of a batch has (`train.target_len`). Where they are not stated, the interval covers what they may be.
 """
 
 from __future__ import annotations
