@@ -8,14 +8,12 @@ from preflight.memory.device.parallel.options import Options, WrongOption
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
-SCHEMES = ("none", "ddp", "fsdp1", "fsdp2", "zero1", "zero2", "zero3")
-OFFLOADS = ("none", "gradients", "optimizer", "parameters")
-
 
 @dataclass(frozen=True)
 class Layout:
     """One layout, with every setting decided.
 
+    `scheme`: none, ddp, fsdp1, fsdp2, zero1, zero2 or zero3; `offload`: none, gradients, optimizer or parameters.
     `data`: ranks that see different batches; `shards`: how many of them share one copy of the states. `defer`:
     micro-batches but the last leave their gradients unreduced (no_sync). `param_bytes`: bytes per element of the
     weights while they are whole, where they are cast (None: as they are stored); `reduce_bytes`: of gradients while

@@ -15,15 +15,6 @@ def shard(elements: int, ranks: int) -> int:
     return -(-elements // ranks)
 
 
-def row_shard(shape: tuple[int, ...], ranks: int) -> int:
-    """Elements of FSDP2's padded part of a tensor: torch.chunk along dimension 0, the first chunk being the largest
-    (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param: padded_sharded_param_size)."""
-    rest = 1
-    for extent in shape[1:]:
-        rest *= extent
-    return shard(shape[0], ranks) * rest if shape else 1
-
-
 ALIGNMENT = 16
 """Bytes that FSDP1 aligns each original parameter to within its flat one (torch/distributed/fsdp/_flat_param.py,
 _get_aligned_numel)."""
