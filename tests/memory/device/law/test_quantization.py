@@ -75,7 +75,7 @@ def test_what_the_job_says_stands() -> None:
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ({"train__peft__method": None}, "adapters alone"),
+        ({"train__peft__method": None}, "only with adapters"),
         ({"train__peft__method": "dora"}, "dora"),
         ({"train__quantization__backend": "marlin"}, "no backward"),
         ({"train__quantization__backend": "gptq_exllamav2"}, "no backward"),

@@ -149,7 +149,7 @@ def test_what_is_not_stated_widens_the_interval() -> None:
 @pytest.mark.parametrize(("fields", "reason"), [
     ({"parallel__nodes": None}, "parallel.nodes"),
     ({"parallel__tensor": 3}, "4 ranks cannot be cut"),
-    ({"parallel__tensor": 2}, "parallel.tensor: the bert law"),
+    ({"parallel__tensor": 2}, "parallel.tensor: the law of bert"),
     ({"parallel__tensor": None}, "parallel.tensor is not known"),
     ({"parallel__offload": "parameters"}, "ddp keeps its weights"),
     ({"parallel__options": {"bucket_cap_mb": "many"}}, "bucket_cap_mb: 'many'"),

@@ -91,7 +91,7 @@ def test_the_class_is_the_configs_or_the_tasks_or_the_usual_one(fields: dict[str
     [
         ({"model.architecture": "owlvit", "model.config": {}}, "computes no loss"),
         ({"model.architecture": "layoutlmv2", "model.config": {}}, "detectron2"),
-        ({"model.architecture": "mamba2", "model.config": {}, "task": "causal-lm"}, "CUDA kernel of its own"),
+        ({"model.architecture": "mamba2", "model.config": {}, "task": "causal-lm"}, "separate CUDA kernel"),
         ({"model.architecture": "sew", "model.config": {}}, "samples of sound"),
         ({"model.architecture": "layoutlmv3", "model.config": {}}, "train.seq_len is not known (tokens)"),
         ({"model.architecture": "vision-encoder-decoder", "model.config": {}}, "train.target_len"),
