@@ -13,11 +13,16 @@ from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown
 
 _TASKS = {
-    "ForCausalLM": "causal-lm", "LMHeadModel": "causal-lm", "ForMaskedLM": "masked-lm",
-    "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
-    "ForImageClassification": "image-classification", "T5ForConditionalGeneration": "seq2seq-lm",
-    "WhisperForConditionalGeneration": "speech-seq2seq", "CLIPModel": "contrastive",
-}  # fmt: skip
+    "ForCausalLM": "causal-lm",
+    "LMHeadModel": "causal-lm",
+    "ForMaskedLM": "masked-lm",
+    "ForSequenceClassification": "sequence-classification",
+    "ForTokenClassification": "token-classification",
+    "ForImageClassification": "image-classification",
+    "T5ForConditionalGeneration": "seq2seq-lm",
+    "WhisperForConditionalGeneration": "speech-seq2seq",
+    "CLIPModel": "contrastive",
+}
 """Tasks by how the names of transformers' classes end."""
 
 

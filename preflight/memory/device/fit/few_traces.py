@@ -17,8 +17,16 @@ from preflight.memory.device.law.made import Depth, Made, Runner, TraceRequest
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 from preflight.memory.device.law.workload import Resolved
 
-DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "w": (0, 1, 2), "t": (0, 1),
-                                          "V": (0, 1), "k": (0, 2, 4), "o": (0, 1)}  # fmt: skip
+DEGREES: Mapping[str, tuple[int, ...]] = {
+    "b": (0, 1),
+    "u": (0, 2),
+    "r": (0, 1),
+    "w": (0, 1, 2),
+    "t": (0, 1),
+    "V": (0, 1),
+    "k": (0, 2, 4),
+    "o": (0, 1),
+}
 """Powers that a size may have of each length: an image's side (`u`, in 64 pixels; `k`, in 32) comes squared, frames of
 sound (`w`) too where each attends to each, and so do positions of an image (`k`); `o` counts boxes."""
 POINTS: Sequence[Mapping[str, int]] = (

@@ -24,9 +24,12 @@ FITTED, CHECKED = (2, 3, 5), 4
 _MONOMIALS: tuple[Monomial, ...] = ((), (("b", 1),), (("b", 2),))
 TEXT_DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1, 2), "s": (0, 1, 2), "V": (0, 1)}
 TEXT_POINTS: Sequence[Mapping[str, int]] = (
-    {"b": 2, "s": 32, "V": 41}, {"b": 3, "s": 64, "V": 131}, {"b": 7, "s": 160, "V": 59}, {"b": 5, "s": 96, "V": 89},
+    {"b": 2, "s": 32, "V": 41},
+    {"b": 3, "s": 64, "V": 131},
+    {"b": 7, "s": 160, "V": 59},
+    {"b": 5, "s": 96, "V": 89},
     {"b": 11, "s": 128, "V": 67},
-)  # fmt: skip
+)
 
 
 class BatchReader:

@@ -21,8 +21,7 @@ BITS = {"gptq": (2, 3, 4, 8), "awq": (4,), "hqq": (1, 2, 3, 4, 8), "torchao-int8
 """Bits that each can have (gptqmodel's SUPPORTS_BITS that auto_gptq has too; hqq's BitPack)."""
 GROUPS = {"gptq": 128, "awq": 128, "hqq": 64}
 """Group sizes where none is said (GPTQConfig, AwqConfig, HqqConfig of transformers)."""
-ADAPTERS = {"gptq": ("lora", "rslora"), "awq": ("lora", "rslora"), "eetq": ("lora", "rslora"),
-            "hqq": ("lora", "rslora"), "torchao-int8": ("lora", "rslora"), "fp8": ("lora", "rslora")}  # fmt: skip
+ADAPTERS = dict.fromkeys(("gptq", "awq", "eetq", "hqq", "torchao-int8", "fp8"), ("lora", "rslora"))
 """Adapters that have a forward of their own here (peft, tuners/lora/*.py)."""
 GPTQ_KERNELS = ("torch", "cuda", "cuda-old", "triton", "tritonv2")
 _METHODS = {"gptq": "gptq", "awq": "awq", "hqq": "hqq", "fp8": "fp8", "eetq": "eetq"}

@@ -45,15 +45,24 @@ _QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-fp8": 2, "rmsprop-8bit": 1
 _WHOLE = {"adamw-32bit": 2, "lion-32bit": 1, "rmsprop-32bit": 1, "ademamix": 3}
 # Moments of paged optimizers, which lie in unified memory, outside of PyTorch's allocator. Those of tensors that are
 # too small for it stay on the GPU, and so do the scales of 8-bit ones (init_state: absmax1, absmax2).
-_PAGED = {"paged-adamw": 2, "paged-adamw-32bit": 2, "paged-adamw-8bit": 2, "paged-lion": 1, "paged-lion-8bit": 1,
-          "paged-ademamix": 3, "paged-ademamix-8bit": 3}  # fmt: skip
+_PAGED = {
+    "paged-adamw": 2,
+    "paged-adamw-32bit": 2,
+    "paged-adamw-8bit": 2,
+    "paged-lion": 1,
+    "paged-lion-8bit": 1,
+    "paged-ademamix": 3,
+    "paged-ademamix-8bit": 3,
+}
 MIN_PAGED_ELEMENTS = 100_000
 """bitsandbytes, optim/optimizer.py, get_state_buffer: smaller tensors are not paged."""
 BLOCK_4BIT = 128
 """Elements that share a scale in torchao's 4-bit moments (optim/adam.py, AdamW4bit)."""
 
-_LOW_RANK = ("it keeps moments of a low rank for the layers that optim_target_modules names: neither rank nor layers "
-             "are fields of a Job")  # fmt: skip
+_LOW_RANK = (
+    "it keeps moments of a low rank for the layers that optim_target_modules names: neither rank nor layers "
+    "are fields of a Job"
+)
 _SHAPES = "what it keeps depends on the shapes of the matrices, and users choose which parameters it updates"
 UNKNOWN: dict[str, str] = {
     "galore-adamw": f"{_LOW_RANK}; its decomposition's workspace is allocated by cuSOLVER",

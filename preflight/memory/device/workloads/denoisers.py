@@ -35,11 +35,13 @@ USUAL_LAYERS = "to_k to_q to_v to_out.0"
 FIXED_SIZE = ("DiTTransformer2DModel", "PixArtTransformer2DModel")
 """Transformers whose tape at another image size than their own has more events (embeddings of positions made anew)."""
 DEPTHS = {
-    "FluxTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),
-                               Depth("single_transformer_blocks", "num_single_layers", "M")),
+    "FluxTransformer2DModel": (
+        Depth("transformer_blocks", "num_layers", "L"),
+        Depth("single_transformer_blocks", "num_single_layers", "M"),
+    ),
     "PixArtTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),),
     "DiTTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),),
-}  # fmt: skip
+}
 """Stacks of equal blocks; a law holds for any number of them."""
 ALIKE = ("flash", "efficient")
 """Kernels of attention with one law: at a denoiser's peak they hold the same but for a padded row of statistics (on

@@ -20,8 +20,14 @@ from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 
-_BASE = {"hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 3072,
-         "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}  # fmt: skip
+_BASE = {
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "intermediate_size": 3072,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
 _ROBERTA = {**_BASE, "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "bert": {**_BASE, "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2},

@@ -215,6 +215,10 @@ IMAGES: Mapping[str, Callable[[Config, int | None], Image | Unknown]] = {
 }
 """By transformers' name of the architecture. Qwen's least and most pixels: 56^2 and 28^2 x 16,384 of its processor's
 config, 2^16 and 2^24 of Qwen3-VL's."""
-MARKED = {"qwen2_vl": "mm_token_type_ids", "qwen2_5_vl": "mm_token_type_ids", "qwen3_vl": "mm_token_type_ids",
-          "gemma3": "token_type_ids"}  # fmt: skip
+MARKED = {
+    "qwen2_vl": "mm_token_type_ids",
+    "qwen2_5_vl": "mm_token_type_ids",
+    "qwen3_vl": "mm_token_type_ids",
+    "gemma3": "token_type_ids",
+}
 """Inputs that are 1 where a token is a placeholder of an image."""

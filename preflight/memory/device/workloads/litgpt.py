@@ -21,8 +21,15 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import PARTS
 from preflight.vocabulary.values import Unknown
 
-_MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
-        "falcon": "gelu", "gpt-neox": "gelu", "phi": "gelu"}  # fmt: skip
+_MLP = {
+    "llama": "silu",
+    "mistral": "silu",
+    "phi3": "silu",
+    "gemma": "geglu",
+    "falcon": "gelu",
+    "gpt-neox": "gelu",
+    "phi": "gelu",
+}
 """Architectures whose litgpt form is known, with its MLP (litgpt/config.py)."""
 _PARALLEL = frozenset({"falcon", "gpt-neox", "phi"})
 _SHARED_NORM = frozenset({"falcon", "phi"})

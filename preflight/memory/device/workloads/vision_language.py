@@ -36,10 +36,17 @@ SPELLINGS = {"blip_2": "blip-2"}
 NOT_OF_A_MODEL = ("model_type", "architectures", "torch_dtype", "dtype", "transformers_version", "auto_map",
                   "_name_or_path", "quantization_config", "do_image_splitting")  # fmt: skip
 """Keys of a config.json that say nothing of the model's layers."""
-TEXT = {"idefics2": "text_model.layers", "idefics3": "text_model.layers", "smolvlm": "text_model.layers",
-        "blip_2": "decoder.layers"}  # fmt: skip
-TOWER = {"qwen2_vl": ("visual.blocks", "depth"), "qwen2_5_vl": ("visual.blocks", "depth"),
-         "internvl": ("encoder.layer", "num_hidden_layers")}  # fmt: skip
+TEXT = {
+    "idefics2": "text_model.layers",
+    "idefics3": "text_model.layers",
+    "smolvlm": "text_model.layers",
+    "blip_2": "decoder.layers",
+}
+TOWER = {
+    "qwen2_vl": ("visual.blocks", "depth"),
+    "qwen2_5_vl": ("visual.blocks", "depth"),
+    "internvl": ("encoder.layer", "num_hidden_layers"),
+}
 """Where layers lie, in modules of transformers 5; all others have `language_model.layers` and `encoder.layers`."""
 WHOLE = ("gemma3", "mllama", "qwen3_vl")
 """Architectures whose layers differ by their number: sliding windows in most, cross attention in some, features of the
