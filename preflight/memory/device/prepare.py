@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from preflight.memory.device import fsdp_in_16_bits
 from preflight.memory.device.law import quantization
+from preflight.memory.device.law.made import Weight
 from preflight.memory.device.law.setup import release
 from preflight.memory.device.law.sizes import evaluate
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.laws_of_job import compiled_laws, laws_for
 from preflight.memory.device.optimizers import as_released, unknown, with_weight_decay
-from preflight.memory.device.parallel import Layout, layouts, rank_of, view
+from preflight.memory.device.parallel import Layout, Rank, layouts, rank_of, view
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import scales
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.optimizer import Step
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, missing
 
@@ -63,19 +67,14 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
     rows = made.parameters.sizes(made.tape.depths, dims)
     if job.train.quantization.type in ("nf4", "fp4"):
         rows = scales(rows, bool(job.train.quantization.double_quant))
-    name = job.train.optimizer
-    how = as_released(job.train.optimizer_impl or "foreach", release(job.software.get("torch")))
-    if name is None:
+    if job.train.optimizer is None:
         return missing("train.optimizer")
     rank = rank_of(layout, resolved, laws, rows)
     if isinstance(rank, Unknown):
         return rank
-    optimizer = rank.stepped(name, "for-loop" if job.train.optimizer_in_backward and how != "fused" else how)
-    if optimizer is None:
-        return Unknown(unknown(name), Cause.not_modelled)
-    if resolved.workload.image_loop and name in ("sgd", "sgd-momentum") and job.train.optimizer_impl == "foreach":
-        # Recipes for images have weight decay: timm's train.py by default, torchvision's references.
-        optimizer = with_weight_decay(optimizer, [(n, int(size)) for n, size, trains in rows if trains])
+    optimizer = _optimizer(job, job.train.optimizer, resolved, rank, rows)
+    if isinstance(optimizer, Unknown):
+        return optimizer
     buffers = evaluate(made.parameters.buffers, dims)
     refused = resolved.workload.refuses(resolved, rank.laws, layout.scheme)
     if refused is not None:
@@ -97,3 +96,17 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
         gpu=gpu,
         tracing=tracing,
     )
+
+
+def _optimizer(job: Job, name: str, resolved: Resolved, rank: Rank, rows: Sequence[Weight]) -> Step | Unknown:
+    """One rank's optimizer step. `rows`: the weights of the whole model."""
+    train = job.train
+    implementation = as_released(train.optimizer_impl or "foreach", release(job.software.get("torch")))
+    in_backward = train.optimizer_in_backward and implementation != "fused"
+    step = rank.stepped(name, "for-loop" if in_backward else implementation)
+    if step is None:
+        return Unknown(unknown(name), Cause.not_modelled)
+    if resolved.workload.image_loop and name in ("sgd", "sgd-momentum") and train.optimizer_impl == "foreach":
+        # Recipes for images have weight decay: timm's train.py by default, torchvision's references.
+        return with_weight_decay(step, [(n, int(size)) for n, size, trains in rows if trains])
+    return step
