@@ -13,9 +13,9 @@ from itertools import product
 
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
 from preflight.memory.device.law.store import key_of, keys
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
-from preflight.memory.device.workloads.remote import SAME_CODE
+from preflight.memory.device.workloads.remote_code import SAME_CODE
 from preflight.vocabulary.job import build
 
 PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16")

@@ -8,17 +8,32 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.fit.make import CannotMake, Made
+from preflight.memory.device.fit.few_traces import make_of, make_sparse
+from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TraceError
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.store import FORMAT, LawKey, key_of, load, other_path, pack
 from preflight.memory.device.law.tape import NotRegular
-from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.workloads.embeddings import Embedder
 from preflight.tracer import TRACER_VERSION
+
+SHIPPED_FREE = ("b", "u", "r", "w", "t", "V", "k", "o")
+"""Lengths that a shipped law of a model without a family is a function of."""
+
+
+def make_shipped(resolved: Resolved, kind: str) -> Made:
+    """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
+    if isinstance(resolved.workload, Embedder):  # whose law is a function of all of them in any case
+        return make_of(resolved, kind, run)
+    free = [name for name in SHIPPED_FREE if name in resolved.all_dims]
+    fixed = {name: value for name, value in resolved.lengths.items() if name not in free}
+    return make_sparse(resolved.request(kind), free, run, fixed, resolved.workload.depths)
 
 
 def run(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -66,7 +81,6 @@ def filed(family: str) -> dict[str, Made]:
 def make_all(
     about: str,
     asked: Iterable[tuple[str, Resolved, str]],
-    make_one: Callable[[Resolved, str], Made],
     libraries: Sequence[str],
 ) -> int:
     """Make what is asked for, (name, what the law is looked up by, kind of step), and is not there yet. The command
@@ -85,7 +99,7 @@ def make_all(
             continue
         start = time.perf_counter()
         try:
-            laws[key.text] = make_one(resolved, kind)
+            laws[key.text] = make_shipped(resolved, kind)
         except (CannotMake, TraceError, NotRegular) as error:
             print(f"{name}: not made: {str(error)[:200]}", file=sys.stderr, flush=True)
             continue

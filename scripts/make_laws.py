@@ -17,15 +17,16 @@ from typing import Any
 
 from law_files import write
 
-from preflight.memory.device.adapters import Adapters
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
 from preflight.memory.device.fit.batch_one import make_law
-from preflight.memory.device.fit.make import CannotMake, Made, Runner
+from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TraceError
+from preflight.memory.device.law.adapters import Adapters
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.setup import Setup
-from preflight.memory.device.workloads.remote import SAME_CODE
+from preflight.memory.device.workloads.remote_code import SAME_CODE
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))

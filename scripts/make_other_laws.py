@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from law_files import make_all, run
+from law_files import make_all
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import pipelines, speech
 from preflight.memory.device.workloads.denoisers import Denoiser
 from preflight.vocabulary.job import build
@@ -146,10 +145,5 @@ def _yolo() -> Iterator[tuple[str, Resolved, str]]:
                 yield f"{name} {precision} {kind} {classes or ''}", resolved, kind
 
 
-def make_one(resolved: Resolved, kind: str) -> Made:
-    """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
-    return resolved.workload.make_shipped(resolved, kind, run)
-
-
 if __name__ == "__main__":
-    raise SystemExit(make_all(str(__doc__), asked(), make_one, LIBRARIES))
+    raise SystemExit(make_all(str(__doc__), asked(), LIBRARIES))

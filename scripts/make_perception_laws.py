@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from law_files import make_all, run
+from law_files import make_all
 
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 
@@ -54,10 +53,5 @@ def _resolved(precision: str, stated: Mapping[str, object]) -> Resolved:
     return found
 
 
-def make_one(resolved: Resolved, kind: str) -> Made:
-    """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
-    return resolved.workload.make_shipped(resolved, kind, run)
-
-
 if __name__ == "__main__":
-    raise SystemExit(make_all(str(__doc__), asked(), make_one, LIBRARIES))
+    raise SystemExit(make_all(str(__doc__), asked(), LIBRARIES))

@@ -20,12 +20,14 @@ from typing import Any
 from law_files import run, versions, write
 
 from preflight.memory.device.fit.image_sides import ANY, make_at_sides, sides
-from preflight.memory.device.fit.make import CannotMake, Made, TraceRequest, verify
+from preflight.memory.device.fit.make import CannotMake, verify
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import TraceError
+from preflight.memory.device.law.expand import expand
+from preflight.memory.device.law.made import Made, TraceRequest
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
-from preflight.memory.device.law.tape import NotRegular, expand
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.workloads.image_models import usual_size
 
 LIBRARIES = ("timm", "torch", "torchvision")

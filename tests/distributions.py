@@ -7,7 +7,7 @@ from pathlib import Path
 
 from preflight import dialects
 from preflight.machines import gpus
-from preflight.memory.device.step import optimizers
+from preflight.memory.device import optimizers
 from preflight.memory.device.workloads import registry as workloads
 from preflight.system import entry_points
 from preflight.vocabulary import optimizer, spelling

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from preflight.memory.device.adapters import Adapters
 from preflight.memory.device.families import Family
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.adapters import Adapters
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.memory.device.law.setup import Setup
 
 SWITCHES = {"true": True, "false": False, "None": None}
 

@@ -7,7 +7,7 @@ from functools import partial
 from preflight.memory.device import estimate as _estimate
 from preflight.memory.device.estimate import bound as _bound
 from preflight.memory.device.estimate import timeline as _timeline
-from preflight.memory.device.law.laws import laws_for as _laws_for
+from preflight.memory.device.laws_of_job import laws_for as _laws_for
 from preflight.memory.device.prepare import prepare as _prepare
 from preflight.memory.device.resolve import resolve as _resolve
 from preflight.vocabulary.tracing import SHIPPED_ONLY

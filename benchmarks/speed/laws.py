@@ -19,7 +19,7 @@ from dataclasses import dataclass
 FAMILY = """
 from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.families import FAMILIES
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.fit.subprocess import request_traces
 family = FAMILIES["llama"]
 setup = Setup("fp32", "bf16", mask=True)
@@ -98,10 +98,11 @@ def families(runs: int) -> list[Row]:
 
 def own_models() -> list[Row]:
     """Models that no law ships for, once the tracer has imported its libraries."""
+    from preflight.memory.device import laws_of_job
     from preflight.memory.device.fit import subprocess as tracing
-    from preflight.memory.device.law import laws
+    from preflight.memory.device.law.law import Laws
+    from preflight.memory.device.law.workload import Resolved
     from preflight.memory.device.resolve import resolve
-    from preflight.memory.device.workload import Resolved
     from preflight.vocabulary.job import build
 
     os.environ["PREFLIGHT_NO_CACHE"] = "1"
@@ -111,15 +112,15 @@ def own_models() -> list[Row]:
     cases = [("", small, 1, 64), *((f"{name}, batch {batch}, length {length}", config, batch, length)
              for name, config in SIZES.items() for batch, length in ((1, 512), (64, 32768)))]  # fmt: skip
     for name, config, batch, length in cases:
-        laws.TRACED.clear()
+        laws_of_job.TRACED.clear()
         job = build({**OWN, "model.config": config, "train.batch_size": batch, "train.seq_len": length})
         asked = resolve(job)
         assert isinstance(asked, Resolved), asked
         tracers = [each.process.pid for each in tracing._PROCESSES.values()]
 
         def trace(asked: Resolved = asked) -> None:
-            law = laws.laws_for(asked, "train")
-            assert isinstance(law, laws.Laws), law
+            law = laws_of_job.laws_for(asked, "train")
+            assert isinstance(law, Laws), law
 
         def spent(tracers: Sequence[int] = tracers) -> float:
             return process_seconds() + sum(map(_spent, tracers))
@@ -144,14 +145,15 @@ def estimates(runs: int) -> list[Row]:
     from preflight.machines.gpus import find_gpu
     from preflight.memory.device.estimate import estimate
     from preflight.memory.device.law.bulk_peaks import peaks
-    from preflight.memory.device.prepare import Ready, prepare
+    from preflight.memory.device.prepare import prepare
+    from preflight.memory.device.step.prepared import PreparedJob
     from preflight.memory.device.step.run import replayed
     from preflight.vocabulary.job import build
 
     gpu = find_gpu("H100-80GB") or find_gpu("A100-80GB")
     job = build({**KNOWN, "train.batch_size": 4})
     ready = prepare(job, gpu)
-    assert isinstance(ready, Ready), ready
+    assert isinstance(ready, PreparedJob), ready
     columns: dict[str, Sequence[int] | int] = {
         **ready.dims,
         "b": [1 + n % 64 for n in range(JOBS)],

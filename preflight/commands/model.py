@@ -18,8 +18,8 @@ from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown, Value
 
 if TYPE_CHECKING:
-    from preflight.memory.device.law.laws import Laws
-    from preflight.memory.device.workload import Resolved
+    from preflight.memory.device.law.law import Laws
+    from preflight.memory.device.law.workload import Resolved
     from preflight.vocabulary.job import Job
 
 
@@ -125,8 +125,8 @@ def trace(name: str, assignments: tuple[str, ...], output: str | None) -> None:
 
 def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, Laws]:
     """The law of a training step of a model under a setup. Raises UsageError if there is none."""
-    from preflight.memory.device import resolve
-    from preflight.memory.device.law import catalogue, laws
+    from preflight.memory.device import laws_of_job, resolve
+    from preflight.memory.device.law import catalogue
     from preflight.vocabulary.job import build
 
     model = catalogue.find(name)
@@ -136,9 +136,8 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
     resolved = resolve.resolve(job)
-    found = (
-        resolved if isinstance(resolved, Unknown) else laws.laws_for(resolved, "train", Tracing(shown=tracing_shown()))
-    )
+    tracing = Tracing(shown=tracing_shown())
+    found = resolved if isinstance(resolved, Unknown) else laws_of_job.laws_for(resolved, "train", tracing)
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
         raise UsageError(f"{name}: {found.words if isinstance(found, Unknown) else ''}")
     return job, resolved, found

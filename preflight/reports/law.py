@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from preflight.memory.device.law.law import Law, Row
-from preflight.memory.device.law.regions import Regions, regions
+from preflight.memory.device.law.law import Law, Regions, Row, regions
 from preflight.reports.style import Look, table, wrap
 from preflight.vocabulary.estimates import LENGTHS
 

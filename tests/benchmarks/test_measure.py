@@ -291,12 +291,13 @@ def test_deviations_are_explained_by_the_allocations_that_differ() -> None:
 
 
 def test_the_replays_blocks_add_up_to_the_law() -> None:
-    from preflight.memory.device.prepare import Ready, prepare
+    from preflight.memory.device.prepare import prepare
+    from preflight.memory.device.step.prepared import PreparedJob
     from preflight.memory.device.step.run import requested_peak
 
     for changes in ({}, {"accumulation": 2}, {"outputs": "step"}, {"optimizer": "sgd"}, {"checkpointing": True}):
         ready = prepare(build_job(replace(USUAL, **changes).job()), tracing=SHIPPED_ONLY)  # type: ignore[arg-type]
-        assert isinstance(ready, Ready), ready
+        assert isinstance(ready, PreparedJob), ready
         mine = compare.alive(ready, ())
         assert mine.bytes == requested_peak(ready), changes
         assert mine.bytes == sum(size * count for (size, _), count in mine.blocks.items())

@@ -11,8 +11,8 @@ from test_litgpt_and_swift import command
 from preflight.dialects.slurm import reader as slurm
 from preflight.frameworks.commands import commands, module, started
 from preflight.frameworks.diffusers import scripts
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import pipelines
 from preflight.vocabulary.job import build
 from preflight.vocabulary.project import Project

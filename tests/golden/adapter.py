@@ -19,8 +19,8 @@ from preflight.engine.check import outcome_of
 from preflight.engine.files import Batch, batches
 from preflight.engine.job_by_hand import completed
 from preflight.memory.device.law import catalogue, store
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.reports import json_format
 from preflight.reports import plain as as_json
 from preflight.space.jobs import JobMaker

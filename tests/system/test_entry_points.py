@@ -15,7 +15,7 @@ from distributions import forget, install
 from preflight.dialects import may_recognise
 from preflight.engine import registry
 from preflight.machines.gpu_file import GpuFile
-from preflight.memory.device.step.optimizers import FOREACH_BEFORE_2_1, known, step
+from preflight.memory.device.optimizers import FOREACH_BEFORE_2_1, known, step
 from preflight.memory.device.workloads.image_models import ImageModel
 from preflight.memory.device.workloads.registry import KINDS as KINDS_OF_OURS
 from preflight.memory.device.workloads.registry import kinds
@@ -48,7 +48,7 @@ def read(source, call, project):
     raise NotImplementedError
 """
 KIND = """\
-from preflight.memory.device.workload import Workload
+from preflight.memory.device.law.workload import Workload
 class Kind(Workload):
     kind = {kind!r}
     @classmethod

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from preflight.memory.device import estimate
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads.litgpt import litgpt, switches
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build

@@ -17,7 +17,8 @@ from benchmarks.accuracy.gpu.measure import CONTEXT, read
 from benchmarks.accuracy.gpu.replayed import Alive, alive
 from preflight.machines.gpus import find_gpu
 from preflight.memory import device
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
@@ -136,7 +137,7 @@ def explained(record: Mapping[str, Any], job: Job, gpu: Gpu | None) -> list[str]
     return [] if isinstance(ready, Unknown) else differences(record, alive(ready, _workspaces(ready, gpu)))
 
 
-def _workspaces(ready: Ready, gpu: Gpu | None) -> tuple[int, ...]:
+def _workspaces(ready: PreparedJob, gpu: Gpu | None) -> tuple[int, ...]:
     from preflight.memory.device.step.effects import workspaces
 
     del ready

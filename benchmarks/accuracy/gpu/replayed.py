@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from preflight.memory.device.law.tape import expand
-from preflight.memory.device.prepare import Ready
+from preflight.memory.device.law.expand import expand
+from preflight.memory.device.step.prepared import PreparedJob
 
 Blocks = Counter[tuple[int, str]]
 """(bytes requested, what and where) -> how many."""
@@ -23,12 +23,12 @@ class Alive:
     blocks: Blocks
 
 
-def alive(ready: Ready, workspaces: tuple[int, ...]) -> Alive:
+def alive(ready: PreparedJob, workspaces: tuple[int, ...]) -> Alive:
     """Walk the tape's events, then the optimizer's step. `workspaces`: bytes of cuBLAS's."""
     states: Blocks = Counter()
     for elements, each, _ in ready.rank.rows:
         states[math.ceil(elements * each), "weights"] += 1
-    for each_held in ready.rank.held:
+    for each_held in ready.rank.storages:
         states[each_held.nbytes, f"held {each_held.part}"] += 1
     for size in ready.optimizer.states:
         states[size, "optimizer"] += 1
@@ -57,7 +57,7 @@ def _sum(blocks: Mapping[tuple[int, str], int]) -> int:
     return sum(size * count for (size, _), count in blocks.items())
 
 
-def _moments(ready: Ready, accumulated: bool, before: Blocks) -> Iterator[tuple[str, Blocks]]:
+def _moments(ready: PreparedJob, accumulated: bool, before: Blocks) -> Iterator[tuple[str, Blocks]]:
     """The largest moment of each phase of a micro-step, and its end (phase "")."""
     tape = ready.laws.made.tape.at(ready.dims)
     values = tape.values(ready.dims)
@@ -86,7 +86,7 @@ def _moments(ready: Ready, accumulated: bool, before: Blocks) -> Iterator[tuple[
     yield "", before + end
 
 
-def _modules(ready: Ready) -> Iterator[str]:
+def _modules(ready: PreparedJob) -> Iterator[str]:
     """The module of every event's birth, in the order of `expand`."""
     from preflight.memory.device.law.tape import block_of
 

@@ -1,4 +1,4 @@
-"""Device memory of a Job: law (requested) -> replay (allocated, reserved) -> context (process)."""
+"""Device memory of a Job: the law gives requested bytes, the replay allocated and reserved, the context the process."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from preflight.memory.device.law.tape import NotRegular
-from preflight.memory.device.lower import lower_bound
-from preflight.memory.device.open_settings import at_least, over_candidates
-from preflight.memory.device.parallel import fullest
+from preflight.memory.device.lower_bound import lower_bound
+from preflight.memory.device.open_settings import at_least, fullest, over_candidates
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.phases import note_on_images, phases_beside
+from preflight.memory.device.prepare import prepare
 from preflight.memory.device.step import convolution, intervals
 from preflight.memory.device.step.effect import Again
 from preflight.memory.device.step.effects import EFFECTS
-from preflight.memory.device.step.largest import largest_allocation
-from preflight.memory.device.step.replay import Replayed
-from preflight.memory.device.step.run import replayed, requested_by_libraries, requested_peak
-from preflight.memory.device.step.timeline import Recorder, thinned
-from preflight.memory.device.step.validation import Phase, phases_beside
+from preflight.memory.device.step.largest_allocation import largest_allocation
+from preflight.memory.device.step.prepared import PreparedJob
+from preflight.memory.device.step.replay import Phase, Replayed
+from preflight.memory.device.step.run import Recorder, replayed, requested_by_libraries, requested_peak, thinned
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -29,7 +28,7 @@ MAX_BATCH = 1 << 20
 REPLAYS = 4
 """Replays that the largest batch may cost."""
 UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30))
-"""CUDA context and libraries of one process on a GPU that nobody named: range and median of 45 single-process
+"""CUDA context and libraries of one process on a GPU that is not stated: range and median of 45 single-process
 out-of-memory messages (docs/accuracy.md, "context")."""
 
 
@@ -39,19 +38,22 @@ def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstim
     `gpu` None: the capacity is the job's `machine.gpu_memory` where stated, else the verdict is "unknown".
     `tracing`: whether models that no shipped law knows are traced.
     """
-    ready = prepare(job, gpu, True, tracing)
-    if isinstance(ready, Unknown):
-        return _without_a_law(job, ready, gpu, tracing)
+    prepared = prepare(job, gpu, True, tracing)
+    if isinstance(prepared, Unknown):
+        return _without_a_law(job, prepared, gpu, tracing)
     try:
-        return fullest([_full(one) for one in (ready, *ready.peers)], [_full(one) for one in ready.others])
+        return fullest(
+            [_full(one) for one in (prepared, *prepared.peers)], [_full(one) for one in prepared.alternatives]
+        )
     except NotRegular as error:
         return Unknown(
-            f"the law of {ready.resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
+            f"the law of {prepared.resolved.name} does not hold for so few layers: {error}", Cause.not_modelled
         )
 
 
 def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing) -> DeviceEstimate | Unknown:
-    """What is certain of a job that leaves something open: of all that it may be, else of the least that it may be."""
+    """The estimate of a job that has no law because a setting is not known: over all values of the setting, else a
+    lower bound."""
     found = over_candidates(job, reason, lambda one: estimate(one, gpu, tracing))
     if not isinstance(found, Unknown):
         return found
@@ -62,23 +64,25 @@ def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing)
     return at_least(job, found, lambda one: estimate(one, gpu, tracing)) or states
 
 
-def _full(ready: Ready) -> DeviceEstimate:
-    job, beside = ready.job, phases_beside(ready)
-    capacity, context = _room(ready)
+def _full(prepared: PreparedJob) -> DeviceEstimate:
+    job, beside = prepared.job, phases_beside(prepared)
+    capacity, context = _room(prepared)
     limit = capacity - context.expected if capacity else None
-    found = replayed(ready, beside, limit)
-    requested = requested_peak(ready, beside)
-    extra = _extra(ready)
+    found = replayed(prepared, beside, limit)
+    requested = requested_peak(prepared, beside)
+    extra = _extra(prepared)
     trials = job.parallel.trials_per_gpu or 1
 
     def around(one: Replayed) -> Interval:
         return intervals.interval(one.reserved * trials, intervals.RESERVED, extra)
 
     reserved = around(found)
-    again = Again(lambda one, earlier: around(replayed(one, beside, limit, earlier=earlier)),
-                  None if capacity is None else capacity - trials * context.high)  # fmt: skip
+    again = Again(
+        lambda one, earlier: around(replayed(one, beside, limit, earlier=earlier)),
+        None if capacity is None else capacity - trials * context.high,
+    )
     for effect in EFFECTS:
-        reserved = effect.reserved(ready, reserved, again)
+        reserved = effect.reserved(prepared, reserved, again)
     process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
     parts = {name: size * trials for name, size in found.parts.items()}
     parts["allocator"] = reserved.expected - sum(parts.values())
@@ -86,7 +90,7 @@ def _full(ready: Ready) -> DeviceEstimate:
     above = process.expected - found.allocated * trials
     phases = {name: size * trials + above for name, size in found.phases.items()}
     top = max((p for p in beside if p.name == found.phase), key=lambda p: p.peak.bytes, default=None)
-    where = top.peak.where if top is not None else _where(ready, found.phase)
+    where = top.peak.where if top is not None else _where(prepared, found.phase)
     estimated = DeviceEstimate(
         requested=intervals.interval(requested * trials, intervals.REQUESTED, extra),
         allocated=intervals.interval(found.allocated * trials, intervals.ALLOCATED, extra),
@@ -96,51 +100,52 @@ def _full(ready: Ready) -> DeviceEstimate:
         where=where,
         breakdown=parts,
         phases=phases,
-        largest_allocation=largest_allocation(ready, beside),
+        largest_allocation=largest_allocation(prepared, beside),
         capacity=capacity,
         verdict=process.verdict(capacity),
         notes=(
-            *_left_out(ready, beside),
-            *ready.notes,
-            *ready.resolved.workload.notes(ready),
-            *((ready.laws.instead,) if ready.laws.instead else ()),
-            *(note for effect in EFFECTS for note in effect.notes(ready)),
+            *_left_out(prepared, beside),
+            *prepared.notes,
+            *prepared.resolved.workload.notes(job, prepared.resolved),
+            *note_on_images(prepared),
+            *((prepared.laws.instead,) if prepared.laws.instead else ()),
+            *(note for effect in EFFECTS for note in effect.notes(prepared)),
         ),
     )
-    return estimated if capacity is None else replace(estimated, largest_batch_size=_most(ready, beside, estimated))
+    return estimated if capacity is None else replace(estimated, largest_batch_size=_most(prepared, beside, estimated))
 
 
-def _most(ready: Ready, beside: Sequence[Phase], found: DeviceEstimate) -> int | None:
-    """The largest batch that fits. A compiled step has a law at its own batch alone: there the plain step stands in,
-    which mostly takes more, and the job's own batch counts if it fits."""
+def _most(prepared: PreparedJob, beside: Sequence[Phase], found: DeviceEstimate) -> int | None:
+    """The largest batch that fits. The law of a compiled step holds at its own batch only. There the plain step is
+    used, which mostly takes more; the job's own batch counts if it fits."""
     capacity = found.capacity or 0
-    if not ready.fused:
-        return _proved(ready, beside, _largest_batch(ready, beside, capacity))
-    plain = prepare(ready.job, ready.gpu, tracing=ready.tracing)
+    if not prepared.compiled:
+        return _proved(prepared, beside, _largest_batch(prepared, beside, capacity))
+    plain = prepare(prepared.job, prepared.gpu, tracing=prepared.tracing)
     if isinstance(plain, Unknown):
         return None
-    own = ready.dims["b"] if found.verdict == "fits" else 0
+    own = prepared.dims["b"] if found.verdict == "fits" else 0
     return max(own, _proved(plain, beside, _largest_batch(plain, beside, capacity)))
 
 
-def _extra(ready: Ready) -> tuple[float, float]:
-    """What widens every tier's interval, below and above."""
+def _extra(prepared: PreparedJob) -> tuple[float, float]:
+    """What widens the interval of every tier, below and above, as fractions."""
     below, above = intervals.widen(
-        ready.job, ready.resolved.workload.convolutional, ready.rank.layout.sharded, ready.fused
+        prepared.job, prepared.resolved.workload.convolutional, prepared.rank.layout.sharded, prepared.compiled
     )
-    less, more = ready.resolved.workload.wider
+    less, more = prepared.resolved.workload.wider
     below, above = below + less, above + more
-    unsure = ready.laws.unsure(ready.dims)
-    above += unsure / requested_peak(ready) if unsure else 0.0
+    unsure = prepared.laws.unsure(prepared.dims)
+    above += unsure / requested_peak(prepared) if unsure else 0.0
     for effect in EFFECTS:
-        less, more = effect.wider(ready)
+        less, more = effect.wider(prepared)
         below, above = below + less, above + more
     return below, above
 
 
-def _left_out(ready: Ready, beside: Sequence[Phase]) -> tuple[str, ...]:
+def _left_out(prepared: PreparedJob, beside: Sequence[Phase]) -> tuple[str, ...]:
     """Phases that the job has and no law covers."""
-    job, generation = ready.job, ready.resolved.workload.generation_phase
+    job, generation = prepared.job, prepared.resolved.workload.generation_phase
     names = {phase.name for phase in beside}
     runs = {"validation": job.validation.batch_size is not None, generation: bool(job.validation.generates)}
     return tuple(
@@ -148,15 +153,15 @@ def _left_out(ready: Ready, beside: Sequence[Phase]) -> tuple[str, ...]:
     )
 
 
-def _proved(ready: Ready, beside: Sequence[Phase], batch: int) -> int:
+def _proved(prepared: PreparedJob, beside: Sequence[Phase], batch: int) -> int:
     """The batch that the bound allows, made smaller until a replay, which sees fragmentation, agrees."""
-    capacity, context = _room(ready)
-    _, above = _extra(ready)
-    trials = ready.job.parallel.trials_per_gpu or 1
+    capacity, context = _room(prepared)
+    _, above = _extra(prepared)
+    trials = prepared.job.parallel.trials_per_gpu or 1
     for _ in range(REPLAYS):
         if batch == 0 or capacity is None:
             break
-        smaller = replace(ready, dims={**ready.dims, "b": batch})
+        smaller = replace(prepared, dims={**prepared.dims, "b": batch})
         reserved = replayed(smaller, beside, capacity - context.expected).reserved
         if trials * (reserved * (1 + intervals.RESERVED[1] + above) + context.high) <= capacity:
             break
@@ -169,9 +174,10 @@ def _triple(interval: Interval) -> tuple[int, int, int]:
 
 
 def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | None, Interval]:
-    """What a job can have of the GPU, and the context of each of its processes: (capacity or None, context).
+    """The capacity that a job may use (None: not known), and the context of each of its processes.
 
-    set_per_process_memory_fraction is of the whole GPU, and of what PyTorch reserves: the context comes on top.
+    set_per_process_memory_fraction is a share of the whole GPU and limits what PyTorch reserves: the context comes on
+    top.
     """
     capacity = job.machine.gpu_memory or (gpu.capacity if gpu is not None else None)
     low, expected, high = gpu.context if gpu is not None else UNKNOWN_CONTEXT
@@ -190,68 +196,72 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
     return capacity, context
 
 
-def _room(ready: Ready) -> tuple[int | None, Interval]:
-    return room(ready.job, ready.gpu, ready.resolved.workload.image_loop)
+def _room(prepared: PreparedJob) -> tuple[int | None, Interval]:
+    return room(prepared.job, prepared.gpu, prepared.resolved.workload.image_loop)
 
 
 def timeline(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[Moment, ...]:
     """The second training step and what follows it, moment by moment; empty where there is no law."""
-    ready = prepare(job, gpu, True, tracing)
-    if isinstance(ready, Unknown):
+    prepared = prepare(job, gpu, True, tracing)
+    if isinstance(prepared, Unknown):
         return ()
-    capacity, context = _room(ready)
+    capacity, context = _room(prepared)
     recorder = Recorder()
-    replayed(ready, phases_beside(ready), capacity - context.expected if capacity else None, recorder)
+    replayed(prepared, phases_beside(prepared), capacity - context.expected if capacity else None, recorder)
     return thinned(recorder.moments)
 
 
-def reserved_after(ready: Ready, earlier: Sequence[Mapping[str, int]]) -> int:
+def reserved_after(prepared: PreparedJob, earlier: Sequence[Mapping[str, int]]) -> int:
     """Bytes reserved after batches of these lengths, and two of the job's own."""
-    capacity, context = _room(ready)
-    return replayed(ready, (), capacity - context.expected if capacity else None, earlier=earlier).reserved
+    capacity, context = _room(prepared)
+    return replayed(prepared, (), capacity - context.expected if capacity else None, earlier=earlier).reserved
 
 
-def _where(ready: Ready, phase: str) -> str:
+def _where(prepared: PreparedJob, phase: str) -> str:
     if phase == "optimizer":
-        return f"{ready.job.train.optimizer}.step"
+        return f"{prepared.job.train.optimizer}.step"
     if phase == "load":
         return ""
-    return ready.laws.reading(ready.accumulating, ready.outputs_kept).peak(ready.dims, frozenset({phase})).where
+    return (
+        prepared.laws.reading(prepared.accumulating, prepared.outputs_kept)
+        .peak(prepared.dims, frozenset({phase}))
+        .where
+    )
 
 
 def bound(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[int, int] | None:
     """(expected, high) bytes of the process without a replay; grows with every numeric field. None: unknown."""
-    ready = prepare(job, gpu, tracing=tracing)
-    if isinstance(ready, Unknown):
+    prepared = prepare(job, gpu, tracing=tracing)
+    if isinstance(prepared, Unknown):
         return None
     try:
-        return _bounds(ready)
+        return _bounds(prepared)
     except NotRegular:
         return None
 
 
-def _bounds(ready: Ready) -> tuple[int, int]:
-    """The fullest rank's, and the high end of whatever the job may be."""
-    ranks = [_bound(one, phases_beside(one, smooth=True)) for one in (ready, *ready.peers)]
-    others = [_bound(one, phases_beside(one, smooth=True))[1] for one in ready.others]
+def _bounds(prepared: PreparedJob) -> tuple[int, int]:
+    """Bounds of the fullest rank; the high end covers the alternatives of the job as well."""
+    ranks = [_bound(one, phases_beside(one, smooth=True)) for one in (prepared, *prepared.peers)]
+    others = [_bound(one, phases_beside(one, smooth=True))[1] for one in prepared.alternatives]
     return max(low for low, _ in ranks), max([high for _, high in ranks] + others)
 
 
-def _bound(ready: Ready, beside: Sequence[Phase]) -> tuple[int, int]:
-    requested = requested_peak(ready, beside, smooth=True) + requested_by_libraries(ready)
-    _, context = _room(ready)
-    _, above = _extra(ready)
+def _bound(prepared: PreparedJob, beside: Sequence[Phase]) -> tuple[int, int]:
+    requested = requested_peak(prepared, beside, smooth=True) + requested_by_libraries(prepared)
+    _, context = _room(prepared)
+    _, above = _extra(prepared)
     reserved = round(requested * (1 + intervals.ROUNDED))
-    trials = ready.job.parallel.trials_per_gpu or 1
+    trials = prepared.job.parallel.trials_per_gpu or 1
     high = round(reserved * (1 + intervals.RESERVED[1] + above)) + context.high
     return (reserved + context.expected) * trials, high * trials
 
 
-def _largest_batch(ready: Ready, beside: Sequence[Phase], capacity: int) -> int:
+def _largest_batch(prepared: PreparedJob, beside: Sequence[Phase], capacity: int) -> int:
     """The largest micro-batch whose high end fits; 0: not even 1. All grows with the batch, so it is bisected."""
 
     def fits(batch: int) -> bool:
-        return _bound(replace(ready, dims={**ready.dims, "b": batch}), beside)[1] <= capacity
+        return _bound(replace(prepared, dims={**prepared.dims, "b": batch}), beside)[1] <= capacity
 
     low, high = 0, 1
     while fits(high) and high < MAX_BATCH:

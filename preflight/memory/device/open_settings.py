@@ -1,9 +1,10 @@
-"""Jobs that leave a setting open which has few values: what holds whichever of them it is.
+"""Jobs with a setting that is not known and has few values: the verdict that holds for all of the values.
 
-Where all of them exceed the GPU the job does, by the least of them; where all of them fit it fits, by the most. Where
-they differ nothing is judged, and the reason says with which values it would fit.
+Where every value exceeds the GPU, so does the job, and the smallest estimate is reported. Where every value fits, the
+job fits, and the largest estimate is reported. Where verdicts differ there is none, and the reason says which values
+would fit.
 
-A batch or a length may be any number: there the least of them, 1, says whether the job can fit at all.
+A batch or a length may be any number: the smallest, 1, decides whether the job can fit at all.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Way: TypeAlias = "tuple[Mapping[str, object], DeviceEstimate]"
 
 
 def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | Unknown:
-    """An estimate of a job that `reason` says is not known for want of a setting; else `reason`, with what decides."""
+    """An estimate that holds for every value of the settings that `reason` names; else `reason`, with the values that
+    would fit."""
     ways = list(_ways(job, estimate)) if _settable(reason) else []
     if not ways:
         return reason
@@ -40,17 +42,17 @@ def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEs
     least = min((found for _, found in ways), key=lambda one: one.process.expected)
     most = max((found for _, found in ways), key=lambda one: one.process.expected)
     if verdicts == {"exceeds"}:
-        note = f"{named} not known: this is what it takes at least"
+        note = f"{named} not known: the estimate is a lower bound over its values"
         return replace(_widened(least, most), lower_bound=True, notes=(*least.notes, note))
     if verdicts == {"fits"}:
-        note = f"{named} not known: this is what it takes at most"
+        note = f"{named} not known: the estimate is an upper bound over its values"
         return replace(_widened(most, least), notes=(*most.notes, note))
     return replace(reason, words=f"{reason.words}; {_said(ways)}") if "unknown" not in verdicts else reason
 
 
 def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | None:
-    """The estimate with the least that the setting can be for want of which `reason` says nothing, where even that
-    exceeds the GPU: then every value does. None where it does not, or where something else is missing."""
+    """The estimate with the smallest value of the setting that `reason` names, if even that exceeds the GPU: then every
+    value does. None where it does not, or where another setting is missing."""
     name = next((name for name in SMALLEST if reason.fields == (f"train.{name}",)), None)
     if name is None or getattr(job.train, name) is not None:
         return None
@@ -62,12 +64,12 @@ def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate 
 
 
 def _settable(reason: Unknown) -> bool:
-    """Whether nothing but fields that have few values is missing."""
+    """Whether only settings with few values are missing."""
     return bool(reason.fields) and set(reason.fields) <= {f"train.{name}" for name in CANDIDATES}
 
 
 def _ways(job: Job, estimate: Estimating) -> Iterator[Way]:
-    """Every combination of what is open, with its estimate; nothing where one of them has none."""
+    """Every combination of values of the missing settings, with its estimate; empty where one has no estimate."""
     open_ = [name for name in CANDIDATES if getattr(job.train, name) is None]
     found: list[Way] = []
     for values in product(*(CANDIDATES[name] for name in open_)):
@@ -95,10 +97,10 @@ def _both(one: Interval, other: Interval) -> Interval:
 
 
 def _said(ways: Sequence[Way]) -> str:
-    """With which values it fits: the first of those that do, and what the others take."""
+    """The values with the largest estimate that fits, in words."""
     fitting = [way for way in ways if way[1].verdict == "fits"]
     if not fitting:
-        return "with any value that fits it is at risk"
+        return "it is at risk with the values that could fit"
     chosen, found = max(fitting, key=lambda way: way[1].process.expected)
     words = " and ".join(f"train.{name} {_word(value)}" for name, value in chosen.items())
     return f"it fits with {words} ({found.process.expected / 2**30:.1f} GiB), and not with every value"
@@ -112,8 +114,8 @@ def _word(value: object) -> str:
 
 
 def fullest(ranks: Sequence[DeviceEstimate], others: Sequence[DeviceEstimate]) -> DeviceEstimate:
-    """The fullest rank's estimate, its intervals widened by what the job may be as well, with the smallest of the
-    largest batches."""
+    """The estimate of the fullest rank. Its intervals cover the alternatives too; its largest batch is the smallest of
+    all."""
     found = max(ranks, key=lambda one: one.process.expected)
     every = [*ranks, *others]
     process = _over(found.process, [one.process for one in others])

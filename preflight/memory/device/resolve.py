@@ -1,12 +1,11 @@
-"""From a Job to what its law is looked up by: the model that it names, resolved by the model's kind."""
+"""Resolving a Job: from the model that it names to the key of its law."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from preflight.memory.device import quantization
-from preflight.memory.device.law import catalogue
-from preflight.memory.device.workload import Asked, Config, Resolved
+from preflight.memory.device.law import catalogue, quantization
+from preflight.memory.device.law.workload import Asked, Config, Resolved
 from preflight.memory.device.workloads import image_models, registry
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -14,16 +13,21 @@ from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown
 
 _TASKS = {
-    "ForCausalLM": "causal-lm", "LMHeadModel": "causal-lm", "ForMaskedLM": "masked-lm",
-    "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
-    "ForImageClassification": "image-classification", "T5ForConditionalGeneration": "seq2seq-lm",
-    "WhisperForConditionalGeneration": "speech-seq2seq", "CLIPModel": "contrastive",
-}  # fmt: skip
+    "ForCausalLM": "causal-lm",
+    "LMHeadModel": "causal-lm",
+    "ForMaskedLM": "masked-lm",
+    "ForSequenceClassification": "sequence-classification",
+    "ForTokenClassification": "token-classification",
+    "ForImageClassification": "image-classification",
+    "T5ForConditionalGeneration": "seq2seq-lm",
+    "WhisperForConditionalGeneration": "speech-seq2seq",
+    "CLIPModel": "contrastive",
+}
 """Tasks by how the names of transformers' classes end."""
 
 
 def resolve(job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE) -> Resolved | Unknown:
-    """The law's key for a job, or why there is none (the reason names the Job field that is missing).
+    """What the law of a job is looked up by, or why there is none. The reason names the Job field that is missing.
 
     `gpu` decides which attention kernels there are; None: one of compute capability 8.0 or later. `tracing`: what no
     shipped law covers is resolved as it can be traced.

@@ -14,6 +14,8 @@ from preflight.memory.device.families.family import (
     Config,
     Dims,
     Family,
+    Named,
+    Spelling,
     var,
 )
 
@@ -65,17 +67,11 @@ def decoder_dims(c: Config) -> Dims:
     }
 
 
-def _wide(name: str, tied: bool, switches: Mapping[str, object] | None = None, **more: Any) -> Family:
-    structure = {"tie_word_embeddings": tied, "attention_dropout": 0.0, **(switches or {})}
-    return Family(name, ("causal-lm",), WIDE, decoder_config, decoder_dims, {"layers": "L"}, structure,
-                  coincidences=(ALL_HEADS, ONE_HEAD), **more)  # fmt: skip
-
-
-def _one_width(name: str, tied: bool, switches: Mapping[str, object], **more: Any) -> Family:
-    """Families whose head size is the width over the heads."""
-    structure = {"tie_word_embeddings": tied, "attention_dropout": 0.0, **switches}
-    return Family(name, ("causal-lm",), GROUPED, decoder_config, decoder_dims, {"layers": "L"}, structure,
-                  coincidences=(ALL_HEADS, ONE_HEAD), **more)  # fmt: skip
+def _decoder(name: str, tied: bool, named: Named = WIDE, **more: Any) -> Family:
+    """A family with Llama's config keys. `switches`: what else is part of its structure."""
+    structure = {"tie_word_embeddings": tied, "attention_dropout": 0.0, **more.pop("switches", {})}
+    usual = ("causal-lm",), named, decoder_config, decoder_dims, {"layers": "L"}, structure
+    return Family(name, *usual, coincidences=(ALL_HEADS, ONE_HEAD), **more)
 
 
 # --- rotation of a part of each head ----------------------------------------------------------------------------------
@@ -107,33 +103,36 @@ def _partial_dims(default: float) -> Any:
     return dims
 
 
+_NEOX = Spelling(
+    ("hidden_size", None),
+    {"L": ("num_hidden_layers", None), "a": ("num_attention_heads", None), "V": ("vocab_size", None)},
+    {"f": ("intermediate_size", 4)},
+    {"max_position_embeddings": LONG},
+)
+
+
 def _neox_config(x: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        "hidden_size": x["a"] * x["d"], "num_attention_heads": x["a"], "intermediate_size": x["f"],
-        "vocab_size": x["V"], "num_hidden_layers": x["L"], "max_position_embeddings": LONG, "rotary_pct": _rotated(x),
-    }  # fmt: skip
+    return {**_NEOX.config(x), "rotary_pct": _rotated(x)}
 
 
 def _neox_dims(c: Config) -> Dims:
-    h, a = c["hidden_size"], c["num_attention_heads"]
-    return {
-        "L": c["num_hidden_layers"], "a": a, "d": h // a, "f": c.get("intermediate_size") or 4 * h,
-        "V": c["vocab_size"], "R": int(h // a * rotary_part(c, 0.25, "rotary_pct")),
-    }  # fmt: skip
+    found = _NEOX.dims(c)
+    return {**found, "R": int(found["d"] * rotary_part(c, 0.25, "rotary_pct"))}
 
 
 DECODERS = (
-    _wide("llama", False),
-    _wide("mistral", False),
-    _wide("qwen2", True),
-    _wide("qwen3", False),
-    _wide("gemma", True),
-    _wide("gemma2", True, attentions=("eager",)),
-    _wide("phi3", False, lora_targets=("qkv_proj",)),
-    _one_width("olmo", False, {"clip_qkv": None}),
-    _one_width("olmo2", False, {}),
-    _one_width("cohere", True, {"use_qk_norm": False}),
-    _one_width("starcoder2", True, {"residual_dropout": 0.0, "embedding_dropout": 0.0, "use_bias": True}),
+    _decoder("llama", False),
+    _decoder("mistral", False),
+    _decoder("qwen2", True),
+    _decoder("qwen3", False),
+    _decoder("gemma", True),
+    _decoder("gemma2", True, attentions=("eager",)),
+    _decoder("phi3", False, lora_targets=("qkv_proj",)),
+    _decoder("olmo", False, GROUPED, switches={"clip_qkv": None}),
+    _decoder("olmo2", False, GROUPED),
+    _decoder("cohere", True, GROUPED, switches={"use_qk_norm": False}),
+    _decoder("starcoder2", True, GROUPED,
+             switches={"residual_dropout": 0.0, "embedding_dropout": 0.0, "use_bias": True}),
     Family("gpt_neox", ("causal-lm",), {**SINGLE, **ROTARY}, _neox_config, _neox_dims, {"layers": "L"},
            {"tie_word_embeddings": False, "use_parallel_residual": True, "attention_dropout": 0.0,
             "hidden_dropout": 0.0},

@@ -15,9 +15,7 @@ from preflight.memory.device.families.decoders import GROUPED as GROUPED_HEADS
 from preflight.memory.device.families.decoders import WIDE, decoder_config, decoder_dims
 from preflight.memory.device.families.family import ALL_HEADS, ONE_HEAD, Coincidence, Config, Dims, Family, var
 
-_GROUPED_PRODUCT = {
-    **WIDE, "h": var("u", 8, k=1, g=1), "f": var("f", 8), "X": var("X"), "K": var("K"),
-}  # fmt: skip
+_GROUPED_PRODUCT = {**WIDE, "h": var("u", 8, k=1, g=1), "f": var("f", 8), "X": var("X"), "K": var("K")}
 """X experts, K of them for a token. Grouped products need rows of whole 16 bytes: widths are multiples of 8."""
 _ONE_WIDTH = {**GROUPED_HEADS, "f": var("f", 8), "X": var("X"), "K": var("K")}
 _WIDE_8 = {"h": var("u", 8, g=1)}
@@ -38,22 +36,6 @@ def _mixtral_dims(c: Config) -> Dims:
     return {**decoder_dims(c), "X": c.get("num_local_experts", 8), "K": c.get("num_experts_per_tok", 2)}
 
 
-def _moe_config(x: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        **decoder_config(x), "moe_intermediate_size": x["f"], "num_experts": x["X"], "num_experts_per_tok": x["K"],
-        **({"shared_expert_intermediate_size": x["F"]} if "F" in x else {}),
-    }  # fmt: skip
-
-
-def _qwen3_dims(c: Config) -> Dims:
-    return {**decoder_dims({**c, "intermediate_size": c["moe_intermediate_size"]}), "X": c["num_experts"],
-            "K": c["num_experts_per_tok"]}  # fmt: skip
-
-
-def _qwen2_dims(c: Config) -> Dims:
-    return {**_qwen3_dims(c), "F": c["shared_expert_intermediate_size"]}
-
-
 def _olmoe_config(x: Mapping[str, int]) -> dict[str, Any]:
     return {**decoder_config(x), "num_experts": x["X"], "num_experts_per_tok": x["K"]}
 
@@ -62,9 +44,24 @@ def _olmoe_dims(c: Config) -> Dims:
     return {**decoder_dims(c), "X": c["num_experts"], "K": c["num_experts_per_tok"]}
 
 
+def _moe_config(x: Mapping[str, int]) -> dict[str, Any]:
+    shared = {"shared_expert_intermediate_size": x["F"]} if "F" in x else {}
+    return {**_olmoe_config(x), "moe_intermediate_size": x["f"], **shared}
+
+
+def _qwen3_dims(c: Config) -> Dims:
+    return _olmoe_dims({**c, "intermediate_size": c["moe_intermediate_size"]})
+
+
+def _qwen2_dims(c: Config) -> Dims:
+    return {**_qwen3_dims(c), "F": c["shared_expert_intermediate_size"]}
+
+
 _SWITCHES: Mapping[str, object] = {
-    "tie_word_embeddings": False, "attention_dropout": 0.0, "output_router_logits": False,
-}  # fmt: skip
+    "tie_word_embeddings": False,
+    "attention_dropout": 0.0,
+    "output_router_logits": False,
+}
 
 EXPERTS = (
     Family("mixtral", ("causal-lm",), _GROUPED_PRODUCT, _mixtral_config, _mixtral_dims, {"layers": "L"},

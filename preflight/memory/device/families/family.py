@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from preflight.memory.device.fit.primes import Basis
-
 Config: TypeAlias = "Mapping[str, Any]"
 Dims: TypeAlias = "dict[str, int]"
 Named: TypeAlias = "Mapping[str, tuple[int, Mapping[str, int]]]"
@@ -33,9 +31,10 @@ class Coincidence:
 class Family:
     """One `model_type` of transformers, or a part of it.
 
-    `named`: see `primes.Basis`. `config`: dimensions -> config keys. `dims`: a model's config -> dimensions (lengths
-    excluded). `depths`: the list of layers in the module tree (its last component) -> the dimension that counts it.
-    `structure`: config keys that change the tape itself, with their default: part of a law's key.
+    `named`: dimension -> (constant, {base variable: exponent}), see `fit.primes.Basis`. `config`: dimensions -> config
+    keys. `dims`: a model's config -> dimensions (lengths excluded). `depths`: the list of layers in the module tree
+    (its last component) -> the dimension that counts it. `structure`: config keys that change the tape itself, with
+    their default: part of a law's key.
     """
 
     name: str
@@ -56,10 +55,6 @@ class Family:
     coincidences: tuple[Coincidence, ...] = ()
     tokens: int = 1
     """Tokens beside an image's patches (class, distillation, registers)."""
-
-    @property
-    def basis(self) -> Basis:
-        return Basis(self.named, self.lengths)
 
     @property
     def model_type(self) -> str:
@@ -102,6 +97,44 @@ class Family:
         return {key: value for key, value in structure.items() if key not in names}
 
 
+@dataclass(frozen=True)
+class Spelling:
+    """How the dimensions of one stack of layers stand in a config: dimension -> (key, default). A key with the default
+    None must be there.
+
+    `width`: key and default of the width, which is heads x head size; None: the width is a dimension in `keys`.
+    `multiples`: dimension -> (key, factor), of those whose default is so many widths. `fixed`: keys with one value.
+    `heads`, `size`: the names of the numbers of heads and of the head size.
+    """
+
+    width: tuple[str, int | None] | None
+    keys: Mapping[str, tuple[str, int | None]]
+    multiples: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    heads: str = "a"
+    size: str = "d"
+
+    def config(self, x: Mapping[str, int]) -> dict[str, Any]:
+        """The config of a model with these dimensions."""
+        width = {} if self.width is None else {self.width[0]: x[self.heads] * x[self.size]}
+        named = {**self.keys, **self.multiples}
+        return {**width, **{key: x[name] for name, (key, _) in named.items()}, **self.fixed}
+
+    def dims(self, c: Config) -> Dims:
+        """The dimensions of a model with this config. Raises KeyError for a key that must be there."""
+        found = {name: _value(c, *spelled) for name, spelled in self.keys.items()}
+        if self.width is not None:
+            width = _value(c, *self.width)
+            found[self.size] = width // found[self.heads]
+            found |= {name: c.get(key) or factor * width for name, (key, factor) in self.multiples.items()}
+        return found
+
+
+def _value(c: Config, key: str, default: int | None) -> int:
+    value: int = c[key] if default is None else c.get(key, default)
+    return value
+
+
 def var(name: str, constant: int = 1, **more: int) -> tuple[int, dict[str, int]]:
     """A dimension made of base variables: constant x name x more."""
     return constant, {name: 1, **more}
@@ -121,3 +154,7 @@ ONE_HEAD = Coincidence(
     GROUPED, "one", lambda x: x["k"] == 1 < x["a"], {"k": lambda x: 1}, {"a": var("g"), "h": var("u", g=1)}, True
 )
 """One key-value head for all: what would be copied per head is a view."""
+SAME_EMBEDDING = Coincidence(
+    "embedding", "width", lambda x: x["E"] == x["a"] * x["d"], {"E": lambda x: x["a"] * x["d"]}
+)
+"""Embeddings as wide as the layers: nothing projects one to the other."""

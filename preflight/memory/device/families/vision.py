@@ -3,126 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from preflight.memory.device.families.family import HEAD, Config, Dims, Family, Named, var
-from preflight.memory.device.fit.primes import PRIMES
+from preflight.memory.device.families.family import HEAD, Config, Dims, Family, Named, Spelling, var
 
 _TASK = ("image-classification",)
-_SMALLEST_SIDE = 59
-_SIDES = 5
-_FACTORS = {1: 2, 2: 3, 5: 6}
+TOKEN_FACTORS = {1: 2, 2: 3, 5: 6}
 """Tokens beside the patches -> the number that divides q^2 + tokens for every prime q above 3."""
-
-
-@lru_cache
-def patch_sides(tokens: int) -> dict[int, int]:
-    """Primes q -> the prime (q^2 + tokens) / _FACTORS[tokens]: images of q x q patches have tokens of one new prime."""
-    if tokens == 0:  # the patches themselves: no other prime
-        return dict.fromkeys([q for q in PRIMES if q >= _SMALLEST_SIDE][:_SIDES], 0)
-    factor = _FACTORS[tokens]
-    found: dict[int, int] = {}
-    for q in PRIMES:
-        whole = (q * q + tokens) // factor
-        if q >= _SMALLEST_SIDE and all(whole % p for p in range(2, int(whole**0.5) + 1)):
-            found[q] = whole
-        if len(found) == _SIDES:
-            break
-    return found
 
 
 def _image(tokens: int) -> Named:
     """The image is q x q patches, q prime, and m = q^2 + tokens is a small number times a prime."""
     image = {"n": (1, {"q": 2}), "p": var("p"), "b": var("b")}
-    return {**image, "m": var("m", _FACTORS[tokens])} if tokens else image
+    return {**image, "m": var("m", TOKEN_FACTORS[tokens])} if tokens else image
 
 
 _STACK = {"f": var("f"), "d": HEAD, "a": var("g")}
 
 
-def _vit_config(x: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        "hidden_size": x["a"] * x["d"], "num_attention_heads": x["a"], "intermediate_size": x["f"],
-        "num_hidden_layers": x["L"], "patch_size": x["p"], "image_size": x["i"], "num_labels": x["V"],
-    }  # fmt: skip
-
-
-def _vit_dims(c: Config) -> Dims:
-    h, a = c.get("hidden_size", 768), c.get("num_attention_heads", 12)
-    return {
-        "L": c.get("num_hidden_layers", 12), "a": a, "d": h // a, "f": c.get("intermediate_size", 3072),
-        "p": c.get("patch_size", 16), "i": c.get("image_size", 224), "V": c.get("num_labels", 1000),
-    }  # fmt: skip
+_TOWER: Mapping[str, tuple[str, int | None]] = {
+    "L": ("num_hidden_layers", 12),
+    "a": ("num_attention_heads", 12),
+    "f": ("intermediate_size", 3072),
+    "i": ("image_size", 224),
+}
+_VIT = Spelling(("hidden_size", 768), {**_TOWER, "p": ("patch_size", 16), "V": ("num_labels", 1000)})
+_CLIP_IMAGE = Spelling(("hidden_size", 768), {**_TOWER, "p": ("patch_size", 32)})
+_CLIP_TEXT = Spelling(
+    ("hidden_size", 512),
+    {
+        "Lt": ("num_hidden_layers", 12),
+        "at": ("num_attention_heads", 8),
+        "ft": ("intermediate_size", 2048),
+        "V": ("vocab_size", 49408),
+        "P": ("max_position_embeddings", 77),
+    },
+    heads="at",
+    size="dt",
+)
+_SIGLIP_IMAGE = Spelling(("hidden_size", 768), {**_TOWER, "p": ("patch_size", 16)})
+_SIGLIP_TEXT = Spelling(
+    None,
+    {
+        "Lt": ("num_hidden_layers", 12),
+        "ft": ("intermediate_size", 3072),
+        "V": ("vocab_size", 32000),
+        "P": ("max_position_embeddings", 64),
+    },
+)
+"""The text side has the heads of the image side."""
 
 
 def _deit_config(x: Mapping[str, int]) -> dict[str, Any]:
     # Its model type has two classes for this task.
-    return {**_vit_config(x), "architectures": ["DeiTForImageClassification"]}
+    return {**_VIT.config(x), "architectures": ["DeiTForImageClassification"]}
 
 
 def _dinov2_config(x: Mapping[str, int]) -> dict[str, Any]:
-    return {key: value for key, value in _vit_config({**x, "f": 0}).items() if key != "intermediate_size"}
+    return {key: value for key, value in _VIT.config({**x, "f": 0}).items() if key != "intermediate_size"}
 
 
 def _dinov2_dims(c: Config) -> Dims:
-    found = _vit_dims({"patch_size": 14, **c})
+    found = _VIT.dims({"patch_size": 14, **c})
     return {key: value for key, value in found.items() if key != "f"}
 
 
-def _two_towers(image: Mapping[str, int], text: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        "vision_config": {
-            "hidden_size": image["a"] * image["d"], "num_attention_heads": image["a"],
-            "intermediate_size": image["f"], "num_hidden_layers": image["L"], "patch_size": image["p"],
-            "image_size": image["i"],
-        },
-        "text_config": {
-            "hidden_size": text["at"] * text["dt"], "num_attention_heads": text["at"],
-            "intermediate_size": text["ft"], "num_hidden_layers": text["Lt"], "vocab_size": text["V"],
-            "max_position_embeddings": text["P"],
-        },
-    }  # fmt: skip
-
-
 def _clip_config(x: Mapping[str, int]) -> dict[str, Any]:
-    return {"projection_dim": x["D"], **_two_towers(x, x)}
+    return {"projection_dim": x["D"], "vision_config": _CLIP_IMAGE.config(x), "text_config": _CLIP_TEXT.config(x)}
 
 
 def _clip_dims(c: Config) -> Dims:
-    v, t = c.get("vision_config", {}), c.get("text_config", {})
-    hv, av = v.get("hidden_size", 768), v.get("num_attention_heads", 12)
-    ht, at = t.get("hidden_size", 512), t.get("num_attention_heads", 8)
-    return {
-        "D": c.get("projection_dim", 512), "a": av, "d": hv // av, "f": v.get("intermediate_size", 3072),
-        "L": v.get("num_hidden_layers", 12), "p": v.get("patch_size", 32), "i": v.get("image_size", 224),
-        "at": at, "dt": ht // at, "ft": t.get("intermediate_size", 2048), "Lt": t.get("num_hidden_layers", 12),
-        "V": t.get("vocab_size", 49408), "P": t.get("max_position_embeddings", 77),
-    }  # fmt: skip
+    image, text = _CLIP_IMAGE.dims(c.get("vision_config", {})), _CLIP_TEXT.dims(c.get("text_config", {}))
+    return {"D": c.get("projection_dim", 512), **image, **text}
 
 
 def _siglip_config(x: Mapping[str, int]) -> dict[str, Any]:
-    return _two_towers(x, {**x, "at": x["a"], "dt": x["d"]})
+    image = _SIGLIP_IMAGE.config(x)
+    heads = {key: image[key] for key in ("hidden_size", "num_attention_heads")}
+    return {"vision_config": image, "text_config": {**heads, **_SIGLIP_TEXT.config(x)}}
 
 
 def _siglip_dims(c: Config) -> Dims:
-    v, t = c.get("vision_config", {}), c.get("text_config", {})
-    h, a = v.get("hidden_size", 768), v.get("num_attention_heads", 12)
-    return {
-        "a": a, "d": h // a, "f": v.get("intermediate_size", 3072), "L": v.get("num_hidden_layers", 12),
-        "p": v.get("patch_size", 16), "i": v.get("image_size", 224), "ft": t.get("intermediate_size", 3072),
-        "Lt": t.get("num_hidden_layers", 12), "V": t.get("vocab_size", 32000),
-        "P": t.get("max_position_embeddings", 64),
-    }  # fmt: skip
+    return {**_SIGLIP_IMAGE.dims(c.get("vision_config", {})), **_SIGLIP_TEXT.dims(c.get("text_config", {}))}
 
 
 _DROPOUTS: Mapping[str, object] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _TOWERS = {"vision_model.encoder.layers": "L", "text_model.encoder.layers": "Lt"}
 
 VISION = (
-    Family("vit", _TASK, {**_image(1), **_STACK, "V": var("V")}, _vit_config, _vit_dims, {"layer": "L", "layers": "L"},
+    Family("vit", _TASK, {**_image(1), **_STACK, "V": var("V")}, _VIT.config, _VIT.dims, {"layer": "L", "layers": "L"},
            _DROPOUTS, ("m",), False),
-    Family("deit", _TASK, {**_image(2), **_STACK, "V": var("V")}, _deit_config, _vit_dims,
+    Family("deit", _TASK, {**_image(2), **_STACK, "V": var("V")}, _deit_config, _VIT.dims,
            {"layer": "L", "layers": "L"}, _DROPOUTS, ("m",), False, tokens=2),
     Family("dinov2", _TASK, {**_image(1), "d": HEAD, "a": var("g"), "V": var("V")}, _dinov2_config, _dinov2_dims,
            {"layer": "L", "layers": "L"}, {**_DROPOUTS, "drop_path_rate": 0.0, "use_swiglu_ffn": False, "mlp_ratio": 4},

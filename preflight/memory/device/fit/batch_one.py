@@ -13,22 +13,12 @@ from itertools import chain
 from typing import Any
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.fit.make import (
-    PROBE_LAYERS,
-    CannotMake,
-    Made,
-    Runner,
-    basis_of,
-    fold,
-    make,
-    probe,
-    request,
-    verify,
-)
+from preflight.memory.device.fit.make import PROBE_LAYERS, CannotMake, basis_of, fold, make, probe, request, verify
 from preflight.memory.device.fit.primes import Reader
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
 from preflight.memory.device.law.tape import NotRegular, Tape
-from preflight.memory.device.setup import Setup
 
 
 class Lookup:
@@ -60,8 +50,9 @@ def make_law(family: Family, task: str, kind: str, setup: Setup, structure: Mapp
     return replace(made, tape=replace(made.tape, one=tape_at_one(made, family, task, kind, setup, structure, run)))
 
 
-def tape_at_one(made: Made, family: Family, task: str, kind: str, setup: Setup,
-                structure: Mapping[str, object], run: Runner) -> Tape | None:  # fmt: skip
+def tape_at_one(
+    made: Made, family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner
+) -> Tape | None:
     """The tape at batch 1; None where it is the law's own. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.peft is not None else ()
     here = family.at(structure)

@@ -1,4 +1,4 @@
-"""Laws that were traced here before: files in the user's cache directory, which can be deleted at any time.
+"""Cache of traced laws: files in the user's cache directory, which can be deleted at any time.
 
 A file's name is a hash of all that a law depends on: what was asked for, the versions of the libraries that were
 traced, and the code that traced it and made the law. What cannot be read is as if it were not there, and what cannot
@@ -12,20 +12,18 @@ import hashlib
 import json
 import os
 import tempfile
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from preflight.memory.device.fit.make import Made
 from preflight.memory.device.fit.subprocess import installed
 from preflight.memory.device.law import store
+from preflight.memory.device.law.made import Made
 from preflight.system.files import UnreadableFile, read_bytes, user_directory
 
 _MAKERS = (
-    "adapters quantization setup "
     "fit/batch_one fit/few_traces fit/make fit/one_model fit/pairwise_loss fit/polynomial fit/primes "
-    "law/block_diffs law/layers law/sizes law/store law/tape"
+    "law/adapters law/block_diffs law/layers law/made law/quantization law/setup law/sizes law/store law/tape"
 )
 """Modules of `memory.device` that make a law of traces, or file it."""
 
@@ -39,8 +37,7 @@ def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[Made, 
         data = json.loads(store.unpacked(read_bytes(path, store.MAX_BYTES)))
         made = store.load_packed(data, key)
         return None if made is None else (made, dict(data["made_by"]))
-    except (UnreadableFile, OSError, EOFError, zlib.error, ArithmeticError, AttributeError, ValueError, LookupError,
-            TypeError, RecursionError):  # fmt: skip
+    except (UnreadableFile, *store.NOT_A_LAW):
         return None
 
 

@@ -8,25 +8,25 @@ text tokens side by side) take a third point where two leave a doubt. A law is p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
-from preflight.memory.device.fit.make import (
-    CHECK_LAYERS,
-    PROBE_LAYERS,
-    CannotMake,
-    Made,
-    Runner,
-    TraceRequest,
-    fold,
-    verify,
-)
+from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
+from preflight.memory.device.law.made import Depth, Made, Runner, TraceRequest
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
+from preflight.memory.device.law.workload import Resolved
 
-DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1), "u": (0, 2), "r": (0, 1), "w": (0, 1, 2), "t": (0, 1),
-                                          "V": (0, 1), "k": (0, 2, 4), "o": (0, 1)}  # fmt: skip
+DEGREES: Mapping[str, tuple[int, ...]] = {
+    "b": (0, 1),
+    "u": (0, 2),
+    "r": (0, 1),
+    "w": (0, 1, 2),
+    "t": (0, 1),
+    "V": (0, 1),
+    "k": (0, 2, 4),
+    "o": (0, 1),
+}
 """Powers that a size may have of each length: an image's side (`u`, in 64 pixels; `k`, in 32) comes squared, frames of
 sound (`w`) too where each attends to each, and so do positions of an image (`k`); `o` counts boxes."""
 POINTS: Sequence[Mapping[str, int]] = (
@@ -105,18 +105,22 @@ class SparseReader:
         return ((int(x), first), (int(y), second))
 
 
-@dataclass(frozen=True)
-class Depth:
-    """A stack of equal layers: the suffix of its module, the key of the config that counts it, and what its depth is
-    called among the dimensions."""
+def make_of(resolved: Resolved, kind: str, run: Runner) -> Made:
+    """The law of a model: in the way of its own kind, else of as few traces as can be, since they take long. Raises
+    CannotMake, or what `run` raises."""
+    workload = resolved.workload
+    made = workload.make(resolved, kind, run)
+    if made is not None:
+        return made
+    lengths = tuple(name for name in resolved.lengths if name in workload.free)
+    depths = {one.name for one in workload.depths}
+    fixed = {k: v for k, v in resolved.all_dims.items() if k not in workload.free and k not in depths}
+    return make_sparse(resolved.request(kind), lengths, run, fixed, workload.depths)
 
-    stack: str
-    key: str
-    name: str
 
-
-def make_sparse(ask: TraceRequest, lengths: Sequence[str], run: Runner, fixed: Mapping[str, int],
-                depths: Sequence[Depth] = ()) -> Made:  # fmt: skip
+def make_sparse(
+    ask: TraceRequest, lengths: Sequence[str], run: Runner, fixed: Mapping[str, int], depths: Sequence[Depth] = ()
+) -> Made:
     """The tape of one model as a function of `lengths` and of its depths. `fixed`: what else its points hold. Raises
     CannotMake, or what `run` raises."""
     at = [{**fixed, **{name: point[name] for name in lengths}} for point in POINTS]

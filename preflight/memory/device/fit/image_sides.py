@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from preflight.memory.device.fit.make import Made, Runner, TraceRequest, fold, verify
+from preflight.memory.device.fit.make import fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
+from preflight.memory.device.law.made import Made, Runner, TraceRequest
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Monomial, Size, number
-from preflight.memory.device.setup import Setup
 
 GRAIN = 32
 """Pixels that a side is a multiple of."""

@@ -1,4 +1,4 @@
-"""Making a symbolic tape of a family: a few small traces, sizes read as formulas, layers folded.
+"""Making the law of a family: a few small traces, whose sizes are read as formulas and whose layers are folded.
 
 Two probes of six layers with different primes (more where they leave a doubt) give the formulas; another, deeper one
 with other primes again is not looked at until the tape is made, and must then come out to the byte.
@@ -6,19 +6,20 @@ with other primes again is not looked at until the tape is made, and must then c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from preflight.memory.device.families import Family, patch_sides
-from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader
+from preflight.memory.device.families import Family
+from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader, patch_sides
 from preflight.memory.device.law import layers
-from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
-from preflight.memory.device.law.tape import NotRegular, Tape, build, expand
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.expand import expand
+from preflight.memory.device.law.made import Made, ParameterRow, Parameters, Runner, TraceRequest
+from preflight.memory.device.law.setup import Setup
+from preflight.memory.device.law.sizes import Monomial, Size, number
+from preflight.memory.device.law.tape import NotRegular, build
 
-Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
 PROBE_LAYERS = 6
 CHECK_LAYERS = 8
 FEWEST_PROBES, MOST_PROBES = 2, 4
@@ -54,42 +55,9 @@ class CannotMake(ValueError):
     """No law can be made of these traces; the message says why."""
 
 
-ParameterRow: TypeAlias = "tuple[Size, float, bool]"
-"""Elements, bytes per element, trainable."""
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """A model's parameters as formulas: (elements, bytes per element, trainable) for those outside stacks and, per
-    stack, for one layer; `buffers` in bytes."""
-
-    outside: tuple[ParameterRow, ...]
-    layer: Mapping[str, tuple[ParameterRow, ...]]
-    first: Mapping[str, tuple[ParameterRow, ...]]
-    """Parameters that only the first layer of a stack has, in addition."""
-    buffers: Size = ()
-
-    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[tuple[int, float, bool]]:
-        """(elements, bytes per element, trainable) of every parameter at dimensions."""
-        found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
-        for stack, rows in self.layer.items():
-            first = self.first.get(stack, ())
-            found += [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in first]
-            one = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in rows]
-            found += one * dims[depths[stack]]
-        return found
-
-
-@dataclass(frozen=True)
-class Made:
-    """What the traces of one setup come to."""
-
-    tape: Tape
-    parameters: Parameters
-
-
-def probe(family: Family, turn: int, depth: int, extra: Sequence[str] = (),
-          pieces: int = 1) -> tuple[Point, dict[str, int]]:  # fmt: skip
+def probe(
+    family: Family, turn: int, depth: int, extra: Sequence[str] = (), pieces: int = 1
+) -> tuple[Point, dict[str, int]]:
     """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
     variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
     primes: dict[str, int] = {}
@@ -150,25 +118,9 @@ def make(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[
             return made
 
 
-@dataclass(frozen=True)
-class TraceRequest:
-    """What the tracer is asked for, but for the point. `model`: as the tracer is told of it; `kind`: of step;
-    `warm_up`: whether the second step is traced."""
-
-    model: Mapping[str, Any]
-    setup: Setup
-    kind: str
-    warm_up: bool = False
-
-    def at(self, point: Mapping[str, int], config: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The request at a point. `config`: of the model there, where it is another than that of `model`."""
-        model = dict(self.model) if config is None else {**self.model, "config": dict(config)}
-        return {"model": model, "setup": self.setup.wire(point), "point": dict(point), "kind": self.kind,
-                "warm_up": self.warm_up}  # fmt: skip
-
-
-def request(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object],
-             dims: Mapping[str, int]) -> dict[str, Any]:  # fmt: skip
+def request(
+    family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], dims: Mapping[str, int]
+) -> dict[str, Any]:
     config = family.at(structure).config(dims)
     for key, value in family.switches(structure).items():
         head, _, tail = key.partition(".")
@@ -231,8 +183,9 @@ def _depth_name(stack: str, depths: Mapping[str, str]) -> str | None:
     return None
 
 
-def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: SizeReader
-                ) -> tuple[list[layers.RawEvent], dict[object, Size]]:  # fmt: skip
+def _raw_events(
+    trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], reader: SizeReader
+) -> tuple[list[layers.RawEvent], dict[object, Size]]:
     gradient_of = {index: int(birth) for birth, index in trace["gradients"].items()}
     marks = dict.fromkeys(trace.get("workspaces", ()), "c") | dict.fromkeys(trace.get("held", ()), "h")
     marks |= dict.fromkeys(trace["outputs"], "or" if trace.get("loss_apart") else "o")
@@ -258,8 +211,9 @@ def _raw_events(trace: Mapping[str, Any], values: Sequence[tuple[int, ...]], rea
     return raw, sizes
 
 
-def _parameters(trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader,
-                stacks: Mapping[str, int]) -> Parameters:  # fmt: skip
+def _parameters(
+    trace: Mapping[str, Any], numels: Sequence[tuple[int, ...]], reader: SizeReader, stacks: Mapping[str, int]
+) -> Parameters:
     outside: list[ParameterRow] = []
     by_layer: dict[str, dict[int, list[ParameterRow]]] = {}
     for (name, nbytes, elements, trainable), values in zip(trace["parameters"], numels, strict=True):

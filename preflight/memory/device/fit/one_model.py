@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.memory.device.fit.make import (
-    CHECK_LAYERS,
-    PROBE_LAYERS,
-    CannotMake,
-    Made,
-    Runner,
-    TraceRequest,
-    fold,
-    verify,
-)
+from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
-from preflight.memory.device.setup import Setup
+from preflight.memory.device.law.made import Made, Runner, TraceRequest
+from preflight.memory.device.law.setup import Setup
 
 DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
@@ -25,8 +17,14 @@ FREE = ("b", "s", "t")
 """Lengths that the tape of a model which is traced when it is asked for is a function of."""
 
 
-def make_at(model: Mapping[str, Any], kind: str, setup: Setup, lengths: Mapping[str, int],
-            run: Runner, free: Sequence[str] = FREE) -> Made:  # fmt: skip
+def make_at(
+    model: Mapping[str, Any],
+    kind: str,
+    setup: Setup,
+    lengths: Mapping[str, int],
+    run: Runner,
+    free: Sequence[str] = FREE,
+) -> Made:
     """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
 
     Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth.
@@ -56,8 +54,16 @@ def depth_key(model: Mapping[str, Any]) -> str | None:
     return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
 
 
-def _make(model: Mapping[str, Any], kind: str, setup: Setup, lengths: Mapping[str, int], run: Runner,
-          variables: Sequence[str], depth: str | None, warm: bool) -> Made:  # fmt: skip
+def _make(
+    model: Mapping[str, Any],
+    kind: str,
+    setup: Setup,
+    lengths: Mapping[str, int],
+    run: Runner,
+    variables: Sequence[str],
+    depth: str | None,
+    warm: bool,
+) -> Made:
     """`warm`: every trace is of a second step; else the check alone is, and only for targets."""
     free = [name for name in variables if name in lengths]
     at = points(free)

@@ -11,24 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING
 
 from preflight.memory.device.fit.few_traces import SparseReader, fitted
-from preflight.memory.device.fit.make import Made, Runner, fold, verify
+from preflight.memory.device.fit.make import fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
+from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
-
-if TYPE_CHECKING:
-    from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.workload import Resolved
 
 FITTED, CHECKED = (2, 3, 5), 4
 """Batches of the traces."""
 _MONOMIALS: tuple[Monomial, ...] = ((), (("b", 1),), (("b", 2),))
 TEXT_DEGREES: Mapping[str, tuple[int, ...]] = {"b": (0, 1, 2), "s": (0, 1, 2), "V": (0, 1)}
 TEXT_POINTS: Sequence[Mapping[str, int]] = (
-    {"b": 2, "s": 32, "V": 41}, {"b": 3, "s": 64, "V": 131}, {"b": 7, "s": 160, "V": 59}, {"b": 5, "s": 96, "V": 89},
+    {"b": 2, "s": 32, "V": 41},
+    {"b": 3, "s": 64, "V": 131},
+    {"b": 7, "s": 160, "V": 59},
+    {"b": 5, "s": 96, "V": 89},
     {"b": 11, "s": 128, "V": 67},
-)  # fmt: skip
+)
 
 
 class BatchReader:

@@ -1,4 +1,4 @@
-"""Reading formulas out of byte counts: dimensions are given prime values, so that a size's factors name them.
+"""Reading formulas out of byte counts: dimensions get prime values, so that the factors of a size name them.
 
 A family's named dimensions (h, a, k, d, ...) are products of base variables, each of which is a prime at a probe point.
 A storage's bytes then factor in one way only. What does not factor is a sum (b(s+1) padded labels, (a + 2k) d fused
@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
+from preflight.memory.device.families.vision import TOKEN_FACTORS
 from preflight.memory.device.law.sizes import ROUNDINGS, Monomial, Size, number, round_up
 
 PRIMES = tuple(n for n in range(11, 2000) if all(n % p for p in range(2, int(n**0.5) + 1)))
+_SMALLEST_SIDE = 59
+_SIDES = 5
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,23 @@ def factor(nbytes: int, point: Point) -> tuple[int, dict[str, int]] | None:
         while rest % small == 0:
             rest //= small
     return (nbytes, exponents) if rest == 1 else None
+
+
+@lru_cache
+def patch_sides(tokens: int) -> dict[int, int]:
+    """Primes q -> the prime (q^2 + tokens) / TOKEN_FACTORS[tokens]: images of q x q patches have tokens of one new
+    prime."""
+    if tokens == 0:  # the patches themselves: no other prime
+        return dict.fromkeys([q for q in PRIMES if q >= _SMALLEST_SIDE][:_SIDES], 0)
+    factor = TOKEN_FACTORS[tokens]
+    found: dict[int, int] = {}
+    for q in PRIMES:
+        whole = (q * q + tokens) // factor
+        if q >= _SMALLEST_SIDE and all(whole % p for p in range(2, int(whole**0.5) + 1)):
+            found[q] = whole
+        if len(found) == _SIDES:
+            break
+    return found
 
 
 class Reader:

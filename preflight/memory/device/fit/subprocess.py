@@ -1,4 +1,4 @@
-"""The tracer: a subprocess of any interpreter with torch, kept for further traces, JSON in and out, within a time."""
+"""The tracer process: any interpreter with torch, kept alive for further traces; JSON in and out, with a time limit."""
 
 from __future__ import annotations
 
@@ -103,14 +103,15 @@ def _reply(line: bytes) -> dict[str, Any]:
             return dict(found)
     except (ValueError, KeyError, TypeError):
         pass
-    raise TraceError("the interpreter's answer is none of a tracer's")
+    raise TraceError("the interpreter's answer does not come from the tracer")
 
 
 _PROCESSES: dict[str | None, _Process] = {}
 
 
-def request_traces(traces: Sequence[Mapping[str, Any]], interpreter: str | None = None,
-                   time_limit_s: float = TIME_LIMIT_S) -> tuple[list[dict[str, Any]], dict[str, str]]:  # fmt: skip
+def request_traces(
+    traces: Sequence[Mapping[str, Any]], interpreter: str | None = None, time_limit_s: float = TIME_LIMIT_S
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Replies to `traces` (see preflight.tracer.steps.trace) and the versions that made them.
 
     Raises TraceError when the interpreter lacks torch, runs out of time, or one of the traces fails.
@@ -154,7 +155,7 @@ class Installed:
 
 @lru_cache(maxsize=4)
 def installed(interpreter: str | None) -> Installed:
-    """Asked of a process of its own, this Python too: the path of this process may have been changed by anyone."""
+    """Asked in a separate process, even for this Python: the import path of this process may have been changed."""
     try:
         found = json.loads(processes.ask_python(interpreter, _ASK, LIBRARIES, _ASK_LIMIT_S))
         return Installed(found["torch"] is True, json.dumps(found["versions"]))

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from preflight.memory.device.law.expand import expand
 from preflight.memory.device.law.sizes import Monomial, Size
-from preflight.memory.device.law.tape import Tape, expand
+from preflight.memory.device.law.tape import Tape
 
 ALIGNMENT = 8
 Event: TypeAlias = "tuple[str, int, int, str, int]"

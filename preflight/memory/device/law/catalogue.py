@@ -126,8 +126,16 @@ def quantised_by(config: Mapping[str, Any]) -> str | None:
 @lru_cache(maxsize=256)
 def _model(name: str) -> CatalogueModel:
     row = _rows()[name]
-    return CatalogueModel(name, row["architecture"], row["task"], row["config"], row.get("target"),
-                          tuple(row["aliases"]), row.get("parameters"), row.get("unknown"))  # fmt: skip
+    return CatalogueModel(
+        name,
+        row["architecture"],
+        row["task"],
+        row["config"],
+        row.get("target"),
+        tuple(row["aliases"]),
+        row.get("parameters"),
+        row.get("unknown"),
+    )
 
 
 def published(model: CatalogueModel) -> tuple[int, int] | None:

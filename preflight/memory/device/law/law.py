@@ -11,14 +11,16 @@ keeps its logits through backward.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from preflight.memory.device.law.alignment import aligned, joined
+from preflight.memory.device.law.expand import at_depth, expand
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, product, with_derived
-from preflight.memory.device.law.tape import EDGE, Tape, TapeItem, at_depth, block_of, expand
+from preflight.memory.device.law.tape import EDGE, Tape, TapeItem, block_of
 
 PARTS = ("gradients", "activations", "logits", "temporary", "weights")
 KEPT = frozenset("oh")
@@ -106,8 +108,14 @@ class Law:
                 live += (live - before) * (dims[stretch.repeats] - _KEPT_LAYERS)
         return self._describe(best, best_at, stretches, values, dims)
 
-    def _describe(self, best: int, at: tuple[int, int], stretches: tuple[_Stretch, ...], values: list[int],
-                  dims: Mapping[str, int]) -> Peak:  # fmt: skip
+    def _describe(
+        self,
+        best: int,
+        at: tuple[int, int],
+        stretches: tuple[_Stretch, ...],
+        values: list[int],
+        dims: Mapping[str, int],
+    ) -> Peak:
         parts = [0] * len(PARTS)
         for stretch in stretches[: at[0]]:
             before = list(parts)
@@ -197,8 +205,9 @@ def _moments(
     return tuple((at, _packed(delta)) for at, delta in kept), _packed(pending)
 
 
-def _offer(kept: list[tuple[int, dict[tuple[int, int], int]]], at: int, pending: dict[tuple[int, int], int],
-           columns: Columns) -> dict[tuple[int, int], int]:  # fmt: skip
+def _offer(
+    kept: list[tuple[int, dict[tuple[int, int], int]]], at: int, pending: dict[tuple[int, int], int], columns: Columns
+) -> dict[tuple[int, int], int]:
     """Adds a moment that nothing kept covers, in place of those that it covers; what is pending after it."""
     while True:
         change: dict[int, int] = {}
@@ -239,8 +248,9 @@ def _of_logits(size: Size) -> bool:
     return any({"V", "b"} <= {name for name, _ in monomial} for _, monomial in size)
 
 
-def _fold(law: Law, dims: Mapping[str, int], whole: bool, columns: Columns,
-          lengths: frozenset[str] = frozenset()) -> tuple[_Stretch, ...]:  # fmt: skip
+def _fold(
+    law: Law, dims: Mapping[str, int], whole: bool, columns: Columns, lengths: frozenset[str] = frozenset()
+) -> tuple[_Stretch, ...]:
     tape, accumulating = at_depth(law.tape, dims), law.accumulating
     events = expand(tape, dims)
     if lengths:
@@ -332,3 +342,80 @@ def _number(x: float) -> int | float:
 
 
 __all__ = ["MIN_LAYERS", "PARTS", "Law", "Peak", "Row", "TapeItem", "part_of", "rows"]
+
+
+def none_unsure(dims: Mapping[str, int]) -> int:
+    """A law is its own."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Laws:
+    """One job's law of a kind of step: the tape, and its readings without and with accumulated gradients."""
+
+    made: Made
+    plain: Law
+    accumulating: Law
+    shipped: bool
+    with_outputs: tuple[Law, Law]
+    made_by: tuple[tuple[str, str], ...] = ()
+    """Versions of what traced it."""
+    instead: str = ""
+    """What was asked for, where this law stands in for it."""
+    unsure: Callable[[Mapping[str, int]], int] = none_unsure
+    """Bytes that the law of what was asked for may have more, at dimensions."""
+
+    @classmethod
+    def of(cls, made: Made, shipped: bool, made_by: Mapping[str, str] | None = None) -> Laws:
+        tape = made.tape
+        kept = (Law(tape, False, True), Law(tape, True, True))
+        return cls(made, Law(tape), Law(tape, True), shipped, kept, tuple(sorted((made_by or {}).items())))
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """What the model returns, beside the loss: indices of the sizes of its storages."""
+        tape = self.made.tape
+        literal = (item.blocks[0] for item in tape.items if item.stack is None)
+        return tuple(token.at for block in literal for token in block if token.kind == "b" and "o" in token.mark)
+
+    def held_by_loss(self, dims: Mapping[str, int]) -> int:
+        """Bytes of what lives as long as a name of the program holds the loss."""
+        tape = self.made.tape
+        if not any("h" in t.mark for item in tape.items for block in item.blocks for t in block if t.kind == "b"):
+            return 0
+        sizes = tape.values(dims)
+        return sum(sizes[size] for kind, _, size, mark, _ in expand(tape, dims) if kind == "b" and "h" in mark)
+
+    def reading(self, accumulating: bool, outputs_kept: bool) -> Law:
+        """The law without or with gradients of earlier micro-steps, and without or with outputs kept."""
+        return self.with_outputs[accumulating] if outputs_kept else (self.plain, self.accumulating)[accumulating]
+
+
+# Which moment of a law is the largest, over a grid of batch and length.
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """`ruling`: the rows that are the largest somewhere; `grid[batch][length]`: which of them it is there."""
+
+    ruling: tuple[Row, ...]
+    others: int
+    grid: Mapping[int, Mapping[int, int]]
+
+
+def regions(
+    law: Law, dims: Mapping[str, int], length: str, lengths: Sequence[int], batches: Sequence[int] = BATCHES
+) -> Regions:
+    """Rows of a law by where they rule. `dims`: a model's dimensions; `length`: the one that varies beside b."""
+    every = rows(law)
+    names = {name for row in every for _, monomial, _ in row.terms for name, _ in monomial}
+    found: dict[int, int] = {}
+    grid: dict[int, dict[int, int]] = {}
+    for batch in batches:
+        for size in lengths:
+            full = with_derived({**dims, "b": batch, length: size}, names)
+            best = max(range(len(every)), key=lambda n: every[n].bytes(full))
+            grid.setdefault(batch, {})[size] = found.setdefault(best, len(found))
+    return Regions(tuple(every[n] for n in found), len(every) - len(found), grid)

@@ -1,5 +1,9 @@
 """Sizes as formulas: sums of terms, each a coefficient times a product of named dimensions.
 
+The names of dimensions (b batch, s length, h width, ...) are explained in `families/__init__.py`. Models without a
+family have some more: u sides of 64 pixels, k sides of 32 pixels, i the side in pixels, w frames of sound, o boxes,
+r rank of adapters, L and M the depths of their stacks.
+
 A monomial is a tuple of (dimension, exponent) pairs, sorted by name; a size is a tuple of (coefficient, monomial).
 Derived dimensions are functions of others: `s8` is s rounded up to a multiple of 8.
 """

@@ -1,4 +1,4 @@
-"""Shipped laws: one compressed JSON file per family, a tape and its parameters per task, kind and setup."""
+"""Law files: one compressed JSON file per family, with a tape and its parameters per task, kind of step and setup."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.adapters import Adapters
-from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
 from preflight.memory.device.law import block_diffs as filed
 from preflight.memory.device.law import tape as tapes
+from preflight.memory.device.law.adapters import Adapters
+from preflight.memory.device.law.made import Made, ParameterRow, Parameters
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import decode, encode
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.setup import Setup
-from preflight.memory.device.workload import Resolved
-from preflight.system.files import read_bytes
+from preflight.memory.device.law.workload import Resolved
+from preflight.system.files import UnreadableFile, read_bytes
 
 LAWS = Path(__file__).with_name("laws")
 FORMAT = 3
@@ -33,6 +34,24 @@ OLDEST_TRACER = 2
 third changed what grouped heads do, and their laws are filed under keys that older ones do not have."""
 
 
+NOT_A_LAW = (
+    OSError,
+    EOFError,
+    zlib.error,
+    ArithmeticError,
+    AttributeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    RecursionError,
+)
+"""What reading a file that holds no law raises."""
+
+
+class UnreadableLaw(Exception):
+    """A law file that is no regular file, is too large, or may not be read; the message says which."""
+
+
 class StaleLaw(Exception):
     """A law file of another format or an old tracer; the message names it and says what to do."""
 
@@ -42,7 +61,7 @@ _NAME = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True)
 class LawKey:
-    """What a law is filed under."""
+    """The key of a law: its file, and its text in the file."""
 
     family: str
     text: str
@@ -185,7 +204,7 @@ def _shipped(family: str, home: Path = LAWS) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=64)
 def load(key: LawKey, home: Path = LAWS) -> Made | None:
-    """A shipped law, None where nobody shipped it. Raises StaleLaw."""
+    """A shipped law; None where none ships. Raises StaleLaw."""
     data = _shipped(key.family, home)
     if data is None or key.text not in data["laws"]:
         return None
@@ -202,8 +221,12 @@ def law_file(key: LawKey, made: Made, versions: Mapping[str, str]) -> dict[str, 
 
 
 def load_file(path: Path, key: LawKey) -> Made | None:
-    """A law from any packed file; None where it holds none for this key. Raises StaleLaw, OSError, ValueError."""
-    data = _file(path)
+    """A law from any packed file; None where it holds none for this key. Raises StaleLaw, UnreadableLaw, and what
+    NOT_A_LAW says."""
+    try:
+        data = _file(path)
+    except UnreadableFile as error:
+        raise UnreadableLaw(str(error)) from error
     if data is None:
         raise FileNotFoundError(f"there is no file {path}")
     return load_packed(data, key)
@@ -292,8 +315,9 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
     return Made(tape, _decode(data["parameters"][parameters]))
 
 
-def _tape(data: Mapping[str, Any], form: int, numbers: list[list[int]],
-          parsed: Mapping[int, tuple[tapes.Token, ...]]) -> tapes.Tape:  # fmt: skip
+def _tape(
+    data: Mapping[str, Any], form: int, numbers: list[list[int]], parsed: Mapping[int, tuple[tapes.Token, ...]]
+) -> tapes.Tape:
     items, depths = data["forms"][form]
     mine = {n: parsed[n] for row in numbers for n in row}
     births = [token for block in mine.values() for token in block if token.kind == "b"]

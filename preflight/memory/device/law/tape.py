@@ -20,6 +20,8 @@ from preflight.memory.device.law.sizes import Size, evaluate, with_derived
 
 _LAYER_NUMBER = re.compile(r"(?<=[a-z_])\.\d+\.")
 
+WORKSPACE = "c"
+"""Mark of the birth of a convolution's workspace."""
 EDGE = 2
 """Layers kept as they are at each end of a pass."""
 
@@ -110,65 +112,38 @@ class Tape:
         return [evaluate(size, full) for size in self.sizes]
 
 
-def at_depth(tape: Tape, dims: Mapping[str, int]) -> Tape:
-    """The tape itself, or `short_stacks.shortened` of it where a stack has fewer layers than ends. Raises
-    NotRegular."""
-    if all(dims[depth] >= 2 * EDGE for depth in tape.depths.values()):
-        return tape
-    from preflight.memory.device.law.short_stacks import shortened  # which is made of what is here
-
-    return shortened(tape, dims)
-
-
-def expand(tape: Tape, dims: Mapping[str, int]) -> list[tuple[str, int, int, str, int]]:
-    """The events in order: (kind, number of the birth, size index or -1, mark, item).
-
-    Raises NotRegular where a stack has fewer layers than the tape can be cut down to.
-    """
-    tape = at_depth(tape, dims)
-    events: list[tuple[str, int, int, str, int]] = []
-    starts: list[dict[int, tuple[int, int]]] = []  # of every item: layer -> (its first birth, how many)
-    births = 0
-    for number, item in enumerate(tape.items):
-        layers = dims[tape.depths[item.stack]] if item.stack is not None else 1
-        mine: dict[int, tuple[int, int]] = {}
-        starts.append(mine)
-        counts = [sum(token.kind == "b" for token in block) for block in item.blocks]
-        for layer in range(layers - 1, -1, -1) if item.down else range(layers):
-            which = block_of(layer, layers) if item.stack is not None else 0
-            first = births
-            mine[layer] = (first, counts[which])
-            for token in item.blocks[which]:
-                if token.kind == "b":
-                    events.append(("b", births, token.at, token.mark, number))
-                    births += 1
-                elif token.item < 0 and token.relative and not token.layer:
-                    events.append((token.kind, first + token.at, -1, "", number))
-                else:
-                    home = _home(tape, dims, number, layer, token)
-                    start, count = starts[token.item if token.item >= 0 else number].get(home, (0, 0))
-                    if token.at >= count:
-                        raise NotRegular(f"{layers} layers of {item.stack} are fewer than its ends")
-                    events.append((token.kind, start + token.at, -1, "", number))
-    return events
-
-
-def _home(tape: Tape, dims: Mapping[str, int], number: int, layer: int, token: Token) -> int:
-    """The layer whose block has the birth that a token of item `number` speaks of."""
-    stack = tape.items[token.item if token.item >= 0 else number].stack
-    if stack is None:
-        return 0
-    if token.relative:
-        return layer + token.layer
-    return token.layer if token.layer >= 0 else token.layer + dims[tape.depths[stack]]
-
-
 def block_of(layer: int, layers: int) -> int:
     """Which of a pass's blocks layer number `layer` of `layers` uses: of the five kept ones, or of a short stack's."""
-    if layers < 2 * EDGE or layer < EDGE:  # short.shortened has a block for every layer
+    if layers < 2 * EDGE or layer < EDGE:  # expand.shortened has a block for every layer
         return layer
     from_end = layers - 1 - layer
     return 4 - from_end if from_end < EDGE else 2
+
+
+def without_workspaces(tape: Tape) -> Tape:
+    """The tape of channels-last convolutions, whose kernels need no copies in another order."""
+    kept = [_kept(item.blocks[0]) if item.stack is None else {} for item in tape.items]
+
+    def still(number: int, token: Token) -> Token | None:
+        if token.kind == "b":
+            return None if token.mark == WORKSPACE else token
+        home = number if token.item < 0 else token.item
+        if tape.items[home].stack is not None:
+            return token
+        return replace(token, at=kept[home][token.at]) if token.at in kept[home] else None
+
+    items = []
+    for number, item in enumerate(tape.items):
+        blocks = tuple(tuple(t for t in (still(number, x) for x in block) if t is not None) for block in item.blocks)
+        items.append(replace(item, blocks=blocks))
+    return replace(tape, items=tuple(items))
+
+
+def _kept(block: tuple[Token, ...]) -> dict[int, int]:
+    """Number of a birth in a block -> its number when workspaces are left out."""
+    births = [token for token in block if token.kind == "b"]
+    others = [at for at, token in enumerate(births) if token.mark != WORKSPACE]
+    return {at: number for number, at in enumerate(others)}
 
 
 def build(items: Sequence[Item], depths: Mapping[str, str], sizes: Mapping[object, Size]) -> Tape:
@@ -211,8 +186,15 @@ def _homes(items: Sequence[Item]) -> dict[int, tuple[int, int, int]]:
     return homes
 
 
-def _tokens(item: Item, number: int, block: Block, homes: Mapping[int, tuple[int, int, int]], items: Sequence[Item],
-            table: Mapping[object, int], modules: dict[str, int]) -> tuple[Token, ...]:  # fmt: skip
+def _tokens(
+    item: Item,
+    number: int,
+    block: Block,
+    homes: Mapping[int, tuple[int, int, int]],
+    items: Sequence[Item],
+    table: Mapping[object, int],
+    modules: dict[str, int],
+) -> tuple[Token, ...]:
     layer = block.where[2] if block.where is not None and item.stack is not None else 0
     tokens = []
     for event in block.events:

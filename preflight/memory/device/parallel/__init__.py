@@ -1,9 +1,8 @@
-"""What several GPUs change: the layouts a job may have (layout.py), and one rank of each (rank.py)."""
+"""Parallel jobs: the layouts that a job may have (layout.py), and one rank of each (rank.py)."""
 
 from __future__ import annotations
 
-from preflight.memory.device.open_settings import fullest
 from preflight.memory.device.parallel.layout import Layout, Layouts, kept, layouts
 from preflight.memory.device.parallel.rank import Rank, derive, rank_of, view
 
-__all__ = ["Layout", "Layouts", "Rank", "derive", "fullest", "kept", "layouts", "rank_of", "view"]
+__all__ = ["Layout", "Layouts", "Rank", "derive", "kept", "layouts", "rank_of", "view"]

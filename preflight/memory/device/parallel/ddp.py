@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel.edit import Script
 from preflight.memory.device.parallel.layout import Layout

@@ -155,8 +155,9 @@ class Script:
             blocks.append(tuple(tokens))
         return replace(edit.item, blocks=tuple(blocks))
 
-    def _line(self, line: Line, at: dict[int, int], after: int, moved: dict[int, int], shifts: dict[int, int],
-              own: int) -> Token:  # fmt: skip
+    def _line(
+        self, line: Line, at: dict[int, int], after: int, moved: dict[int, int], shifts: dict[int, int], own: int
+    ) -> Token:
         if isinstance(line, Token):
             return _moved(line, moved, shifts, own)
         if isinstance(line, Born):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.tape import Tape, Token
 from preflight.memory.device.parallel.edit import NOTHING, Added, Born, Edit, Gone, Line, Script
 from preflight.memory.device.parallel.layout import Layout

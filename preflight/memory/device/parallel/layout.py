@@ -1,4 +1,4 @@
-"""Which parts a job is cut into: how many ranks share the data, the layers and the matrices, and by which scheme."""
+"""Layouts of a parallel job: how many ranks share the data, the layers and the matrices, and by which scheme."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from preflight.memory.device.parallel.options import Options, WrongOption
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
-SCHEMES = ("none", "ddp", "fsdp1", "fsdp2", "zero1", "zero2", "zero3")
-OFFLOADS = ("none", "gradients", "optimizer", "parameters")
-
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to lie on the GPUs, everything said.
+    """One layout, with every setting decided.
 
+    `scheme`: none, ddp, fsdp1, fsdp2, zero1, zero2 or zero3; `offload`: none, gradients, optimizer or parameters.
     `data`: ranks that see different batches; `shards`: how many of them share one copy of the states. `defer`:
     micro-batches but the last leave their gradients unreduced (no_sync). `param_bytes`: bytes per element of the
     weights while they are whole, where they are cast (None: as they are stored); `reduce_bytes`: of gradients while
@@ -61,15 +59,15 @@ class Layout:
 @dataclass(frozen=True)
 class Layouts:
     """`ranks`: the ranks of the expected layout that may be the fullest (a pipeline's first and last stage).
-    `others`: what it may be as well, for all that is known; they widen the interval."""
+    `alternatives`: layouts that are possible too, since settings are not stated; they widen the interval."""
 
     ranks: tuple[Layout, ...]
-    others: tuple[Layout, ...] = ()
+    alternatives: tuple[Layout, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def layouts(job: Job) -> Layouts | Unknown:
-    """How a job's states lie on its GPUs; Unknown for a setting that is not known."""
+    """The layouts of a job; Unknown for a setting that is not known."""
     p = job.parallel
     if p.strategy is None:
         return missing("parallel.strategy")
@@ -139,44 +137,45 @@ def _fsdp(job: Job, base: Layout) -> Layouts:
         reduce_bytes=reduce,
         defer=bool(options.flag("no_sync")),
     )
-    others: list[Layout] = []
+    alternatives: list[Layout] = []
     notes: list[str] = []
     if version is None:
-        others.append(replace(first, scheme="fsdp1"))
-        notes.append("FSDP's version is not stated: 2 is taken, the interval covers 1")
+        alternatives.append(replace(first, scheme="fsdp1"))
+        notes.append("FSDP's version is not stated: 2 is assumed, and the interval also covers 1")
     if mixed and not options.states("param_dtype"):
-        others.append(replace(first, param_bytes=None, reduce_bytes=None))
-        notes.append("FSDP's param_dtype is not stated: the interval covers gathering in fp32")
+        alternatives.append(replace(first, param_bytes=None, reduce_bytes=None))
+        notes.append("FSDP's param_dtype is not stated: the interval also covers gathering in fp32")
     elif not options.states("reduce_dtype") and (param == 2 or precision in ("bf16", "fp16")):
-        others.append(replace(first, reduce_bytes=4))
+        alternatives.append(replace(first, reduce_bytes=4))
     if base.accumulates > 1 and not options.states("no_sync"):
-        others.append(replace(first, defer=True))
-        notes.append("whether micro-batches keep unreduced gradients (no_sync) is not stated: the interval covers it")
-    return Layouts((first,), tuple(others), tuple(notes))
+        alternatives.append(replace(first, defer=True))
+        notes.append("whether micro-batches keep unreduced gradients (no_sync) is not stated: the interval covers both")
+    return Layouts((first,), tuple(alternatives), tuple(notes))
 
 
 def _cut(found: Layouts) -> Layouts:
     """Both ends of a pipeline; what tensor parallelism leaves open."""
-    ranks, others, notes = found.ranks, found.others, found.notes
+    ranks, alternatives, notes = found.ranks, found.alternatives, found.notes
     first = ranks[0]
     if first.tensor > 1:
         options = first.options
         parallel_loss, sequence = options.flag("loss_parallel"), options.flag("sequence_parallel")
         ranks = tuple(
-            replace(one, whole_vocabulary=not (parallel_loss or parallel_loss is None),
-                    sequence_parallel=bool(sequence))
+            replace(
+                one, whole_vocabulary=not (parallel_loss or parallel_loss is None), sequence_parallel=bool(sequence)
+            )
             for one in ranks
-        )  # fmt: skip
+        )
         if parallel_loss is None:
-            others += tuple(replace(one, whole_vocabulary=True) for one in ranks)
-            notes += ("whether every rank computes all logits (loss_parallel) is not stated: the interval covers it",)
+            alternatives += tuple(replace(one, whole_vocabulary=True) for one in ranks)
+            notes += ("whether every rank computes all logits (loss_parallel) is not stated: the interval covers both",)
         if sequence is None:
-            others += tuple(replace(one, sequence_parallel=True) for one in ranks)
-            notes += ("sequence parallelism is not stated: the interval covers it",)
+            alternatives += tuple(replace(one, sequence_parallel=True) for one in ranks)
+            notes += ("sequence parallelism is not stated: the interval covers both",)
     if first.pipeline > 1:
         ranks += tuple(replace(one, last=True) for one in ranks)
-        others += tuple(replace(one, last=True) for one in others)
-    return Layouts(ranks, others, notes)
+        alternatives += tuple(replace(one, last=True) for one in alternatives)
+    return Layouts(ranks, alternatives, notes)
 
 
 def kept(layout: Layout) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""`parallel.options`: what the libraries call their settings, with their own defaults; a wrong value is Unknown.
+"""`parallel.options`: settings of DDP, FSDP and DeepSpeed by their own names, with the libraries' defaults.
 
 Sources of the defaults: torch/nn/parallel/distributed.py (DistributedDataParallel), torch/distributed/fsdp
 (fully_shard, FullyShardedDataParallel), deepspeed/runtime/zero/config.py (DeepSpeedZeroConfig, 0.19).
@@ -23,7 +23,7 @@ FLAGS: dict[str, bool | None] = {
     "loss_parallel": None,
     "custom_sharded_layers": False,
 }
-"""Yes or no; None: what the library does depends on something else, or nobody can say. static_graph,
+"""Yes or no; None: what the library does depends on something else, or is not known. static_graph,
 find_unused_parameters, limit_all_gathers and forward_prefetch change when something is sent, and are only checked.
 custom_sharded_layers, a list of names in torchtune: whether embedding and head are units of their own."""
 
@@ -65,7 +65,7 @@ class Options:
                 raise WrongOption(f"parallel.options has {name}: {value!r}")
 
     def states(self, name: str) -> bool:
-        """Whether the job itself says it."""
+        """Whether the job states the option."""
         return self.given.get(name) is not None
 
     def flag(self, name: str) -> bool | None:

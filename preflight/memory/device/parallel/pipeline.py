@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from preflight.memory.device.fit.make import Made, Parameters
+from preflight.memory.device.law.expand import expand
+from preflight.memory.device.law.made import Made, Parameters
 from preflight.memory.device.law.sizes import Size
-from preflight.memory.device.law.tape import Tape, Token, expand
+from preflight.memory.device.law.tape import Tape, Token
 from preflight.memory.device.parallel.edit import NOTHING, Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
 

@@ -1,4 +1,4 @@
-"""One rank's GPU: the tape it runs, at its own dimensions, and what it keeps beside that tape."""
+"""One rank of a parallel job: its tape, its dimensions, and what it keeps on its GPU in addition."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.memory.device.fit.make import Made
-from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.law import Laws
+from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import NotRegular, Tape
+from preflight.memory.device.law.workload import Resolved, Storage
+from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Units, cut, units
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.step.optimizers import Step, step
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.optimizer import Step
 from preflight.vocabulary.values import Cause, Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
@@ -30,19 +31,11 @@ PACKED = 0.5
 
 
 @dataclass(frozen=True)
-class Held:
-    """A storage that lies on the GPU throughout; `part` as in ALL_PARTS."""
-
-    nbytes: int
-    part: str
-
-
-@dataclass(frozen=True)
 class Rank:
-    """What an estimate needs of one rank.
+    """One rank: what an estimate needs to know of it.
 
     `rows`: (elements, bytes per element, trainable) of each weight's storage here. `gradients`: bytes of gradients
-    between backward and the step, beside `held`. `owned`: (elements, bytes per element) of what the optimizer steps
+    between backward and the step, beside `storages`. `owned`: (elements, bytes per element) of what the optimizer steps
     over here; `step`: what its beginning holds beside each of its waves.
     """
 
@@ -50,7 +43,7 @@ class Rank:
     laws: Laws
     dims: Mapping[str, int]
     rows: tuple[tuple[int, float, bool], ...]
-    held: tuple[Held, ...]
+    storages: tuple[Storage, ...]
     gradients: int
     owned: tuple[tuple[int, int], ...]
     step: tuple[int, ...]
@@ -94,7 +87,7 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
     quantized = resolved.setup.quantization
     if layout.scheme in WEIGHTS_CUT and layout.shards > 1 and quantized and not _cuts(quantized):
         return Unknown(
-            f"parallel: what {layout.scheme} makes of weights in {quantized.type} is not known", Cause.not_modelled
+            f"parallel: it is not known how {layout.scheme} shards weights in {quantized.type}", Cause.not_modelled
         )
     packed = PACKED if quantized and quantized.type == "4bit" else None
     layout = replace(layout, hidden=_hidden(resolved.all_dims), packed=packed)
@@ -104,7 +97,7 @@ def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple
         own = _derived(laws, layout, dims)
     except NotRegular as error:
         return Unknown(
-            f"parallel: the law of {resolved.name} does not reach down to this depth: {error}", Cause.not_modelled
+            f"parallel: the law of {resolved.name} does not hold for so few layers: {error}", Cause.not_modelled
         )
     made = pipeline.stage(laws.made, layout)
     held = units(made, dims)
@@ -147,7 +140,7 @@ def _replicated(layout: Layout, laws: Laws, dims: Mapping[str, int], whole: Sequ
     gone = views or layout.offload == "gradients"
     gradients = 0 if gone else sum(n * size for n, size in trainable)
     owned = () if layout.offload == "optimizer" else tuple(trainable)
-    held = tuple(Held(size, "gradients") for size in buckets)
+    held = tuple(Storage(size, "gradients") for size in buckets)
     return Rank(layout, laws, dims, tuple(whole), held, gradients, owned, ())
 
 
@@ -160,24 +153,27 @@ def _fsdp(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units) -> R
     if layout.defer:
         gradients = sum(
             n * (layout.reduce_bytes or layout.param_bytes or int(size))
-            for unit in held.all for n, size, trains in unit.params if trains
-        )  # fmt: skip
+            for unit in held.all
+            for n, size, trains in unit.params
+            if trains
+        )
     else:
         gradients = sum(sizes.kept(unit) for unit in held.all) if layout.offload in ("none", "optimizer") else 0
     owned = () if layout.offload in ("optimizer", "parameters") else tuple((n, int(s)) for n, s, t in parts if t)
     return Rank(layout, laws, dims, () if away else tuple(parts), (), gradients, owned, ())
 
 
-def _zero(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units,
-          whole: Sequence[tuple[int, float, bool]]) -> Rank:  # fmt: skip
+def _zero(
+    layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units, whole: Sequence[tuple[int, float, bool]]
+) -> Rank:
     width = max((int(size) for _, size, trains in whole if trains), default=2)
     buckets = zero.buckets(held, layout, width)
     rows = tuple((size, 1, False) for size in zero.weights(held, layout))
     owned = tuple((n, zero.MASTER) for n in zero.master(held, layout))
-    kept = [Held(n * size, "optimizer") for n, size in owned if layout.scheme != "zero3" or width != zero.MASTER]
+    kept = [Storage(n * size, "optimizer") for n, size in owned if layout.scheme != "zero3" or width != zero.MASTER]
     gradients = buckets.partition
     if layout.scheme == "zero3":
-        kept += [Held(buckets.bucket, "gradients"), Held(buckets.partition, "gradients")]
+        kept += [Storage(buckets.bucket, "gradients"), Storage(buckets.partition, "gradients")]
         gradients = 0
     step = buckets.step
     if zero.keeps_gradients(layout):

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.parallel.edit import Born, Gone, Script
@@ -36,11 +36,12 @@ def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> d
         return dict(dims)
     if family is None:
         return Unknown(
-            "parallel.tensor: this model's law is not a function of its heads and widths", Cause.not_modelled
+            "parallel.tensor: the law of this model does not depend on heads and widths, so it cannot be divided",
+            Cause.not_modelled,
         )
     if "h" not in family.named:
         return Unknown(
-            f"parallel.tensor: the {family.name} law writes the width as heads x head size", Cause.not_modelled
+            f"parallel.tensor: the law of {family.name} has no width apart from heads x head size", Cause.not_modelled
         )
     if dims["a"] % ways:
         return Unknown(f"parallel.tensor {ways} does not divide {dims['a']} heads", Cause.not_possible)

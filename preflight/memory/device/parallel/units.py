@@ -1,4 +1,4 @@
-"""What is gathered and reduced together: the layers of each stack, and everything else (the root)."""
+"""Units of sharding, which are gathered and reduced together: each layer, and all other parameters (the root)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from preflight.memory.device.fit.make import Made, ParameterRow
+from preflight.memory.device.law.made import Made, ParameterRow
 from preflight.memory.device.law.sizes import Size, evaluate
 
 
 def shard(elements: int, ranks: int) -> int:
     """Elements of one rank's part, padding included, where parts are equal: ceil(n / W)."""
     return -(-elements // ranks)
-
-
-def row_shard(shape: tuple[int, ...], ranks: int) -> int:
-    """Elements of FSDP2's padded part of a tensor: torch.chunk along dimension 0, the first chunk being the largest
-    (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param: padded_sharded_param_size)."""
-    rest = 1
-    for extent in shape[1:]:
-        rest *= extent
-    return shard(shape[0], ranks) * rest if shape else 1
 
 
 ALIGNMENT = 16

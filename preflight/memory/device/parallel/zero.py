@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from preflight.memory.device.fit.make import Made
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.tape import Tape, Token
 from preflight.memory.device.parallel.edit import Added, Born, Gone, Line, Script
 from preflight.memory.device.parallel.layout import Layout

@@ -42,8 +42,13 @@ class CachingAllocator:
     (garbage_collection_threshold, as a part of set_per_process_memory_fraction; without the latter it does nothing).
     """
 
-    def __init__(self, limit: int | None = None, expandable: bool = False, max_split: int | None = None,
-                 collect: int | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        limit: int | None = None,
+        expandable: bool = False,
+        max_split: int | None = None,
+        collect: int | None = None,
+    ) -> None:
         self.limit, self.expandable, self.max_split, self.collect = limit, expandable, max_split, collect
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.overflow = False
@@ -149,8 +154,11 @@ class CachingAllocator:
     def _collect(self, wanted: int) -> None:
         """Release large segments that are free and unsplit and as old as their average, until `wanted` bytes are back
         (garbage_collect_cached_blocks). Expandable segments are left alone."""
-        idle = {entry: self._requests - entry[2].freed_at for entry in self._pools[False]
-                if entry[2].before is None and entry[2].after is None}  # fmt: skip
+        idle = {
+            entry: self._requests - entry[2].freed_at
+            for entry in self._pools[False]
+            if entry[2].before is None and entry[2].after is None
+        }
         while wanted > 0 and idle and not self.expandable:
             oldest = [entry for entry, age in idle.items() if age >= sum(idle.values()) / len(idle)]
             for entry in oldest:

@@ -1,4 +1,4 @@
-"""What convolutions add to a job: the one place for it.
+"""What convolutions add to a job.
 
 Workspaces of weight gradients are on the tapes of image models (births marked `c`, preflight.tracer.convolutions), so
 the law and the replay count them like any storage. Here is what does not come from a tape:
@@ -12,24 +12,17 @@ the law and the replay count them like any storage. Here is what does not come f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Again, Effect
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from preflight.memory.device.law.tape import Tape, Token
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.workload import Resolved
-    from preflight.vocabulary.job import Job
-    from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
 
 MIB = 2**20
-WORKSPACE = "c"
-"""Mark of a workspace's birth."""
 EAGER = {(8, 0): 1421 * MIB, (7, 0): 1343 * MIB}
 """By compute capability: context with every kernel of torch and cuBLAS loaded. A100: 1,443 MiB, the least that
 nvidia-smi showed in 3,000 trainings of small perceptrons without a convolution (itu-rad/GPUMemNet, Datasets/MLP,
@@ -47,26 +40,28 @@ must know it as well)."""
 
 
 class Convolutions(Effect):
-    """Algorithms that cuDNN tries, and kernels that are loaded at once."""
+    """Algorithms that cuDNN tries, and kernels that are loaded all at once."""
 
-    def tries_kernels(self, ready: Ready) -> bool:
-        return benchmarks(ready.job, ready.resolved)
+    def tries_kernels(self, prepared: PreparedJob) -> bool:
+        return benchmarks(prepared.job, prepared.resolved)
 
-    def reserved(self, ready: Ready, found: Interval, again: Again) -> Interval:
+    def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
         """Where it is unknown whether cuDNN tries its algorithms (null), both are possible."""
-        job = ready.job
-        if job.train.cudnn_benchmark is not None or not ready.resolved.workload.image_loop:
+        job = prepared.job
+        if job.train.cudnn_benchmark is not None or not prepared.resolved.workload.image_loop:
             return found
-        changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, ready.resolved)})
-        other = again.reserved(replace(ready, job=job.model_copy(update={"train": changed})), ())
+        changed = job.train.model_copy(update={"cudnn_benchmark": not benchmarks(job, prepared.resolved)})
+        other = again.reserved(replace(prepared, job=job.model_copy(update={"train": changed})), ())
         return Interval(min(found.low, other.low), found.expected, max(found.high, other.high))
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        """What the expected context rests on, where nothing that the job states decides it."""
-        eager = ready.job.machine.context is None and _is_eager(ready.job, ready.gpu)
-        if eager and ready.resolved.workload.image_loop:
-            yield ("the context expected is that of kernels loaded all at once; torch 1.13 and later on a recent "
-                   "driver need a GiB less: state software.torch, or machine.context")  # fmt: skip
+    def notes(self, prepared: PreparedJob) -> Iterator[str]:
+        """What the expected context assumes, where no setting decides it."""
+        eager = prepared.job.machine.context is None and _is_eager(prepared.job, prepared.gpu)
+        if eager and prepared.resolved.workload.image_loop:
+            yield (
+                "the CUDA context is estimated for kernels that are all loaded at once; torch 1.13 and later on a "
+                "recent driver need a GiB less: state software.torch or machine.context"
+            )
 
 
 def benchmarks(job: Job, resolved: Resolved) -> bool:
@@ -119,29 +114,3 @@ def _loads_lazily(job: Job) -> bool | None:
 def _version(text: str) -> tuple[int, int] | None:
     numbers = text.lstrip("=<>~! v").split("+")[0].split(".")
     return (int(numbers[0]), int(numbers[1])) if len(numbers) > 1 and all(x.isdecimal() for x in numbers[:2]) else None
-
-
-def without_workspaces(tape: Tape) -> Tape:
-    """The tape of channels-last convolutions, whose kernels need no copies in another order."""
-    kept = [_kept(item.blocks[0]) if item.stack is None else {} for item in tape.items]
-
-    def still(number: int, token: Token) -> Token | None:
-        if token.kind == "b":
-            return None if token.mark == WORKSPACE else token
-        home = number if token.item < 0 else token.item
-        if tape.items[home].stack is not None:
-            return token
-        return replace(token, at=kept[home][token.at]) if token.at in kept[home] else None
-
-    items = []
-    for number, item in enumerate(tape.items):
-        blocks = tuple(tuple(t for t in (still(number, x) for x in block) if t is not None) for block in item.blocks)
-        items.append(replace(item, blocks=blocks))
-    return replace(tape, items=tuple(items))
-
-
-def _kept(block: tuple[Token, ...]) -> dict[int, int]:
-    """Number of a birth in a block -> its number when workspaces are left out."""
-    births = [token for token in block if token.kind == "b"]
-    others = [at for at, token in enumerate(births) if token.mark != WORKSPACE]
-    return {at: number for number, at in enumerate(others)}

@@ -1,20 +1,19 @@
-"""What a job holds or does beside the tape of its law: the interface of one such effect."""
+"""The interface of an effect: one thing that a job allocates or does in addition to the tape of its law."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.replay import Segment
-    from preflight.vocabulary.estimates import Interval
+from preflight.memory.device.step.prepared import PreparedJob
+from preflight.memory.device.step.replay import Segment
+from preflight.vocabulary.estimates import Interval
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Storages that come outside of the steps: `kept` stay, `passing` go again before anything else comes. Bytes."""
+    """Storages that are allocated outside of the steps, in bytes: `kept` stay, `passing` are freed at once."""
 
     phase: str
     part: str
@@ -27,45 +26,45 @@ class Passage:
 
 @dataclass(frozen=True)
 class Again:
-    """How a job can be replayed once more. `reserved`: of a job, after batches of other lengths; `room`: bytes that the
-    card has for what is reserved, None where its capacity is not known."""
+    """Another replay of a job. `reserved`: gives reserved bytes of a job after batches of other lengths. `room`: bytes
+    of the GPU that can be reserved; None where its capacity is not known."""
 
-    reserved: Callable[[Ready, Sequence[Mapping[str, int]]], Interval]
+    reserved: Callable[[PreparedJob, Sequence[Mapping[str, int]]], Interval]
     room: int | None
 
 
 class Effect(Protocol):
-    """One thing that a job holds or does beside the tape of its law. The replay, the bound and the report ask every
-    effect (`effects.EFFECTS`); what one says to the replay it says to the bound as well."""
+    """One thing that a job allocates or does in addition to the tape of its law. The replay, the bound and the report
+    ask every effect (`effects.EFFECTS`). An effect must tell the replay and the bound the same."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
         """What comes before the first step."""
         return iter(())
 
-    def after(self, ready: Ready) -> Iterator[Passage]:
+    def after(self, prepared: PreparedJob) -> Iterator[Passage]:
         """What comes after the last step."""
         return iter(())
 
-    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
-        """The step at dimensions, with what it holds more."""
+    def step(self, prepared: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        """The step at dimensions, with what the effect adds to it."""
         return segment
 
-    def raised(self, ready: Ready, peak: int) -> int:
+    def raised(self, prepared: PreparedJob, peak: int) -> int:
         """The law's peak of a step in bytes, with what `step` adds to it."""
         return peak
 
-    def tries_kernels(self, ready: Ready) -> bool:
-        """Whether the first step gives the allocator's cache back before each kernel that is tried."""
+    def tries_kernels(self, prepared: PreparedJob) -> bool:
+        """Whether cuDNN tries its algorithms in the first step, which empties the allocator's cache each time."""
         return False
 
-    def reserved(self, ready: Ready, found: Interval, again: Again) -> Interval:
-        """The reserved bytes, with what the job may do otherwise."""
+    def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
+        """The interval of reserved bytes, with what the effect changes."""
         return found
 
-    def wider(self, ready: Ready) -> tuple[float, float]:
+    def wider(self, prepared: PreparedJob) -> tuple[float, float]:
         """What widens intervals below and above, as fractions."""
         return 0.0, 0.0
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        """What a user should know."""
+    def notes(self, prepared: PreparedJob) -> Iterator[str]:
+        """Notes for the user."""
         return iter(())

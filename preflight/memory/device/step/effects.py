@@ -1,27 +1,30 @@
-"""Everything that a job may hold or do beside the tape of its law, in one order."""
+"""All effects: what a job may allocate or do in addition to the tape of its law, in the order that they are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.convolution import Convolutions
 from preflight.memory.device.step.effect import Effect, Passage
+from preflight.memory.device.step.prepared import PreparedJob
+from preflight.memory.device.step.remote_code import RemoteCode
 from preflight.memory.device.step.saving import Checkpoints
 from preflight.memory.device.step.softmax import KeptScores
 from preflight.memory.device.step.varying_lengths import VaryingLengths
-from preflight.memory.device.workloads.image_models import WaitingBatches
-from preflight.memory.device.workloads.remote_code_extras import RemoteCode
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.machine import Gpu
 
 MIB = 2**20
 CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
 """CUBLAS_WORKSPACE_CONFIG's default :4096:2:16:8, in bytes: 2 x 4,096 KiB + 8 x 16 KiB; 32 MiB from compute capability
 9.0 on (ATen/cuda/CUDABlas.cpp, parseChosenWorkspaceSize). One per thread that multiplies: forward and backward."""
 CUBLAS_WORKSPACE_HOPPER = 32 * MIB
+
+PREFETCHED = 2.25
+"""Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
+fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
+NAMED_STILL = 1
+"""Batches beside the one in use in a plain loop: the one before, until the loop's variable is assigned anew."""
 
 
 def workspaces(gpu: Gpu | None) -> tuple[int, int]:
@@ -30,32 +33,49 @@ def workspaces(gpu: Gpu | None) -> tuple[int, int]:
     return (CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE,) * 2
 
 
-class Gathering(Effect):
+class WholeCheckpoint(Effect):
     """A checkpoint that is loaded into shards, with every parameter whole on each GPU."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        if ready.gathered:
-            yield Passage("load", "weights", passing=(ready.gathered,))
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        if prepared.whole_checkpoint:
+            yield Passage("load", "weights", passing=(prepared.whole_checkpoint,))
 
 
-class Held(Effect):
-    """What communication, sharded optimizers and other models keep throughout."""
+class KeptStorages(Effect):
+    """What communication, sharded optimizers and other models keep on the GPU throughout."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        for each in ready.rank.held:
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        for each in prepared.rank.storages:
             yield Passage("load", each.part, (each.nbytes,))
 
 
 class Workspaces(Effect):
-    """What cuBLAS takes when it first multiplies."""
+    """The workspaces that cuBLAS allocates at the first matrix product."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        yield Passage("forward", "temporary", workspaces(ready.gpu), library=True)
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        yield Passage("forward", "temporary", workspaces(prepared.gpu), library=True)
+
+
+class WaitingBatches(Effect):
+    """Image batches that are loaded ahead onto the GPU, or are no longer used but still named."""
+
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        found = waiting(prepared.resolved, prepared.dims)
+        if found:
+            yield Passage("forward", "temporary", tuple(found))
+
+
+def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
+    """Bytes of the image batches on the GPU that wait or are no longer used."""
+    if not resolved.workload.image_loop or "i" not in dims:
+        return []
+    batch = 3 * dims["i"] ** 2 * 4 * dims["b"]
+    return [round(PREFETCHED * batch)] if resolved.workload.prefetches else [NAMED_STILL * batch]
 
 
 EFFECTS: tuple[Effect, ...] = (
-    Gathering(),
-    Held(),
+    WholeCheckpoint(),
+    KeptStorages(),
     Checkpoints(),
     Workspaces(),
     WaitingBatches(),

@@ -1,4 +1,4 @@
-"""How sure an estimate is: the interval of each tier, as fractions of the figure.
+"""Intervals of an estimate: how far each tier may lie below and above the expected bytes, as fractions.
 
 The widths are what nine in ten of the measured runs of docs/accuracy.md need whose setup is wholly stated
 (`python -m benchmarks.accuracy`, "calibration", which also shows them with each source left out). What is known to be

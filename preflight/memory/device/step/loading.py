@@ -1,4 +1,4 @@
-"""How weights come onto the GPU: what loading leaves behind in the allocator's cache.
+"""Loading weights onto the GPU, and what that leaves in the allocator's cache.
 
 Weights that will be quantised arrive in 16 bits, one after the other, are quantised there, and the 16-bit storage is
 freed: PyTorch keeps it (transformers, quantizers/quantizer_bnb_4bit.py; bitsandbytes, Params4bit._quantize). k-bit
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.quantization import whole as quantised_at
+from preflight.memory.device.law.made import Weight
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.memory.device.law.quantization import whole as quantised_at
 from preflight.memory.device.step.allocator import Block
 from preflight.memory.device.step.replay import Replay
 
@@ -22,22 +22,20 @@ SCALES = 4 / 64
 """Bytes per element of 4-bit weights' scales: a float32 for 64 elements (bitsandbytes, quantize_4bit)."""
 DOUBLE_SCALES = (1 + 4 / 256) / 64
 """The same doubly quantised: a byte for 64 elements, and a float32 for 256 of those (compress_statistics)."""
-Row: TypeAlias = "tuple[int, float, bool]"
-"""Elements, bytes per element, trainable."""
-
-
 MOST_COPIES = 64
 """Copies of a model that are allocated storage by storage; more are one block for each weight, which fits as little."""
 
 
-def scales(rows: Sequence[Row], double: bool) -> list[Row]:
+def scales(rows: Sequence[Weight], double: bool) -> list[Weight]:
     """A quantised model's parameters with the scales that it has."""
     return [(n, DOUBLE_SCALES if double and each == SCALES else each, trains) for n, each, trains in rows]
 
 
-def load(replay: Replay, rows: Sequence[Row], quantization: QuantizedWeights | None,
-         share: float = 1.0, copies: int = 1) -> None:  # fmt: skip
-    """Allocate a model's parameters. `rows`: (elements, bytes per element, trainable); `share`: what one rank keeps."""
+def load(
+    replay: Replay, rows: Sequence[Weight], quantization: QuantizedWeights | None, share: float = 1.0, copies: int = 1
+) -> None:
+    """Allocates a model's parameters. `rows`: (elements, bytes per element, trainable); `share`: what one rank
+    keeps."""
     if quantization is None:
         sizes = [math.ceil(n * each * share) for n, each, _ in rows]
         if copies > MOST_COPIES:

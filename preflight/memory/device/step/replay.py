@@ -1,4 +1,6 @@
-"""Replaying a job through the allocator: two whole iterations, then validation, then generation.
+"""The replay of a tape through the caching allocator.
+
+A job is replayed for two whole iterations, then validation, then generation (`run.replayed`).
 
 The second iteration is the one that counts: it has optimizer states, and the blocks that the first one left behind.
 """
@@ -10,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from preflight.memory.device.law.alignment import aligned, events_at
-from preflight.memory.device.law.law import KEPT, PARTS, part_of
-from preflight.memory.device.law.tape import Tape
+from preflight.memory.device.law.law import KEPT, PARTS, Peak, part_of
+from preflight.memory.device.law.tape import WORKSPACE, Tape
 from preflight.memory.device.step.allocator import Block, CachingAllocator
-from preflight.memory.device.step.convolution import WORKSPACE
-from preflight.memory.device.step.optimizers import Step
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.estimates import ALL_PARTS
+from preflight.vocabulary.optimizer import Step
 
 _PART = {name: index for index, name in enumerate(ALL_PARTS)}
 _CODE = {"b": 0, "d": 1, "+": 2}
@@ -131,14 +132,34 @@ def _ordered(events: Iterable[tuple[str, str, int]]) -> Order:
     return tuple((phase, bytes(kinds), tuple(numbers)) for phase, kinds, numbers in order)
 
 
+@dataclass(frozen=True)
+class Phase:
+    """A phase beside the training steps: its peak by the law, and its tape at `dims`. `kept`: bytes of the logits
+    accumulated over the evaluation set; `kept_again`: of the copy that joining the last batch to them makes."""
+
+    name: str
+    peak: Peak
+    tape: Tape
+    dims: Mapping[str, int]
+    kept: tuple[int, ...] = ()
+    kept_again: tuple[int, ...] = ()
+    loaded: tuple[int, ...] = ()
+    """Weights that are there for this phase alone, in bytes."""
+    notes: tuple[str, ...] = ()
+
+    def segment(self) -> Segment:
+        """The events, expanded (a search space needs the peak alone)."""
+        return Segment.of(self.tape, self.dims, phase=self.name)
+
+
 class Recording(Protocol):
-    """What is told of every event of a replay; bytes, `parts` in the order of ALL_PARTS."""
+    """What is recorded of every event of a replay: bytes, `parts` in the order of ALL_PARTS."""
 
     def note(self, phase: str, allocated: int, reserved: int, parts: Sequence[int]) -> None: ...
 
 
 class Replay:
-    """One device's history."""
+    """The allocations of one device, in order."""
 
     def __init__(self, allocator: CachingAllocator, recorder: Recording | None = None) -> None:
         self.allocator = allocator
@@ -204,8 +225,16 @@ class Replay:
                 self.live[part] -= block.size
                 self.allocator.free(block)
 
-    def _stretch(self, segment: Segment, phase: str, kinds: bytes, numbers: tuple[int, ...],
-                 blocks: list[Block | None], accumulated: bool, _: bool) -> None:  # fmt: skip
+    def _stretch(
+        self,
+        segment: Segment,
+        phase: str,
+        kinds: bytes,
+        numbers: tuple[int, ...],
+        blocks: list[Block | None],
+        accumulated: bool,
+        _: bool,
+    ) -> None:
         """Events of one phase that nobody watches: what is live at a peak is looked at when something dies after it."""
         allocator, live, sizes, parts = self.allocator, self.live, segment.sizes, segment.parts
         malloc, free = allocator.malloc, allocator.free
@@ -228,8 +257,16 @@ class Replay:
         if risen:
             self._risen(phase, top)
 
-    def _watched(self, segment: Segment, phase: str, kinds: bytes, numbers: tuple[int, ...],
-                 blocks: list[Block | None], accumulated: bool, benchmarking: bool) -> None:  # fmt: skip
+    def _watched(
+        self,
+        segment: Segment,
+        phase: str,
+        kinds: bytes,
+        numbers: tuple[int, ...],
+        blocks: list[Block | None],
+        accumulated: bool,
+        benchmarking: bool,
+    ) -> None:
         """The same, noted event by event."""
         for kind, birth in zip(kinds, numbers, strict=True):
             part = segment.parts[birth]
@@ -257,7 +294,7 @@ class Replay:
         self._note("optimizer")
 
     def forget_outputs(self, marks: Iterable[str] = KEPT) -> None:
-        """The names of what the model returned, and of the loss, are bound anew, or go out of scope."""
+        """Frees what the model returned, and the loss: their names are bound anew, or go out of scope."""
         self.drop([(block, part) for block, part, mark in self._outputs if {*marks} & {*mark}])
         self._outputs = [kept for kept in self._outputs if not {*marks} & {*kept[2]}]
 
@@ -268,5 +305,11 @@ class Replay:
 
     def result(self) -> Replayed:
         parts = dict(zip(ALL_PARTS, self.peak_parts, strict=True))
-        return Replayed(self.allocator.peak_allocated, self.allocator.peak_reserved, parts, self.peak_phase,
-                        dict(self.phases), self.allocator.overflow)  # fmt: skip
+        return Replayed(
+            self.allocator.peak_allocated,
+            self.allocator.peak_reserved,
+            parts,
+            self.peak_phase,
+            dict(self.phases),
+            self.allocator.overflow,
+        )

@@ -1,4 +1,4 @@
-"""What checkpoints take on the GPU: one that training begins from, and those that it writes.
+"""GPU memory for checkpoints: loading one that training resumes from, and writing them.
 
 Writing one takes nothing as a rule: torch.save copies storages to the host one after the other. Two things do. Weights
 that sharding cut up, when every parameter is gathered on each GPU at once (`train.saves`: gathered; FSDP's
@@ -15,14 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from preflight.memory.device.setup import NEWEST, release
+from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.step.effect import Effect, Passage
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
+from preflight.memory.device.step.prepared import PreparedJob
+from preflight.vocabulary.job import Job
 
 DOUBLES = ((0, 38), (0, 39))
 """From which release on, and before which, bitsandbytes' int8 layers are doubled by a state dictionary."""
@@ -31,42 +28,42 @@ SHALLOW = (2, 1)
 
 
 class Checkpoints(Effect):
-    """Checkpoints that a job begins from, and those that it writes."""
+    """Checkpoints that a job resumes from, and those that it writes."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
         """What is on the GPU beside the model when training begins from a checkpoint."""
-        how = ready.job.train.resumes
-        taken_over = (release(ready.job.software.get("torch")) or NEWEST) >= SHALLOW
-        states = ready.optimizer.states
-        if how == "trainer" and ready.rank.layout.scheme == "ddp":  # transformers: on each GPU where several train
+        how = prepared.job.train.resumes
+        taken_over = (release(prepared.job.software.get("torch")) or NEWEST) >= SHALLOW
+        states = prepared.optimizer.states
+        if how == "trainer" and prepared.rank.layout.scheme == "ddp":  # transformers: on each GPU where several train
             yield Passage("resume", "weights", passing=states if taken_over else (*states, *states))
         if how not in ("device", "kept"):
             return
-        adapted = ready.job.train.peft.method not in (None, "none")
-        weights = tuple(math.ceil(n * each) for n, each, trains in ready.rank.rows if trains or not adapted)
+        adapted = prepared.job.train.peft.method not in (None, "none")
+        weights = tuple(math.ceil(n * each) for n, each, trains in prepared.rank.rows if trains or not adapted)
         bound = weights if taken_over else (*weights, *states)  # what the name still holds that nothing else does
         if how == "kept":
             yield Passage("resume", "weights", bound, states)
         else:
             yield Passage("resume", "weights", passing=(*bound, *states))
 
-    def after(self, ready: Ready) -> Iterator[Passage]:
+    def after(self, prepared: PreparedJob) -> Iterator[Passage]:
         """What writing a checkpoint takes."""
-        doubled = tuple(_doubled(ready))
+        doubled = tuple(_doubled(prepared))
         whole: tuple[int, ...] = ()
-        if ready.job.train.saves == "gathered" and ready.rank.layout.sharded:
-            whole = tuple(math.ceil(n * each) for n, each, _ in ready.parameters)
+        if prepared.job.train.saves == "gathered" and prepared.rank.layout.sharded:
+            whole = tuple(math.ceil(n * each) for n, each, _ in prepared.parameters)
         if doubled or whole:
             yield Passage("save", "weights", doubled, (*doubled, *whole))
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if _doubles(ready.job):
+    def notes(self, prepared: PreparedJob) -> Iterator[str]:
+        if _doubles(prepared.job):
             yield "bitsandbytes 0.38 doubles int8 weights when a checkpoint is saved; 0.37 and 0.39 do not"
 
 
-def _doubled(ready: Ready) -> Iterator[int]:
-    if _doubles(ready.job):
-        yield from (math.ceil(n * each) for n, each, trains in ready.rank.rows if each == 1 and not trains)
+def _doubled(prepared: PreparedJob) -> Iterator[int]:
+    if _doubles(prepared.job):
+        yield from (math.ceil(n * each) for n, each, trains in prepared.rank.rows if each == 1 and not trains)
 
 
 def _doubles(job: Job) -> bool:

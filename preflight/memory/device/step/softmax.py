@@ -1,4 +1,4 @@
-"""Attention written out before torch 1.11: softmax kept its input for backward beside its result.
+"""Eager attention before torch 1.11: softmax kept its input for backward, in addition to its result.
 
 Until then the backward of softmax was declared with both (tools/autograd/derivatives.yaml, `_softmax_backward_data`:
 grad, result, dim, self), though it reads the result alone; 1.11 keeps the input's dtype instead. Laws are traced with
@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Effect
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.estimates import ALL_PARTS
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.workload import Resolved
-    from preflight.vocabulary.job import Job
+from preflight.vocabulary.job import Job
 
 FREES_INPUT = (1, 11)
 """The first release whose softmax does not keep its input."""
@@ -26,16 +23,16 @@ _ACTIVATIONS = ALL_PARTS.index("activations")
 
 
 class KeptScores(Effect):
-    """Scores of attention that live beside what softmax made of them."""
+    """Attention scores that are kept in addition to the result of softmax."""
 
-    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
-        return doubled(segment, dims) if keeps_input(ready.job, ready.resolved) else segment
+    def step(self, prepared: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return doubled(segment, dims) if keeps_input(prepared.job, prepared.resolved) else segment
 
-    def raised(self, ready: Ready, peak: int) -> int:
-        if not keeps_input(ready.job, ready.resolved):
+    def raised(self, prepared: PreparedJob, peak: int) -> int:
+        if not keeps_input(prepared.job, prepared.resolved):
             return peak
-        segment = Segment.of(ready.laws.made.tape, ready.dims)
-        return peak + sum(segment.sizes[birth] for birth in inputs(segment, ready.dims))
+        segment = Segment.of(prepared.laws.made.tape, prepared.dims)
+        return peak + sum(segment.sizes[birth] for birth in inputs(segment, prepared.dims))
 
 
 def keeps_input(job: Job, resolved: Resolved) -> bool:

@@ -1,4 +1,5 @@
-"""Batches whose lengths vary: what the caching allocator keeps of each length, by replaying some before the longest.
+"""Batches of varying lengths: what the caching allocator keeps of shorter ones, from a replay of some before the
+longest.
 
 A block that a shorter batch left is too small for a longer one, and only in part taken by a shorter one. So where a
 collator pads to the longest sample of each batch, reserved memory grows with every new longest batch, by all that this
@@ -9,14 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from preflight.memory.device.step.effect import Again, Effect
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.job import Job
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
 
 EARLIER = 8
 """Batches before the longest."""
@@ -30,12 +28,12 @@ _LENGTHS = ("s", "t")
 class VaryingLengths(Effect):
     """What batches of other lengths leave in the allocator's cache."""
 
-    def reserved(self, ready: Ready, found: Interval, again: Again) -> Interval:
-        batches = earlier(ready.job, ready.dims)
+    def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
+        batches = earlier(prepared.job, prepared.dims)
         if not batches or again.room is None:
             return found
-        varied = again.reserved(ready, batches).expected
-        return interval(found, varied, again.room, ready.job.train.sequences == "dynamic")
+        varied = again.reserved(prepared, batches).expected
+        return interval(found, varied, again.room, prepared.job.train.sequences == "dynamic")
 
 
 def earlier(job: Job, dims: Mapping[str, int]) -> tuple[dict[str, int], ...]:

@@ -1,30 +1,25 @@
-"""Denoisers of diffusers: what their law is filed under, and the passes of their VAE.
+"""Denoisers of diffusers: resolving a job that trains one, and the passes of their VAE.
 
-A denoiser's tape is that of its own step (noisy latents, a prediction, its squared error). The VAE's pass over a batch
-of images, without a gradient, is a phase of its own.
+The tape of a denoiser is its training step: noisy latents, a prediction, the squared error. The VAE encodes a batch of
+images without gradients: that is a separate phase.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.adapters import Adapters
-from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
-from preflight.memory.device.law.laws import laws_for
-from preflight.memory.device.setup import Setup, with_kernel
-from preflight.memory.device.step import generated
-from preflight.memory.device.step.validation import Phase
-from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
-from preflight.memory.device.workloads.pipelines import CONTROLNET, Companion, companions, data, pipeline
+from preflight.memory.device.law.adapters import CONTROLNET, Adapters
+from preflight.memory.device.law.made import Depth, Weight
+from preflight.memory.device.law.setup import Setup, with_kernel
+from preflight.memory.device.law.workload import Asked, Config, ExtraPhase, Resolved
+from preflight.memory.device.workloads import generated_images
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.memory.device.workloads.pipelines import DENOISER, Companion, companions, data, pipeline
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.loading import Row
-    from preflight.vocabulary.job import Job
 
 UNIT = 64
 """Pixels of an image's side that `u` counts: eight of the VAE, eight of a UNet's three halvings."""
@@ -40,11 +35,13 @@ USUAL_LAYERS = "to_k to_q to_v to_out.0"
 FIXED_SIZE = ("DiTTransformer2DModel", "PixArtTransformer2DModel")
 """Transformers whose tape at another image size than their own has more events (embeddings of positions made anew)."""
 DEPTHS = {
-    "FluxTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),
-                               Depth("single_transformer_blocks", "num_single_layers", "M")),
+    "FluxTransformer2DModel": (
+        Depth("transformer_blocks", "num_layers", "L"),
+        Depth("single_transformer_blocks", "num_single_layers", "M"),
+    ),
     "PixArtTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),),
     "DiTTransformer2DModel": (Depth("transformer_blocks", "num_layers", "L"),),
-}  # fmt: skip
+}
 """Stacks of equal blocks; a law holds for any number of them."""
 ALIKE = ("flash", "efficient")
 """Kernels of attention with one law: at a denoiser's peak they hold the same but for a padded row of statistics (on
@@ -86,13 +83,19 @@ class Denoiser(OwnStep):
         setup = _adapted(with_kernel(setup, job, asked.gpu, alike=ALIKE), job, architecture)
         image = job.train.image_size or usual_size(architecture, config)
         if architecture not in FIXED_SIZE and image % UNIT:
-            return Unknown(f"train.image_size {image} is no multiple of {UNIT}", Cause.invalid)
+            return Unknown(f"train.image_size {image} is not a multiple of {UNIT}", Cause.invalid)
         controlled = job.train.peft.method == CONTROLNET
         lengths = {"b": job.train.batch_size or 1, **_side(architecture, image)}
         if setup.peft is not None and not controlled:
             lengths["r"] = job.train.peft.r or 8
-        model = cls(architecture, config, "diffusion", job.train.text_len or data()["text"][architecture],
-                    lengths.get("i"), controlled)  # fmt: skip
+        model = cls(
+            architecture,
+            config,
+            "diffusion",
+            job.train.text_len or data()["text"][architecture],
+            lengths.get("i"),
+            controlled,
+        )
         dims = {one.name: config[one.key] for one in model.depths}
         return Resolved(model, asked.name, "diffusion", dims, lengths, setup)
 
@@ -119,12 +122,13 @@ class Denoiser(OwnStep):
         stacks = DEPTHS.get(self.architecture, ())
         return tuple(one for one in stacks if one.key in self.config and self.config[one.key] > CHECK_LAYERS)
 
-    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row],
-               buffers: int) -> tuple[Companion, ...] | Unknown:  # fmt: skip
+    def beside(
+        self, job: Job, resolved: Resolved, rows: Sequence[Weight], buffers: int
+    ) -> tuple[Companion, ...] | Unknown:
         return companions(job, resolved.name)
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """Where nothing is stated, nothing or all of the pipeline may lie beside the denoiser."""
+        """Where train.companions is not stated, none or all of the pipeline's models may be on the GPU."""
         usual = companions(job, resolved.name)
         if job.train.companions is not None or isinstance(usual, Unknown):
             return
@@ -135,25 +139,41 @@ class Denoiser(OwnStep):
                 seen.append({*names})
                 yield job.model_copy(update={"train": job.train.model_copy(update={"companions": names})})
 
-    def phases(self, ready: Ready, smooth: bool) -> Iterator[Phase]:
-        """What a frozen VAE does with the images of a batch before the step; images that are generated; saving."""
-        for companion in ready.rank.held:
-            if isinstance(companion, Companion) and companion.config is not None:
-                laws = laws_for(self.encoder(ready.resolved, companion), "eval", ready.tracing)
-                if not isinstance(laws, Unknown):
-                    yield Phase("encoding", laws.plain.peak(ready.dims), laws.made.tape, ready.dims)
-        yield from generated.phases(ready, self, smooth)
+    def extra_phases(
+        self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
+    ) -> Iterator[ExtraPhase]:
+        """A frozen VAE encodes the images of a batch before the step; and saving."""
+        for companion in generated_images.on_gpu(job, resolved.name):
+            if companion.config is not None:
+                yield ExtraPhase("encoding", (self.encoder(resolved, companion),), of_batch=True)
+        yield from generated_images.saving(job, here)
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if ready.job.train.companions is None:
-            names = ", ".join(one.name for one in ready.rank.held if isinstance(one, Companion)) or "nothing"
-            yield (f"on the GPU beside the denoiser: {names}, as diffusers' example scripts have it; state "
-                   "train.companions")  # fmt: skip
-        yield from generated.notes(ready, self)
+    def image_generation(
+        self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
+    ) -> ExtraPhase:
+        """A step of the denoiser, and decoding. In a fresh pipeline the scripts of text_to_image have autocast, and
+        those of dreambooth have not: the larger counts."""
+        step = self.generator(resolved, job.validation.batch_size or 1)
+        vae = generated_images.decodes(job, resolved.name)
+        steps = [step]
+        if vae is not None:
+            steps.append(self.decoder(step, vae, True))
+            if any(name in DENOISER for name in generated_images.loads(job, resolved.name)):
+                steps.append(self.decoder(step, vae, False))
+        return ExtraPhase("validation", tuple(steps), generated_images.loaded(job, resolved.name, whole, here))
+
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if job.train.companions is None:
+            names = ", ".join(one.name for one in generated_images.on_gpu(job, resolved.name)) or "nothing"
+            yield (
+                f"assumed: {names} on the GPU in addition to the denoiser, as in diffusers' example scripts; state "
+                "train.companions"
+            )
+        yield from generated_images.notes(job, resolved.name)
 
     def generator(self, resolved: Resolved, images: int) -> Resolved:
-        """A step of the pipeline that generates, for `images` at once, at the side that the pipeline has by itself: the
-        scripts' calls state none. Autocast is on whatever training has (log_validation: torch.autocast("cuda"))."""
+        """One denoising step of the pipeline for `images` at once, at the pipeline's default size: the scripts state
+        none. Autocast is always on (log_validation: torch.autocast("cuda"))."""
         side = _side(self.architecture, usual_size(self.architecture, self.config))
         rank = {"r": resolved.lengths["r"]} if "r" in resolved.lengths else {}
         setup = replace(resolved.setup, autocast=resolved.setup.autocast or "bf16")

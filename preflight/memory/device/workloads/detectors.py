@@ -1,8 +1,8 @@
-"""Detectors of detectron2, mmdetection and torchvision: stand-ins of the same papers (tracer/detectors.py).
+"""Detectors of detectron2, mmdetection and torchvision, re-implemented from the same papers (tracer/detectors.py).
 
 Known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN on a ResNet or ResNeXt with a feature pyramid; of detectron2 also
 its C4 and DC5 bodies and cascades. What else those libraries have is refused by name: keypoint and panoptic heads too,
-whose stand-ins came out a fifth below what the zoo measured, for no reason that was found.
+whose re-implementations came out a fifth below what the zoo measured, for no reason that was found.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest, without_mask
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, without_mask
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
 
 HOMES = ("detectron2:", "mmdet:", "maskrcnn_benchmark:")
 IMAGE = 800
 """Pixels of the shorter side, 1,333 of the longer one at most (all three libraries' configs)."""
 OBJECTS = 93
 """The most that an image of COCO's train2017 holds: overlaps with all anchors are worked out for each."""
-STAND_IN = "a stand-in of the same architecture in plain torch, at COCO's largest images"
+REIMPLEMENTED = "our re-implementation of the same architecture in plain torch, at COCO's largest images"
 TENSOR_CORES = (8, 0)
 """Compute capability from which fp32 convolutions run on tensor cores (TF32)."""
 WIDER = (0.04, 0.12)
-"""On top of other intervals, below and above: a stand-in's. With it 21 of the 22 measured runs of docs/other-models.md
-are inside."""
+"""On top of other intervals, below and above: the libraries' own code differs. 21 of the 22 measured runs of
+docs/other-models.md are inside."""
 _D2 = re.compile(
     r"(?:e2e_)?(faster_rcnn|mask_rcnn|cascade_mask_rcnn|retinanet|rpn)"
     r"_(R|X)_?(50|101)(?:_32x8d)?(?:[-_](FPN|C4|DC5))?(?:_\dx)?"
@@ -44,7 +43,7 @@ _TORCHVISION = re.compile(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50
 
 @dataclass(frozen=True)
 class Detector(OwnStep):
-    """A detector of one of these libraries, by its stand-in."""
+    """A detector of one of these libraries, re-implemented."""
 
     kind: ClassVar[str] = "detectors"
     wider: ClassVar[tuple[float, float]] = WIDER
@@ -67,7 +66,7 @@ class Detector(OwnStep):
         config = config_of(asked.known_as)
         if config is None:
             return Unknown(
-                f"{asked.known_as} has no stand-in: known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a "
+                f"{asked.known_as} is not supported: supported are Faster R-CNN, Mask R-CNN, RetinaNet and RPN with a "
                 "pyramid, and detectron2's C4 and DC5 bodies and cascades",
                 Cause.model_unknown,
             )
@@ -93,12 +92,12 @@ class Detector(OwnStep):
     def convolutional(self) -> bool:
         return True
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        yield f"{ready.resolved.name} is reckoned as {STAND_IN}"
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        yield f"{resolved.name} is estimated with {REIMPLEMENTED}"
 
 
 def config_of(target: str) -> dict[str, Any] | None:
-    """The tracer's description of a model by its name in a library; None for one that has no stand-in."""
+    """The tracer's description of a model by its name in a library; None for one that is not re-implemented."""
     file = _D2_FILE.fullmatch(target)
     home, _, name = target.partition(":") if file is None else ("detectron2", "", file[1])
     if home == "torchvision":  # frozen normalisation, where pretrained weights are taken (detection/faster_rcnn.py)
@@ -114,8 +113,14 @@ def _of_mmdet(name: str) -> dict[str, Any] | None:
     if found is None:
         return None
     caffe = found[4] is not None
-    config: dict[str, Any] = {"head": found[1], "depth": int(found[3]), "objects": OBJECTS, "norm": "eval",
-                              "norm_trains": not caffe, "stride_first": caffe}  # fmt: skip
+    config: dict[str, Any] = {
+        "head": found[1],
+        "depth": int(found[3]),
+        "objects": OBJECTS,
+        "norm": "eval",
+        "norm_trains": not caffe,
+        "stride_first": caffe,
+    }
     if found[1] == "mask":
         config["masks"] = "gathered"
     return {**config, "groups": int(found[5]), "group_width": 4} if found[5] else config
@@ -131,8 +136,13 @@ def _of_detectron2(name: str) -> dict[str, Any] | None:
     if not pyramid and (not body or head not in ("faster", "mask", "rpn")):
         return None
     wide = found[2] == "X"
-    config: dict[str, Any] = {"head": head, "depth": int(found[3]), "objects": OBJECTS, "norm": "frozen",
-                              "stride_first": not wide}  # fmt: skip
+    config: dict[str, Any] = {
+        "head": head,
+        "depth": int(found[3]),
+        "objects": OBJECTS,
+        "norm": "frozen",
+        "stride_first": not wide,
+    }
     if wide:
         config |= {"groups": 32, "group_width": 8}
     return config if pyramid else {**config, "body": body}

@@ -1,4 +1,4 @@
-"""Encoders of texts trained to embed them (sentence-transformers): what their law is filed under.
+"""Text encoders that are trained for embeddings (sentence-transformers): resolving a job that trains one.
 
 Every text of a sample runs through the encoder by itself: two (a question and its answer), three with a negative. Each
 is a whole forward pass whose activations wait for the one backward. `task: contrastive` says so; the texts of a sample
@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.fit.few_traces import Depth
-from preflight.memory.device.fit.make import PROBE_LAYERS, Made, Runner
-from preflight.memory.device.setup import with_kernel
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
+from preflight.memory.device.fit.make import PROBE_LAYERS
+from preflight.memory.device.law.made import Depth, Made, Runner
+from preflight.memory.device.law.setup import with_kernel
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
-
-_BASE = {"hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 3072,
-         "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}  # fmt: skip
+_BASE = {
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "intermediate_size": 3072,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
 _ROBERTA = {**_BASE, "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "bert": {**_BASE, "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2},
@@ -36,14 +40,14 @@ SAME_EVENTS = {"xlm-roberta": "roberta", "camembert": "roberta"}
 STACKED = ("bert", "roberta", "mpnet")
 STACK = "encoder.layer"
 PAIR = 2
-"""Texts of a sample where nothing is said: an anchor and what goes with it."""
+"""Texts of a sample where it is not stated: an anchor and a positive."""
 FREE = ("vocab_size", "num_hidden_layers")
 """What a law is a function of."""
 
 
 @dataclass(frozen=True)
 class Embedder(OwnStep):
-    """An encoder of texts that is trained to embed them."""
+    """A text encoder that is trained for embeddings."""
 
     kind: ClassVar[str] = "embeddings"
     texts: int
@@ -105,20 +109,19 @@ class Embedder(OwnStep):
     def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
         return pairwise_loss.make_texts(resolved, kind, run, self.mini)
 
-    def make_shipped(self, resolved: Resolved, kind: str, run: Runner) -> Made:
-        return self.make(resolved, kind, run)
-
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """A third text in each sample, where it does not say."""
+        """Three texts in each sample, where model.kwargs.texts is not stated."""
         given = job.model.kwargs or {}
         if "texts" not in given:
             more = {"kwargs": {**given, "texts": PAIR + 1}}
             yield job.model_copy(update={"model": job.model.model_copy(update=more)})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if "texts" not in (ready.job.model.kwargs or {}):
-            yield (f"{PAIR} texts in a sample; a third one (a hard negative) is in the interval: state "
-                   "model.kwargs.texts")  # fmt: skip
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if "texts" not in (job.model.kwargs or {}):
+            yield (
+                f"assumed: {PAIR} texts in a sample; the interval also covers a third (a hard negative); "
+                "state model.kwargs.texts"
+            )
 
 
 def _counts(job: Job) -> tuple[int, int | None] | Unknown:
@@ -127,9 +130,9 @@ def _counts(job: Job) -> tuple[int, int | None] | Unknown:
     texts, mini = given.get("texts", PAIR), given.get("mini_batch_size")
     for key, value in (("texts", texts), ("mini_batch_size", mini)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            return Unknown(f"model.kwargs.{key} is {value!r}, no count", Cause.invalid)
+            return Unknown(f"model.kwargs.{key} is {value!r}: it must be a count", Cause.invalid)
     if texts < PAIR:
         return Unknown(
-            "model.kwargs.texts is 1: a contrastive loss compares at least two texts of a sample", Cause.not_possible
+            "model.kwargs.texts is 1: a contrastive loss needs at least two texts in a sample", Cause.not_possible
         )
     return texts, mini

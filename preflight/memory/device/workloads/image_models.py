@@ -1,28 +1,22 @@
-"""Image models by import target: timm's, torchvision's, the user's own; and what scripts that train them do beside
-the model's own step, where a Job does not say it."""
+"""Image models by import target: of timm, of torchvision, or the user's own."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
+from preflight.memory.device.law.made import Made, Runner
 from preflight.memory.device.law.store import image_path
-from preflight.memory.device.step.effect import Effect, Passage
-from preflight.memory.device.workload import Asked, Resolved, Workload, begin, without_mask
+from preflight.memory.device.law.workload import Asked, Resolved, Workload
+from preflight.memory.device.workloads.own_step import begin, without_mask
 from preflight.vocabulary.values import Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.optimizers import Step
-    from preflight.vocabulary.job import Job
 
 SIZES = Path(__file__).with_name("image_sizes.json")
 _HUB = r"(?:https://)?(?:huggingface\.co/|hf\.co/)?(?:hf[-_]hub:)?timm/"
@@ -43,16 +37,11 @@ ALIKE = (*VALUES_ONLY, "num_classes")
 """Keyword arguments that one law serves for: those of values, and of the last layer (which it has at 1,000 classes)."""
 LIBRARIES = ("timm:", "torchvision:")
 """Targets that are built without importing code of the user's."""
-PREFETCHED = 2.25
-"""Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
-fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
-NAMED_STILL = 1
-"""Batches beside the one in use in a plain loop: the one before, until the loop's variable is assigned anew."""
 
 
 @dataclass(frozen=True)
 class ImageModel(Workload):
-    """A classifier of images, whose law is a function of the batch at one size of images."""
+    """An image classifier. Its law is a function of the batch, at one image size."""
 
     kind: ClassVar[str] = "images"
     image_loop: ClassVar[bool] = True
@@ -80,8 +69,12 @@ class ImageModel(Workload):
         return Resolved(cls(target, kwargs, image), asked.name, "image-classification", {}, lengths, setup)
 
     def wire(self) -> dict[str, Any]:
-        return {"target": self.target, "kwargs": dict(self.kwargs), "task": "image-classification",
-                "image_size": self.image_size}  # fmt: skip
+        return {
+            "target": self.target,
+            "kwargs": dict(self.kwargs),
+            "task": "image-classification",
+            "image_size": self.image_size,
+        }
 
     @property
     def filed(self) -> str:
@@ -109,14 +102,13 @@ class ImageModel(Workload):
 
 
 def law_name(target: str) -> str:
-    """What a target's laws are filed under: timm's names without the tag of their weights."""
+    """The name of a target's law file: timm's names without the tag of their weights."""
     home, _, name = target.partition(":")
     return f"{home}-{name.partition('.')[0]}" if home == "timm" else target.replace(":", "-")
 
 
 def spelled(name: str) -> str | None:
-    """A model of timm or torchvision by a spelling that names the library, as a target: "timm:resnet50.a1_in1k"; None
-    for any other name."""
+    """The target, like "timm:resnet50.a1_in1k", of a name that says the library; None for any other name."""
     for home, patterns in _SPELLINGS.items():
         for pattern in patterns:
             match = re.fullmatch(pattern, name)
@@ -126,7 +118,7 @@ def spelled(name: str) -> str | None:
 
 
 def shipped(name: str) -> str | None:
-    """The target of a name alone: timm's, where a law of it ships."""
+    """The target of a plain name: timm's model of that name, if its law ships; else None."""
     plain = re.fullmatch(r"\w[\w.]*", name) is not None
     return f"timm:{name}" if plain and image_path(f"timm-{name.partition('.')[0]}").is_file() else None
 
@@ -146,29 +138,3 @@ def _sizes() -> dict[str, dict[str, int]]:
         home: {name: int(size) for size, names in by_size.items() for name in names.split()}
         for home, by_size in data.items()
     }
-
-
-class WaitingBatches(Effect):
-    """Batches of images that wait on the GPU, or are no longer used."""
-
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        found = waiting(ready.resolved, ready.dims)
-        if found:
-            yield Passage("forward", "temporary", tuple(found))
-
-
-def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
-    """Bytes of the batches of images that wait on the GPU or are no longer used."""
-    if not resolved.workload.image_loop or "i" not in dims:
-        return []
-    batch = 3 * dims["i"] ** 2 * 4 * dims["b"]
-    return [round(PREFETCHED * batch)] if resolved.workload.prefetches else [NAMED_STILL * batch]
-
-
-def decayed(step: Step, job: Job, resolved: Resolved, trainable: Sequence[tuple[int, int]]) -> Step:
-    """The optimizer's step with weight decay, which recipes for images have (timm's train.py by default, torchvision's
-    references): SGD over lists adds it to copies of all gradients at once (torch/optim/sgd.py, _multi_tensor_sgd)."""
-    plain = job.train.optimizer in ("sgd", "sgd-momentum") and job.train.optimizer_impl == "foreach"
-    if not plain or not resolved.workload.image_loop:
-        return step
-    return replace(step, waves=(tuple(n * size for n, size in trainable), *step.waves))

@@ -1,4 +1,4 @@
-"""How many tokens stand for an image, and what a processor feeds beside them: arithmetic of transformers' processors.
+"""Tokens of an image in vision-language models, and the other inputs that a processor makes of it.
 
 Each function takes a model's config and the side of a square image in pixels (None: not stated) and says what one image
 is: how long each run of placeholders is, and the shapes of what goes with it. Sources are the image processors and
@@ -44,10 +44,13 @@ def _vision(config: Config, side: int, patch: int) -> tuple[int, int]:
 
 
 def _resized(image: Image, side: int | None, own: int) -> Image | Unknown:
-    """The image, where no other side is stated than the tower's own, which the processor makes of any."""
+    """`image`, unless another side is stated than the vision tower's `own`, to which the processor resizes images."""
     if side is None or side == own:
         return image
-    return Unknown(f"train.image_size {side}: images become {own} pixels a side before this model", Cause.not_modelled)
+    return Unknown(
+        f"train.image_size {side}: the processor resizes images to {own} pixels a side before this model sees them",
+        Cause.not_modelled,
+    )
 
 
 def llava(config: Config, side: int | None) -> Image | Unknown:
@@ -72,8 +75,10 @@ def llava_next(config: Config, side: int | None) -> Image | Unknown:
     rows, columns = high * own // patch, wide * own // patch
     kept = min(rows, columns)  # what a square leaves of the grid once padding is taken off, evenly at both ends
     down, across = (rows - 2 * ((rows - kept) // 2), columns - 2 * ((columns - kept) // 2))
-    feeds = {"pixel_values": _pixels(1, own, "row", 1 + high * wide),
-             "image_sizes": {"shape": [1, 2], "per": "row", "dtype": "int", "values": [side, side]}}  # fmt: skip
+    feeds = {
+        "pixel_values": _pixels(1, own, "row", 1 + high * wide),
+        "image_sizes": {"shape": [1, 2], "per": "row", "dtype": "int", "values": [side, side]},
+    }
     return Image((own // patch) ** 2 + down * (across + 1), feeds)
 
 
@@ -128,7 +133,8 @@ def idefics2(config: Config, side: int | None) -> Image | Unknown:
     splits = bool(config.get("do_image_splitting", True))
     tiles = 5 if splits else 1
     tokens = tiles * int((config.get("perceiver_config") or {}).get("resampler_n_latents", 64))
-    note = "images are split in four beside the whole, as Idefics2's processor does: model.config.do_image_splitting"
+    split = "assumed: each image is split in four and also used whole, as in Idefics2's processor"
+    note = f"{split}; state model.config.do_image_splitting"
     return Image(tokens, _padded(tiles, whole), tiles, note if "do_image_splitting" not in config else "")
 
 
@@ -149,7 +155,7 @@ def idefics3(config: Config, side: int | None) -> Image | Unknown:
     across = _TILES if side is None else max(1, -(-side // own))
     tiles = across * across + 1 if across > 1 else 1
     tokens = tiles * (own // patch) ** 2 // int(config.get("scale_factor", 2)) ** 2
-    note = f"images are resized to {_TILES} x {_TILES} tiles, as the processor does: state train.image_size"
+    note = f"assumed: images are resized to {_TILES} x {_TILES} tiles, as in the processor; state train.image_size"
     return Image(tokens, _padded(tiles, own), tiles, note if side is None else "")
 
 
@@ -209,6 +215,10 @@ IMAGES: Mapping[str, Callable[[Config, int | None], Image | Unknown]] = {
 }
 """By transformers' name of the architecture. Qwen's least and most pixels: 56^2 and 28^2 x 16,384 of its processor's
 config, 2^16 and 2^24 of Qwen3-VL's."""
-MARKED = {"qwen2_vl": "mm_token_type_ids", "qwen2_5_vl": "mm_token_type_ids", "qwen3_vl": "mm_token_type_ids",
-          "gemma3": "token_type_ids"}  # fmt: skip
-"""Inputs that are 1 where a token stands for an image."""
+MARKED = {
+    "qwen2_vl": "mm_token_type_ids",
+    "qwen2_5_vl": "mm_token_type_ids",
+    "qwen3_vl": "mm_token_type_ids",
+    "gemma3": "token_type_ids",
+}
+"""Inputs that are 1 where a token is a placeholder of an image."""

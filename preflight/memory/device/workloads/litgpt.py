@@ -1,6 +1,6 @@
-"""Models that a framework computes with its own code, in the framework's terms: litgpt's one decoder class.
+"""Models that litgpt computes with its own decoder class.
 
-A checkpoint has the same weights everywhere, but what its step keeps hangs on the code that runs it
+A checkpoint has the same weights in every framework, but what its step keeps depends on the code that runs it
 (`preflight/tracer/litgpt.py`). These are traced; no law of theirs is shipped.
 """
 
@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
-from preflight.memory.device.training_frameworks import litgpt_release
-from preflight.memory.device.workload import Asked, Config, Resolved, Workload, begin
-from preflight.memory.device.workloads.remote import Likeness, likened
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import NEWEST, Likeness, release
+from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
+from preflight.memory.device.workloads.own_step import begin
+from preflight.memory.device.workloads.remote_code import likened
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import PARTS
 from preflight.vocabulary.values import Unknown
 
-if TYPE_CHECKING:
-    from preflight.vocabulary.job import Job
-
-_MLP = {"llama": "silu", "mistral": "silu", "phi3": "silu", "gemma": "geglu",
-        "falcon": "gelu", "gpt-neox": "gelu", "phi": "gelu"}  # fmt: skip
+_MLP = {
+    "llama": "silu",
+    "mistral": "silu",
+    "phi3": "silu",
+    "gemma": "geglu",
+    "falcon": "gelu",
+    "gpt-neox": "gelu",
+    "phi": "gelu",
+}
 """Architectures whose litgpt form is known, with its MLP (litgpt/config.py)."""
 _PARALLEL = frozenset({"falcon", "gpt-neox", "phi"})
 _SHARED_NORM = frozenset({"falcon", "phi"})
@@ -37,8 +43,8 @@ quantised weights -23 to -9 %."""
 
 @dataclass(frozen=True)
 class LitGpt(Workload):
-    """A checkpoint that litgpt runs with its own code, which passes no mask and takes its head in pieces of the length:
-    a law of one length."""
+    """A checkpoint that litgpt runs with its own code. It passes no mask and computes the head in pieces of the length,
+    so a law holds at one length."""
 
     kind: ClassVar[str] = "litgpt"
     config: Config
@@ -81,7 +87,7 @@ class LitGpt(Workload):
 
 
 def _described(asked: Asked) -> dict[str, Any] | None:
-    """litgpt's model of what a job asks for; None where the job does not run litgpt."""
+    """The description of litgpt's model for a job; None where the job does not run litgpt."""
     if "litgpt" not in asked.job.software:
         return None
     found = likened(asked)
@@ -124,7 +130,7 @@ def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None
         "bias": architecture in ("gpt-neox", "phi"),
         "head_bias": architecture == "phi",
         "norm": "layer" if layer else "rms+1" if architecture == "gemma" else "rms",
-        "widens": litgpt_release(job) >= WIDENED,
+        "widens": (release(job.software["litgpt"]) or NEWEST) >= WIDENED,
         "mlp": _MLP[architecture],
         "parallel_residual": layer,
         "shared_attention_norm": architecture in _SHARED_NORM,
@@ -133,14 +139,14 @@ def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None
 
 
 def stand_in(job: Job, architecture: str) -> Likeness:
-    """transformers' law in the place of litgpt's own, where that cannot be traced."""
+    """The law of transformers' model, for jobs whose litgpt model cannot be traced."""
     quantised = job.train.quantization.type not in (None, "none")
-    note = "run by litgpt's own code, and reckoned as by transformers: with torch its own step is traced"
+    note = "litgpt runs its own code, which is traced where torch is installed"
     return Likeness(architecture, dict, note, wider=WIDER_QUANTISED if quantised else WIDER)
 
 
 def switches(targets: Sequence[str] | None) -> list[str]:
-    """litgpt's LoRA switches for target modules in transformers' names; its defaults where none are stated."""
+    """litgpt's LoRA options for target modules in transformers' names; its defaults where none are stated."""
     if targets is None:
         return ["query", "value"]
     found = []

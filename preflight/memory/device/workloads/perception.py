@@ -1,4 +1,4 @@
-"""Models of transformers that see or hear, by their class: what their law is filed under.
+"""Models of transformers for images, video and sound: resolving a job that trains one, by its class.
 
 Which class is trained: the one that `model.config.architectures` names, else that of the task, else the usual one of
 the architecture. Lengths that a batch has beside its size are Job's: `image_size` (the shorter side of detectors),
@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.fit.make import Made, Runner
-from preflight.memory.device.setup import with_kernel
-from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, begin, digest
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import with_kernel
+from preflight.memory.device.law.workload import Asked, Config, Resolved
 from preflight.memory.device.workloads import perception_table as table
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
 
 UNIT = 64
 """Pixels of an image's side that `u` counts, in laws of every side."""
@@ -29,12 +27,12 @@ OBJECTS = 93
 FIRST_STEP = "denoised-boxes"
 """The recipe of models that keep anchors and positions of their first step (RT-DETR, D-FINE: lru_cache)."""
 SAM_FROZEN = ("vision_encoder", "prompt_encoder")
-"""What is not trained of SAM where nothing is said: its decoder alone is, as fine-tuning notebooks have it."""
+"""Parts of SAM that are frozen where it is not stated: only its decoder is trained, as in fine-tuning notebooks."""
 
 
 @dataclass(frozen=True)
 class Perception(OwnStep):
-    """A model of transformers that sees or hears, by the class that is trained."""
+    """A model of transformers for images, video or sound, by the class that is trained."""
 
     kind: ClassVar[str] = "perception"
     warm_up: ClassVar[bool] = True
@@ -59,7 +57,7 @@ class Perception(OwnStep):
         found = table.chosen(architecture, asked.task, (stated,) if isinstance(stated, str) else stated)
         if found is None:
             return Unknown(
-                f"what of {asked.name} is trained is not known: state model.config.architectures",
+                f"it is not known which part of {asked.name} is trained: state model.config.architectures",
                 Cause.not_set,
                 ("model.config.architectures",),
             )
@@ -103,25 +101,25 @@ class Perception(OwnStep):
     def convolutional(self) -> bool:
         return self.architecture not in table.WITHOUT_CONVOLUTIONS
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made | None:
         if self.recipe in table.WITH_OBJECTS:
             return pairwise_loss.make(resolved, kind, run, self.recipe == FIRST_STEP)
-        return super().make(resolved, kind, run)
+        return None
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """A single object in each image, where it is not stated how many there are."""
+        """One object in each image, where train.target_len is not stated."""
         if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
             yield job.model_copy(update={"train": job.train.model_copy(update={"target_len": 1})})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if self.recipe in table.WITH_OBJECTS and ready.job.train.target_len is None:
-            yield f"at most {OBJECTS} objects in an image, as COCO has; state train.target_len"
-        if _is_prompted(ready.job, self.architecture):
-            yield "the mask decoder alone is trained, as fine-tuning notebooks have it: state train.frozen"
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
+            yield f"assumed: at most {OBJECTS} objects in an image, as in COCO; state train.target_len"
+        if _is_prompted(job, self.architecture):
+            yield "assumed: only the mask decoder is trained, as in fine-tuning notebooks; state train.frozen"
 
 
 def _is_prompted(job: Job, architecture: str) -> bool:
-    """Whether a model that is prompted is trained without a word of what is frozen."""
+    """Whether a promptable model is trained and train.frozen is not stated."""
     return architecture in table.PROMPTED and "frozen" not in job.train.model_fields_set
 
 

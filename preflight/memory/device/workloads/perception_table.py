@@ -1,4 +1,4 @@
-"""Which classes of transformers see and hear, and what a batch of each needs (`tracer.perception_batches`).
+"""Classes of transformers for images, video and sound, and what a batch of each needs (`tracer.perception_batches`).
 
 Facts of transformers 5: names of classes, and the defaults of their configurations and processors.
 """
@@ -84,25 +84,25 @@ _CLASSIFIERS = (
 )
 IMAGE_CLASSIFIERS = frozenset(_CLASSIFIERS.split())
 _SCAN = (
-    "its scan is a CUDA kernel of its own; what transformers runs without it keeps a state of every position, "
+    "its scan is a separate CUDA kernel; without it, transformers keeps the state of every position, "
     "which no run with that kernel does"
 )
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("mamba", "mamba2", "falcon-mamba", "bamba", "jamba", "zamba", "zamba2", "falcon-h1"), _SCAN),
-    "rwkv": "its attention is a CUDA kernel of its own, which goes over positions one by one here",
-    "xlstm": "its cells are kernels of their own (mlstm_kernels), which go over positions one by one here",
-    "recurrent-gemma": "its layers go over positions one by one: no law of every length is made of that",
-    "owlvit": "transformers computes no loss for OWL-ViT's boxes, so training has a loop of its own",
-    "owlv2": "transformers computes no loss for OWLv2's boxes, so training has a loop of its own",
+    "rwkv": "its attention is a separate CUDA kernel; without it, positions are computed one by one",
+    "xlstm": "its cells are separate kernels (mlstm_kernels); without them, positions are computed one by one",
+    "recurrent-gemma": "its layers compute positions one by one: no law for every length can be made of that",
+    "owlvit": "transformers computes no loss for OWL-ViT's boxes, so every training loop is custom",
+    "owlv2": "transformers computes no loss for OWLv2's boxes, so every training loop is custom",
     "vilt": "ViLT chooses patches of an image by the values of its mask",
     "layoutlmv2": "LayoutLMv2's backbone is detectron2's",
-    "oneformer": "OneFormer's step takes texts beside masks, which no trace here makes",
-    "sam2": "transformers computes no loss for SAM 2, and training over frames has a loop of its own",
-    "dinov3-vit": "transformers has no DINOv3 with a head: a head of the program's own is not seen",
+    "oneformer": "OneFormer's step takes texts as well as masks, and the tracer makes none",
+    "sam2": "transformers computes no loss for SAM 2, so every training loop is custom",
+    "dinov3-vit": "transformers has no DINOv3 with a head, and the head that a program adds is not read",
     "zoedepth": "transformers computes no loss for ZoeDepth",
     "depth-anything": "transformers computes no loss for Depth Anything",
     "sew-d": "SEW-D's attention reads values of its positions",
-    "musicgen": "MusicGen is trained on codes of EnCodec, which no trace here makes",
+    "musicgen": "MusicGen is trained on codes of EnCodec, and the tracer makes none",
     "encodec": "transformers computes no loss for EnCodec",
     "vits": "transformers does not train VITS",
 }
@@ -150,8 +150,8 @@ NO_SIZES = ("vocab_size", "classes", "num_labels", "id2label", "label2id", "torc
 
 
 def chosen(architecture: str, task: str, stated: Sequence[str]) -> Trained | None:
-    """What is trained of an architecture: the class stated, else the task's, else the usual one; None where that is
-    others' to say."""
+    """The class of an architecture that is trained: the one stated, else that of the task, else the usual one; None
+    where another kind of model resolves it."""
     known = CLASSES.get(architecture, {})
     named = next((one for one in stated if one in known), None)
     if task == "image-classification" and architecture in IMAGE_CLASSIFIERS:

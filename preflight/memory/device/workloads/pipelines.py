@@ -1,6 +1,6 @@
-"""The pipelines of published denoisers: the frozen models that lie on the GPU beside the one that is trained.
+"""The pipelines of published denoisers: the frozen models on the GPU in addition to the denoiser.
 
-The VAE and the text encoders of a pipeline are frozen: where they are on the GPU they are weights. Facts of published
+The VAE and the text encoders of a pipeline are frozen: on the GPU they are weights only. Facts of published
 models are in denoisers.json: counts, what diffusers' example scripts leave on the GPU, and in which dtype.
 """
 
@@ -11,24 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from preflight.memory.device.parallel.rank import Held
+from preflight.memory.device.law.adapters import CONTROLNET
+from preflight.memory.device.law.workload import Config, Storage
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 
-if TYPE_CHECKING:
-    from preflight.memory.device.workload import Config
-    from preflight.vocabulary.job import Job
-
 DATA = Path(__file__).with_name("denoisers.json")
-CONTROLNET = "controlnet"
-"""The `train.peft.method` of a ControlNet beside a frozen denoiser."""
 DENOISER = ("denoiser", "unet", "transformer")
 """Names of the denoiser itself in `validation.loads`."""
 
 
 @dataclass(frozen=True)
-class Companion(Held):
+class Companion(Storage):
     """A frozen model on the GPU, by its name in the pipeline. `config`: of a VAE, whose pass over the images counts."""
 
     name: str = ""
@@ -44,24 +40,28 @@ def data() -> dict[str, Any]:
 
 
 def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
-    """What lies beside a denoiser: as stated; where nothing is, as diffusers' script has it."""
+    """The models on the GPU in addition to a denoiser: as stated, else as in diffusers' script."""
     known = pipeline(job, model)
     trained = (*DENOISER, CONTROLNET)
-    stated = {"train.companions": job.train.companions or (),
-              "validation.loads": [one for one in job.validation.loads or () if one not in trained]}  # fmt: skip
+    stated = {
+        "train.companions": job.train.companions or (),
+        "validation.loads": [one for one in job.validation.loads or () if one not in trained],
+    }
     for field, names in stated.items():
         for name in names:
             if name not in known:
-                return Unknown(f"{field}: the size of {name} beside {model} is not known "
-                               f"(known: {', '.join(known) or 'none'})", Cause.not_modelled)  # fmt: skip
+                return Unknown(
+                    f"{field}: the size of {name} beside {model} is not known (known: {', '.join(known) or 'none'})",
+                    Cause.not_modelled,
+                )
     if job.train.companions is not None:
         return tuple(known[name] for name in job.train.companions)
     return tuple(known[name] for name in _scripts(job, model) if name in known)
 
 
 def pipeline(job: Job, model: str) -> Mapping[str, Companion]:
-    """Every model of the pipeline beside the denoiser, by its name: in the dtype of its name where that says one
-    (`vae:fp16`), else in the one that the scripts have it in."""
+    """Every other model of a denoiser's pipeline, by its name. Its dtype is that of its name (`vae:fp16`), else that of
+    the scripts."""
     cast = (job.train.precision or "fp32").removesuffix("-mixed")
     rows = _row(model).get("companions", {})
     found = {}

@@ -1,4 +1,4 @@
-"""The table of kinds of model. Another kind is a module beside this one, and a row.
+"""The table of kinds of models. To add a kind, add a module in this folder and a row here.
 
 Other distributions add kinds by entry points of the group `preflight.workloads` (`module:Class`). They are asked after
 the kinds that know their own models, and before those that take any.
@@ -10,7 +10,7 @@ from functools import lru_cache
 from inspect import getattr_static
 from typing import cast
 
-from preflight.memory.device.workload import Asked, Workload
+from preflight.memory.device.law.workload import Asked, Workload
 from preflight.memory.device.workloads.denoisers import Denoiser
 from preflight.memory.device.workloads.detectors import Detector
 from preflight.memory.device.workloads.embeddings import Embedder
@@ -45,7 +45,8 @@ _STATED = ("knows", "resolve", "wire", "filed")
 
 
 def kinds() -> tuple[type[Workload], ...]:
-    """Every kind, those of other distributions before the first that takes whatever is left. Raises ExtensionError."""
+    """Every kind. Those of other distributions come before the first kind that takes any model. Raises
+    ExtensionError."""
     taken = KINDS.index(ImageModel)
     return (*KINDS[:taken], *_added(), *KINDS[taken:])
 
@@ -56,7 +57,7 @@ def _added() -> tuple[type[Workload], ...]:
     for one in installed(WORKLOADS):
         part = loaded(one)
         if not isinstance(part, type) or Workload not in part.__mro__:
-            raise wrong(one, "it is no subclass of preflight.memory.device.workload.Workload")
+            raise wrong(one, "it is no subclass of preflight.memory.device.law.workload.Workload")
         kind = cast("type[Workload]", part)
         if not isinstance(getattr(kind, "kind", None), str):
             raise wrong(one, f"{kind.__name__} has no text `kind`")
@@ -72,5 +73,5 @@ def kind_of(asked: Asked) -> type[Workload]:
 
 
 def target_of(name: str) -> str | None:
-    """The target that a name alone means in a library of detectors; None for any other name."""
+    """The target of a plain name in a library of one of the kinds; None for any other name."""
     return next((target for kind in kinds() if (target := kind.target_of(name)) is not None), None)

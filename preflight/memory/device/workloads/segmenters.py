@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest, without_mask
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, without_mask
 from preflight.vocabulary.values import Unknown
 
 UNIT = 64
@@ -34,7 +35,7 @@ ALIKE = ("weights", "weights_backbone", "encoder_weights", "pretrained", "progre
 
 @dataclass(frozen=True)
 class Segmenter(OwnStep):
-    """A model that labels pixels or clips."""
+    """A model that labels pixels, or a video classifier."""
 
     kind: ClassVar[str] = "dense"
     home: str
@@ -67,8 +68,16 @@ class Segmenter(OwnStep):
         classes = int(kwargs.pop(key, usual_classes))
         by_side = image % UNIT == 0 and not clip
         lengths = {"b": train.batch_size or 1, "u" if by_side else "i": image // UNIT if by_side else image}
-        model = cls("dense", {"vocab_size": classes}, "dense", "segmentation_models_pytorch" if smp else "torchvision",
-                    found[1], kwargs, counts, None if by_side else image)  # fmt: skip
+        model = cls(
+            "dense",
+            {"vocab_size": classes},
+            "dense",
+            "segmentation_models_pytorch" if smp else "torchvision",
+            found[1],
+            kwargs,
+            counts,
+            None if by_side else image,
+        )
         dims = {"V": classes} if classes > 1 else {}  # a single one has another loss
         return Resolved(model, asked.name, "dense", dims, lengths, without_mask(setup))
 

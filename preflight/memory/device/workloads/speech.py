@@ -1,4 +1,4 @@
-"""Models of raw sound (wav2vec 2.0, HuBERT, WavLM, data2vec-audio): what their law is filed under.
+"""Models of raw sound (wav2vec 2.0, HuBERT, WavLM, data2vec-audio): resolving a job that trains one.
 
 `train.seq_len` counts samples of sound: 160,000 are ten seconds at 16 kHz. A law is a function of the frames that the
 convolutions make of them, `w`. Without `task: sequence-classification` the loss is CTC.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.fit.make import CHECK_LAYERS
-from preflight.memory.device.setup import Setup, with_kernel
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, digest
+from preflight.memory.device.law.made import Depth
+from preflight.memory.device.law.setup import Setup, with_kernel
+from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
 
 ARCHITECTURES = ("wav2vec2", "hubert", "wavlm", "data2vec-audio")
 NEARLY = {"hubert": "wav2vec2"}
@@ -106,13 +104,13 @@ class Speech(OwnStep):
         return (Depth("encoder.layers", "num_hidden_layers", "L"),) if deep else ()
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """The convolutions trained as well, where nothing is said of it."""
+        """Trained convolutions, where train.frozen is not stated."""
         if "frozen" not in job.train.model_fields_set:
             yield job.model_copy(update={"train": job.train.model_copy(update={"frozen": []})})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if "frozen" not in ready.job.train.model_fields_set:
-            yield "convolutions are taken as frozen, as transformers' example scripts have it: state train.frozen"
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        if "frozen" not in job.train.model_fields_set:
+            yield "assumed: the convolutions are frozen, as in transformers' example scripts; state train.frozen"
 
 
 def frames(samples: int) -> int:
@@ -129,6 +127,6 @@ def _setup(setup: Setup, job: Job) -> Setup:
 
 
 def is_frozen(job: Job) -> bool:
-    """Whether the convolutions are not trained; where nothing is said, as transformers' example scripts have it
+    """Whether the convolutions are frozen; where it is not stated, as in transformers' example scripts
     (run_speech_recognition_ctc.py, run_audio_classification.py: freeze_feature_encoder)."""
     return bool(job.train.frozen) or "frozen" not in job.train.model_fields_set

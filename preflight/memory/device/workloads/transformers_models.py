@@ -5,22 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device import adapters
 from preflight.memory.device.families import Family, family_of, unlike
-from preflight.memory.device.families.activations import unusual
+from preflight.memory.device.families.config_keys import unusual
 from preflight.memory.device.fit.batch_one import make_law
-from preflight.memory.device.fit.make import Made, Runner
 from preflight.memory.device.fit.one_model import FREE, depth_key, make_at
-from preflight.memory.device.setup import setup_of
-from preflight.memory.device.workload import Asked, Config, Resolved, Workload, undescribed
+from preflight.memory.device.law import adapters
+from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.setup import setup_of
+from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
 from preflight.memory.device.workloads import litgpt
-from preflight.memory.device.workloads.remote import Likened, likened
+from preflight.memory.device.workloads.own_step import undescribed
+from preflight.memory.device.workloads.remote_code import Likened, likened
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
-
-if TYPE_CHECKING:
-    from preflight.vocabulary.job import Job
 
 # Other names that configs and hand-written programs give to a family's keys.
 _SYNONYMS: tuple[frozenset[str], ...] = tuple(
@@ -73,8 +72,13 @@ class TransformersModel(Workload):
 
     def wire(self) -> dict[str, Any]:
         compiled = {"extra": self.extra, "steps_with": ["b", "s"]} if self.compiled else {}
-        return {"architecture": self.architecture, "task": self.task, "config": dict(self.config),
-                **({"whole": True} if self.whole else {}), **compiled}  # fmt: skip
+        return {
+            "architecture": self.architecture,
+            "task": self.task,
+            "config": dict(self.config),
+            **({"whole": True} if self.whole else {}),
+            **compiled,
+        }
 
     @property
     def filed(self) -> str:

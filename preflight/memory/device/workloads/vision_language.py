@@ -12,22 +12,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.fit.few_traces import Depth
-from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, Made, Runner, fold, verify
+from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
+from preflight.memory.device.law.law import Laws
+from preflight.memory.device.law.made import Depth, Made, Runner
+from preflight.memory.device.law.setup import RANKED, Setup, loss_of, setup_of
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.setup import RANKED, Setup, loss_of, setup_of
-from preflight.memory.device.workload import Asked, Config, OwnStep, Resolved, digest
+from preflight.memory.device.law.workload import Asked, Config, Resolved
 from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
+from preflight.memory.device.workloads.own_step import OwnStep, digest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
-
-if TYPE_CHECKING:
-    from preflight.memory.device.law.laws import Laws
-    from preflight.memory.device.prepare import Ready
-    from preflight.vocabulary.job import Job
 
 FREE = ("b", "s")
 """What a traced law is a function of; a shipped one of the rank of adapters too."""
@@ -38,10 +36,17 @@ SPELLINGS = {"blip_2": "blip-2"}
 NOT_OF_A_MODEL = ("model_type", "architectures", "torch_dtype", "dtype", "transformers_version", "auto_map",
                   "_name_or_path", "quantization_config", "do_image_splitting")  # fmt: skip
 """Keys of a config.json that say nothing of the model's layers."""
-TEXT = {"idefics2": "text_model.layers", "idefics3": "text_model.layers", "smolvlm": "text_model.layers",
-        "blip_2": "decoder.layers"}  # fmt: skip
-TOWER = {"qwen2_vl": ("visual.blocks", "depth"), "qwen2_5_vl": ("visual.blocks", "depth"),
-         "internvl": ("encoder.layer", "num_hidden_layers")}  # fmt: skip
+TEXT = {
+    "idefics2": "text_model.layers",
+    "idefics3": "text_model.layers",
+    "smolvlm": "text_model.layers",
+    "blip_2": "decoder.layers",
+}
+TOWER = {
+    "qwen2_vl": ("visual.blocks", "depth"),
+    "qwen2_5_vl": ("visual.blocks", "depth"),
+    "internvl": ("encoder.layer", "num_hidden_layers"),
+}
 """Where layers lie, in modules of transformers 5; all others have `language_model.layers` and `encoder.layers`."""
 WHOLE = ("gemma3", "mllama", "qwen3_vl")
 """Architectures whose layers differ by their number: sliding windows in most, cross attention in some, features of the
@@ -107,8 +112,17 @@ class VisionLanguage(OwnStep):
             lengths["r"] = setup.peft.rank
             setup = replace(setup, peft=replace(setup.peft, rank=None))
         config = _config(job, asked.config)
-        model = cls(SPELLINGS.get(kind, kind), config, "causal-lm", image, train.images, train.image_size,
-                    train.attention == "flash", setup.mask, options)  # fmt: skip
+        model = cls(
+            SPELLINGS.get(kind, kind),
+            config,
+            "causal-lm",
+            image,
+            train.images,
+            train.image_size,
+            train.attention == "flash",
+            setup.mask,
+            options,
+        )
         dims = {one.name: _layers(one, config) for one in model.depths}
         vocabulary = (config.get("text_config") or config).get("vocab_size")
         dims |= {"V": vocabulary} if isinstance(vocabulary, int) else {}
@@ -140,8 +154,10 @@ class VisionLanguage(OwnStep):
         if self._type in WHOLE:
             return ()
         tower, key = TOWER.get(self._type, ("encoder.layers", "num_hidden_layers"))
-        both = (Depth(TEXT.get(self._type, "language_model.layers"), "text_config.num_hidden_layers", "L"),
-                Depth(tower, f"vision_config.{key}", "M"))  # fmt: skip
+        both = (
+            Depth(TEXT.get(self._type, "language_model.layers"), "text_config.num_hidden_layers", "L"),
+            Depth(tower, f"vision_config.{key}", "M"),
+        )
         return tuple(one for one in both if _layers(one, self.config) > CHECK_LAYERS)
 
     def make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE) -> Made:
@@ -170,7 +186,7 @@ class VisionLanguage(OwnStep):
         if not scheme.startswith(("fsdp", "zero3")) or "L" in laws.made.tape.depths.values():
             return None
         return Unknown(
-            f"the layers of {resolved.name} differ, so what sharded parameters gather at once is not known",
+            f"the layers of {resolved.name} differ, so it is not known which sharded parameters are gathered together",
             Cause.not_modelled,
         )
 
@@ -185,16 +201,15 @@ class VisionLanguage(OwnStep):
         for other in others:
             yield job.model_copy(update={"train": job.train.model_copy(update=other)})
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        job = ready.job
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if self.image.note:
             yield self.image.note
         if "images" not in job.train.model_fields_set:
-            yield "one image is counted in each sample: state train.images"
+            yield "assumed: one image in each sample; state train.images"
         if _is_llava(job) and "frozen" not in job.train.model_fields_set:
-            yield "the vision tower is frozen, as LLaVA's own code has it: state train.frozen"
+            yield "assumed: the vision tower is frozen, as in LLaVA's own code; state train.frozen"
         if is_open(job):
-            yield "all parts are taken as trained, and the interval holds a frozen tower: state train.frozen"
+            yield "assumed: all parts are trained; the interval also covers a frozen vision tower; state train.frozen"
 
 
 def knows(architecture: str) -> bool:
@@ -211,11 +226,15 @@ def _setup(asked: Asked, kind: str) -> Setup | Unknown:
     if isinstance(setup, Unknown):
         return setup
     if setup.peft is not None and setup.peft.method in RANKED and not setup.peft.targets and kind != "blip_2":
-        return missing("train.peft.targets", f"peft has no layers of its own for {kind}")
+        return missing("train.peft.targets", f"peft has no default layers for {kind}")
     old = asked.gpu is not None and asked.gpu.compute_capability < (8, 0)
     slow = setup.attention == "sdpa" and train.attention != "flash" and old
-    return replace(setup, attention="efficient" if slow else setup.attention, frozen=frozen,
-                   loss=loss_of(train.loss, job.software.get("transformers")))  # fmt: skip
+    return replace(
+        setup,
+        attention="efficient" if slow else setup.attention,
+        frozen=frozen,
+        loss=loss_of(train.loss, job.software.get("transformers")),
+    )
 
 
 def _is_llava(job: Job) -> bool:
@@ -233,7 +252,7 @@ def frozen_parts(job: Job) -> tuple[str, ...] | Unknown:
         parts = _NAMED.get(one.removeprefix("model.").rstrip("."))
         if parts is None:
             return Unknown(
-                f"train.frozen: {one} is no part of a model of images and text (known: {', '.join(PARTS)})",
+                f"train.frozen: {one} is not a part of a vision-language model (known: {', '.join(PARTS)})",
                 Cause.invalid,
             )
         found.update(dict.fromkeys(parts))
@@ -254,8 +273,13 @@ def _described(image: Image, images: int, kind: str) -> dict[str, Any]:
         feeds[name] = {**feed, "shape": [first * images, *rest]}
     if kind == "paligemma":  # 0 for what is asked, 1 for what is learnt
         feeds["token_type_ids"] = {"shape": [], "per": "token", "dtype": "int"}
-    return {"spans": [image.tokens] * images, "feeds": feeds, "tiles": image.tiles * images,
-            "marks": MARKED.get(kind), "note": image.note}  # fmt: skip
+    return {
+        "spans": [image.tokens] * images,
+        "feeds": feeds,
+        "tiles": image.tiles * images,
+        "marks": MARKED.get(kind),
+        "note": image.note,
+    }
 
 
 def _config(job: Job, config: Config) -> dict[str, Any]:

@@ -1,27 +1,24 @@
-"""YOLOv5, YOLOv8 and YOLO11 of Ultralytics: stand-ins of the models and of their training step (tracer/yolo.py).
+"""YOLOv5, YOLOv8 and YOLO11 of Ultralytics, re-implemented with their training step (tracer/yolo.py).
 
 Known are detection, segmentation, pose and classification in five sizes, as the package `ultralytics` has them
 ("ultralytics:yolov8n-seg"), and YOLOv5 as the repository ultralytics/yolov5 trains it ("yolov5:yolov5s"). Two things
 that the data decide: how many classes there are (`model.kwargs` nc, else COCO's), and how many boxes the fullest image
-of a batch has (`train.target_len`). Where they are not stated, the interval holds what they may be.
+of a batch has (`train.target_len`). Where they are not stated, the interval covers what they may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from preflight.memory.device.parallel.rank import Held
-from preflight.memory.device.workload import Asked, OwnStep, Resolved, begin, without_mask
+from preflight.memory.device.law.made import Weight
+from preflight.memory.device.law.workload import Asked, Resolved, Storage
 from preflight.memory.device.workloads.detectors import WIDER as DETECTORS_WIDER
+from preflight.memory.device.workloads.own_step import OwnStep, begin, without_mask
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import YOLO_HOMES, YOLO_NAME, yolo_target
 from preflight.vocabulary.values import Cause, Unknown
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.loading import Row
-    from preflight.vocabulary.job import Job
 
 GRAIN = 32
 """Pixels that sides are multiples of: the largest stride (utils/checks.py, check_imgsz rounds up to it)."""
@@ -36,7 +33,7 @@ FEWEST, MOST = 1, 372
 WORKSPACE = 24 * 2**20 - 128 * 2**10
 """What ":4096:8" (32 MiB) is more than cuBLAS' own :4096:2:16:8. `deterministic`, which is the default, sets it
 (utils/torch_utils.py, init_seeds)."""
-STAND_IN = "a stand-in of the same architecture in plain torch"
+REIMPLEMENTED = "our re-implementation of the same architecture in plain torch"
 _TASKS = {"": "detect", "seg": "segment", "pose": "pose", "cls": "classify"}
 _FIRST = {"n": 64, "s": 128, "m": 192, "l": 256, "x": 320}
 _FIRST_11 = {"n": 64, "s": 128, "m": 256, "l": 256, "x": 384}
@@ -47,7 +44,7 @@ MOST_CLASSES = 100
 
 @dataclass(frozen=True)
 class Yolo(OwnStep):
-    """A model of Ultralytics, by its stand-in."""
+    """A model of Ultralytics, re-implemented."""
 
     kind: ClassVar[str] = "yolo"
     wider: ClassVar[tuple[float, float]] = DETECTORS_WIDER
@@ -66,11 +63,14 @@ class Yolo(OwnStep):
         train = asked.job.train
         stated = (asked.job.model.kwargs or {}).get("nc", asked.config.get("nc"))
         if stated is not None and (not isinstance(stated, int) or stated < 1):
-            return Unknown(f"model.kwargs nc = {stated!r} is no number of classes", Cause.invalid)
+            return Unknown(f"model.kwargs nc = {stated!r} is not a number of classes", Cause.invalid)
         config = config_of(asked.known_as, stated)
         if config is None:
-            return Unknown(f"{asked.known_as} has no stand-in: known are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
-                           "and x, with -seg, -pose and -cls for the last two", Cause.model_unknown)  # fmt: skip
+            return Unknown(
+                f"{asked.known_as} is not supported: supported are YOLOv5, YOLOv8 and YOLO11 in sizes n, s, m, l "
+                "and x, with -seg, -pose and -cls for the last two",
+                Cause.model_unknown,
+            )
         setup = begin(asked, adapts=False, freezes=False)
         if isinstance(setup, Unknown):
             return setup
@@ -96,12 +96,12 @@ class Yolo(OwnStep):
     def convolutional(self) -> bool:
         return True
 
-    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Row], buffers: int) -> tuple[Held, ...]:
+    def beside(self, job: Job, resolved: Resolved, rows: Sequence[Weight], buffers: int) -> tuple[Storage, ...]:
         """Two workspaces of cuBLAS, and the averaged copy that the trainer holds unless the job says otherwise."""
-        workspaces = (Held(WORKSPACE, "temporary"),) * 2
+        workspaces = (Storage(WORKSPACE, "temporary"),) * 2
         if "ema" in job.train.copies.model_fields_set:
             return workspaces
-        return (*workspaces, Held(sum(round(n * each) for n, each, _ in rows) + buffers, "weights"))
+        return (*workspaces, Storage(sum(round(n * each) for n, each, _ in rows) + buffers, "weights"))
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
         """What the data may make of the job."""
@@ -109,15 +109,15 @@ class Yolo(OwnStep):
             yield _with(job, FEWEST, 1)
             yield _with(job, MOST, resolved.lengths["V"])
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        yield f"{ready.resolved.name} is reckoned as {STAND_IN}"
-        said = _open(ready.job, ready.resolved)
+    def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
+        yield f"{resolved.name} is estimated with {REIMPLEMENTED}"
+        said = _open(job, resolved)
         if said is not None:
             yield said
 
 
 def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
-    """The tracer's description of a model by its name; None for one that has no stand-in."""
+    """The tracer's description of a model by its name; None for one that is not re-implemented."""
     home, _, name = target.partition(":")
     found = YOLO_NAME.fullmatch(name)
     if found is None:
@@ -139,21 +139,23 @@ def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
 
 
 def _open(job: Job, resolved: Resolved) -> str | None:
-    """What the data decide and nothing states; None where all is stated."""
-    said = {
-        f"{resolved.lengths['V']} classes (state model.kwargs nc)": "nc" in (job.model.kwargs or {}),
-        f"{resolved.lengths['o']} boxes in the fullest image of a batch (state train.target_len)":
-            job.train.target_len is not None,
-    }  # fmt: skip
-    if resolved.task == "classify" or all(said.values()):
+    """What the data decide and no setting states; None where all is stated."""
+    if resolved.task == "classify":
         return None
-    return f"taken: {', '.join(text for text, known in said.items() if not known)}; the interval holds fewer and more"
+    taken = []
+    if "nc" not in (job.model.kwargs or {}):
+        taken.append(f"{resolved.lengths['V']} classes (state model.kwargs nc)")
+    if job.train.target_len is None:
+        taken.append(f"{resolved.lengths['o']} boxes in the fullest image of a batch (state train.target_len)")
+    return f"assumed: {', '.join(taken)}; the interval covers fewer and more" if taken else None
 
 
 def _with(job: Job, boxes: int, classes: int) -> Job:
     kwargs = {"nc": classes, **(job.model.kwargs or {})}
     found = job.train.target_len if job.train.target_len is not None else boxes
-    return job.model_copy(update={
-        "model": job.model.model_copy(update={"kwargs": kwargs}),
-        "train": job.train.model_copy(update={"target_len": found}),
-    })  # fmt: skip
+    return job.model_copy(
+        update={
+            "model": job.model.model_copy(update={"kwargs": kwargs}),
+            "train": job.train.model_copy(update={"target_len": found}),
+        }
+    )

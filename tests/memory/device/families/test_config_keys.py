@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.attention import window
 from preflight.memory.device.families import FAMILIES, Family, family_of, unlike
 from preflight.memory.device.fit.make import request
 from preflight.memory.device.law import catalogue
+from preflight.memory.device.law.attention import window
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 

@@ -9,11 +9,11 @@ import pytest
 from law_keys import from_key
 
 from preflight.memory.device.families import FAMILIES, Family
-from preflight.memory.device.fit.make import Made
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
+from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.sizes import evaluate, with_derived
-from preflight.memory.device.workloads.remote import SAME_CODE
+from preflight.memory.device.workloads.remote_code import SAME_CODE
 
 pytest.importorskip("torch")
 

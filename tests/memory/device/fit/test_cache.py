@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from preflight.memory.device.fit import cache
-from preflight.memory.device.fit.make import Made
 from preflight.memory.device.fit.subprocess import Installed
 from preflight.memory.device.law import store
+from preflight.memory.device.law.made import Made
 
 KEY = store.LawKey("vit", "asked")
 

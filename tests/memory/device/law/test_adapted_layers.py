@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from preflight.memory.device.law import store
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 
 GATED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.job import build
 
 bulk = pytest.importorskip("preflight.memory.device.law.bulk_peaks")
@@ -18,7 +19,7 @@ pytest.importorskip("numpy")
 def test_bulk_is_the_law(name: str, accumulating: bool) -> None:
     sizes = {"train.batch_size": 2, "train.seq_len": 64, "train.target_len": 32, "train.precision": "bf16-mixed"}
     ready = prepare(build({"model.name": name, **sizes}))
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, PreparedJob)
     law = ready.laws.reading(accumulating, False)
     rng = random.Random(name)
     batches = [rng.randint(1, 300) for _ in range(5000)]
@@ -30,6 +31,6 @@ def test_bulk_is_the_law(name: str, accumulating: bool) -> None:
 
 def test_columns_of_one_length() -> None:
     ready = prepare(build({"model.name": "bert-base-uncased", "train.batch_size": 2, "train.seq_len": 64}))
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, PreparedJob)
     with pytest.raises(ValueError, match="different lengths"):
         bulk.peaks(ready.laws.plain, {**ready.dims, "b": [1, 2], "s": [3]})

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from preflight.memory.device.law import catalogue, store
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 

@@ -16,7 +16,7 @@ from preflight.memory.device.parallel import ddp, layouts, nccl, units, zero
 from preflight.memory.device.parallel.edit import Born, Gone, Script
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.options import Options
-from preflight.memory.device.prepare import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -33,7 +33,7 @@ def job(strategy: str = "none", ranks: int = 1, **more: object) -> Job:
                   "parallel.ranks_per_node": ranks, **fields})  # fmt: skip
 
 
-def ready(strategy: str = "none", ranks: int = 1, **more: object) -> Ready:
+def ready(strategy: str = "none", ranks: int = 1, **more: object) -> PreparedJob:
     found = prepare(job(strategy, ranks, **more))
     assert not isinstance(found, Unknown), found
     return found
@@ -46,19 +46,16 @@ def estimate(strategy: str = "none", ranks: int = 1, **more: object) -> DeviceEs
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_row_shard_is_the_largest_chunk(seed: int) -> None:
+def test_an_equal_part_is_at_most_a_row_less_than_the_largest_chunk(seed: int) -> None:
+    """FSDP2 cuts along dimension 0 (fully_shard/_fsdp_param.py, _init_sharded_param); laws count equal parts."""
     torch = pytest.importorskip("torch")
     rng = random.Random(seed)
     shape = tuple(rng.randint(1, 40) for _ in range(rng.randint(1, 3)))
     ranks = rng.randint(2, 9)
-    chunks = torch.chunk(torch.empty(shape, device="meta"), ranks, dim=0)
-    assert units.row_shard(shape, ranks) == chunks[0].numel()
+    largest = torch.chunk(torch.empty(shape, device="meta"), ranks, dim=0)[0].numel()
     elements = torch.Size(shape).numel()
-    assert (
-        units.shard(elements, ranks)
-        <= units.row_shard(shape, ranks)
-        <= units.shard(elements, ranks) + (elements // shape[0])
-    )
+    equal = units.shard(elements, ranks)
+    assert equal <= largest <= equal + elements // shape[0]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -90,12 +87,12 @@ def test_buckets_are_torchs(seed: int) -> None:
 
 def test_ddp_copies_every_gradient_once() -> None:
     alone, several = ready(), ready("ddp", 4)
-    assert several.held == alone.gradients == several.gradients
-    sizes = [each.nbytes for each in several.rank.held]
+    assert several.storage_bytes == alone.gradients == several.gradients
+    sizes = [each.nbytes for each in several.rank.storages]
     assert sizes[0] >= ddp.FIRST_BUCKET
     assert all(size >= 25 * 2**20 for size in sizes[1:-1])
     views = ready("ddp", 4, parallel__options={"gradient_as_bucket_view": True})
-    assert (views.held, views.gradients) == (alone.gradients, 0)
+    assert (views.storage_bytes, views.gradients) == (alone.gradients, 0)
     whole = [
         estimate("ddp", 4, parallel__options=o).requested.expected for o in ({}, {"gradient_as_bucket_view": True})
     ]
@@ -114,7 +111,7 @@ def test_one_rank_has_nothing_to_reduce() -> None:
 ])  # fmt: skip
 def test_more_ranks_never_take_more(strategy: str, options: dict[str, object]) -> None:
     peaks = [ready(strategy, n, parallel__options=options) for n in (2, 4, 8, 16)]
-    states = [one.weights + one.held + one.gradients + sum(one.optimizer.states) for one in peaks]
+    states = [one.weights + one.storage_bytes + one.gradients + sum(one.optimizer.states) for one in peaks]
     assert states == sorted(states, reverse=True)
     bucket = 2 * 500_000_000 if strategy in ("zero2", "zero3") else 0
     assert states[0] < 16 * count(peaks[0]) + bucket
@@ -152,7 +149,7 @@ def test_what_is_not_stated_widens_the_interval() -> None:
 @pytest.mark.parametrize(("fields", "reason"), [
     ({"parallel__nodes": None}, "parallel.nodes"),
     ({"parallel__tensor": 3}, "4 ranks cannot be cut"),
-    ({"parallel__tensor": 2}, "parallel.tensor: the bert law"),
+    ({"parallel__tensor": 2}, "parallel.tensor: the law of bert"),
     ({"parallel__tensor": None}, "parallel.tensor is not known"),
     ({"parallel__offload": "parameters"}, "ddp keeps its weights"),
     ({"parallel__options": {"bucket_cap_mb": "many"}}, "bucket_cap_mb: 'many'"),
@@ -167,7 +164,7 @@ def test_unknown_says_why(fields: dict[str, object], reason: str) -> None:
 # --- DeepSpeed's arithmetic -------------------------------------------------------------------------------------------
 
 
-def count(one: Ready) -> int:
+def count(one: PreparedJob) -> int:
     return sum(n for n, _, _ in one.parameters)
 
 
@@ -177,22 +174,22 @@ def test_stages_keep_what_the_paper_says() -> None:
     for stage, expected in ((1, 2 + 2 + 12 / ranks), (2, 2 + (2 + 12) / ranks), (3, 16 / ranks)):
         options = {"reduce_bucket_size": 0, "stage3_param_persistence_threshold": 0}
         one = ready(f"zero{stage}", ranks, parallel__options=options)
-        states = one.weights - one.buffers + one.held + one.gradients + sum(one.optimizer.states)
+        states = one.weights - one.buffers + one.storage_bytes + one.gradients + sum(one.optimizer.states)
         assert states == pytest.approx(expected * count(one), rel=1e-3), stage
 
 
 def test_a_bucket_has_its_size_whatever_the_model() -> None:
     small = ready("zero3", 2, parallel__options={"reduce_bucket_size": 1_000_000})
     usual = ready("zero3", 2)
-    assert usual.held - small.held == 2 * (500_000_000 - 1_000_000)
+    assert usual.storage_bytes - small.storage_bytes == 2 * (500_000_000 - 1_000_000)
     square = ready("zero3", 2, parallel__options={"reduce_bucket_size": "auto"})
-    assert square.held - small.held == 2 * (768 * 768 - 1_000_000)
+    assert square.storage_bytes - small.storage_bytes == 2 * (768 * 768 - 1_000_000)
 
 
 def test_offloading_on_one_gpu_leaves_weights_and_buffers() -> None:
     one = ready("zero2", 1, parallel__offload="optimizer")
     assert one.weights - one.buffers == 2 * count(one)
-    assert (one.held, one.gradients, sum(one.optimizer.states)) == (0, 0, 0)
+    assert (one.storage_bytes, one.gradients, sum(one.optimizer.states)) == (0, 0, 0)
     peak = one.laws.plain.peak(one.dims)
     assert peak.bytes > 2 * 500_000_000  # the bucket
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.law.tape import expand
+from preflight.memory.device.law.expand import expand
 from preflight.memory.device.parallel import Rank
 from preflight.memory.device.prepare import prepare
 from preflight.vocabulary.job import Job, build

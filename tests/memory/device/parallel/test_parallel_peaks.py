@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.run import requested_peak
 from preflight.vocabulary.job import build
 
@@ -162,7 +163,7 @@ def estimated(strategy: str, micro: int = 1, **options: object) -> int:
         "train.grad_accum": micro, "parallel.strategy": strategy, "parallel.gpus_per_node": ranks,
         "parallel.ranks_per_node": ranks, "parallel.options": options,
     }))  # fmt: skip
-    assert isinstance(ready, Ready), ready
+    assert isinstance(ready, PreparedJob), ready
     return requested_peak(ready)
 
 
@@ -235,6 +236,6 @@ def test_what_is_gathered_in_bf16_computes_in_bf16(
         "parallel.strategy": "fsdp", "parallel.gpus_per_node": RANKS, "parallel.ranks_per_node": RANKS,
         "parallel.options": {"fsdp_version": int(kind[-1]), "param_dtype": "bf16", "reduce_dtype": "fp32"},
     }))  # fmt: skip
-    assert isinstance(ready, Ready), ready
+    assert isinstance(ready, PreparedJob), ready
     peak = mixed_peak(counter, kind, architecture, autocast, checkpointing)
     assert requested_peak(ready) == pytest.approx(peak, abs=2 * CLOSE)

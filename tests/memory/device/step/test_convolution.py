@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import pytest
 import shipped as device
-from shipped import laws_for, resolve
+from shipped import laws_for, prepare, resolve
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.law import store
-from preflight.memory.device.law.tape import expand
+from preflight.memory.device.law.expand import expand
+from preflight.memory.device.law.tape import WORKSPACE, without_workspaces
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.optimizers import with_weight_decay
 from preflight.memory.device.step import convolution
 from preflight.memory.device.step.allocator import CachingAllocator
-from preflight.memory.device.step.optimizers import Step
+from preflight.memory.device.step.effects import waiting
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Replay, Segment
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import image_models as images
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.optimizer import Step
 from preflight.vocabulary.tracing import TRACE
 
 MIB = 2**20
@@ -47,13 +51,13 @@ def resolved(**changes: object) -> Resolved:
 
 def test_without_workspaces_every_other_event_stays() -> None:
     tape = laws_for(resolved(), "train").made.tape  # type: ignore[union-attr]
-    bare = convolution.without_workspaces(tape)
+    bare = without_workspaces(tape)
     sizes = tape.values({"b": 3, "i": 224})
     births: dict[int, int | None] = {}
     kept: list[tuple[str, int | None, int]] = []
     spaces = 0
     for kind, birth, size, mark, _ in expand(tape, {"b": 3}):
-        if convolution.WORKSPACE in mark:
+        if WORKSPACE in mark:
             spaces += 1
             births[birth] = None
         elif kind == "b":
@@ -146,16 +150,18 @@ def test_the_size_that_a_model_was_made_for(target: str, size: int) -> None:
 
 def test_batches_that_wait() -> None:
     batch = 3 * 224 * 224 * 4 * 64
-    assert sum(images.waiting(resolved(), {"b": 64, "i": 224})) == round(2.25 * batch)
+    assert sum(waiting(resolved(), {"b": 64, "i": 224})) == round(2.25 * batch)
     other = resolved(model__target="torchvision:resnet18")
-    assert sum(images.waiting(other, {"b": 64, "i": 224})) == batch
+    assert sum(waiting(other, {"b": 64, "i": 224})) == batch
 
 
 def test_decay_copies_all_gradients_at_once() -> None:
-    step = images.decayed(Step((40, 40), ()), job(), resolved(), [(10, 4), (5, 4)])
-    assert step.temporary == 60
-    fused = images.decayed(Step((), ()), job(train__optimizer_impl="fused"), resolved(), [(10, 4)])
-    assert fused.temporary == 0
+    assert with_weight_decay(Step((40, 40), ()), [(10, 4), (5, 4)]).temporary == 60
+    listed, fused = (prepare(job(train__optimizer_impl=how, train__optimizer="sgd")) for how in ("foreach", "fused"))
+    assert isinstance(listed, PreparedJob)
+    assert isinstance(fused, PreparedJob)
+    assert listed.optimizer.temporary == 4 * sum(n for n, _ in listed.trainable)
+    assert fused.optimizer.temporary == 0
 
 
 def test_one_law_serves_for_other_weights_and_classes() -> None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.prepare import prepare
 from preflight.memory.device.step import effects, run
 from preflight.memory.device.step.effect import Effect, Passage
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.job import build
 from preflight.vocabulary.tracing import SHIPPED_ONLY
@@ -19,34 +20,34 @@ GIB = 2**30
 JOB: dict[str, object] = {"model.name": "gpt2", "train.batch_size": 2, "train.seq_len": 128, "train.precision": "fp32"}
 
 
-def ready(**more: object) -> Ready:
+def ready(**more: object) -> PreparedJob:
     fields = {**JOB, **{name.replace("__", "."): value for name, value in more.items()}}
     found = prepare(build(fields), find_gpu("A100 40GB"), tracing=SHIPPED_ONLY)
-    assert isinstance(found, Ready), found
+    assert isinstance(found, PreparedJob), found
     return found
 
 
 class Stays(Effect):
-    def before(self, ready: Ready) -> Iterator[Passage]:
+    def before(self, ready: PreparedJob) -> Iterator[Passage]:
         yield Passage("load", "temporary", (GIB,))
 
 
 class Passes(Effect):
-    def after(self, ready: Ready) -> Iterator[Passage]:
+    def after(self, ready: PreparedJob) -> Iterator[Passage]:
         yield Passage("save", "weights", passing=(64 * GIB,))
 
 
 class Grows(Effect):
     """Every storage of the step is twice as large."""
 
-    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
+    def step(self, ready: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
         return replace(segment, sizes=tuple(2 * size for size in segment.sizes))
 
-    def raised(self, ready: Ready, peak: int) -> int:
+    def raised(self, ready: PreparedJob, peak: int) -> int:
         return 2 * peak
 
 
-def peaks(job: Ready, monkeypatch: pytest.MonkeyPatch, *more: Effect) -> tuple[int, int]:
+def peaks(job: PreparedJob, monkeypatch: pytest.MonkeyPatch, *more: Effect) -> tuple[int, int]:
     """Requested by the law, and allocated by the replay."""
     monkeypatch.setattr(run, "EFFECTS", (*effects.EFFECTS, *more))
     return run.requested_peak(job), run.replayed(job, (), None).allocated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from preflight.memory import device
 from preflight.memory.device.estimate import timeline
-from preflight.memory.device.step.timeline import thinned
+from preflight.memory.device.step.run import thinned
 from preflight.vocabulary.estimates import DeviceEstimate, Moment
 from preflight.vocabulary.job import build
 

@@ -9,7 +9,7 @@ from shipped import estimate as estimated
 from shipped import laws_for, prepare
 
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.prepare import Ready
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -21,9 +21,9 @@ CONTROLNET: dict[str, object] = {
 }  # fmt: skip
 
 
-def ready(**changes: object) -> Ready:
+def ready(**changes: object) -> PreparedJob:
     found = prepare(build({**CONTROLNET, **{name.replace("__", "."): value for name, value in changes.items()}}))
-    assert isinstance(found, Ready), found
+    assert isinstance(found, PreparedJob), found
     return found
 
 

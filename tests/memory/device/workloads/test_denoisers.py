@@ -11,8 +11,8 @@ from shipped import laws_for, prepare, resolve
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.prepare import Ready
-from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.workloads import denoisers, pipelines
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -33,9 +33,9 @@ def device(**changes: object) -> DeviceEstimate:
     return found
 
 
-def ready(**changes: object) -> Ready:
+def ready(**changes: object) -> PreparedJob:
     found = prepare(build({**LORA, **{name.replace("__", "."): value for name, value in changes.items()}}))
-    assert isinstance(found, Ready), found
+    assert isinstance(found, PreparedJob), found
     return found
 
 
@@ -231,7 +231,7 @@ def test_without_a_law_the_bound_is_of_weights_in_16_bits() -> None:
 def test_companions_lie_beside_every_way_of_sharding() -> None:
     one = ready(train__peft__method="none", parallel__strategy="fsdp", parallel__gpus_per_node=2,
                 parallel__ranks_per_node=2, train__companions=["vae"])  # fmt: skip
-    assert one.others
-    held = [sum(each.nbytes for each in some.rank.held if isinstance(each, pipelines.Companion))
-            for some in (one, *one.others)]  # fmt: skip
+    assert one.alternatives
+    held = [sum(each.nbytes for each in some.rank.storages if isinstance(each, pipelines.Companion))
+            for some in (one, *one.alternatives)]  # fmt: skip
     assert min(held) == max(held) > 0

@@ -9,7 +9,7 @@ from shipped import estimate as estimated
 from shipped import laws_for, resolve
 
 from preflight.machines.gpus import find_gpu
-from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.workloads import detectors
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -71,13 +71,13 @@ def test_spellings_of_the_zoos_mean_one_model(spelled: str, same: str) -> None:
 def test_what_has_no_stand_in_is_refused(name: str) -> None:
     found = resolve(build({**JOB, "model.target": name}))
     assert isinstance(found, Unknown)
-    assert "no stand-in" in found.words
+    assert "is not supported" in found.words
 
 
 def test_the_estimate_says_that_it_is_a_stand_in() -> None:
     found = estimated(build(JOB), find_gpu(OLD))
     assert isinstance(found, DeviceEstimate), found
-    assert any("stand-in" in note for note in found.notes)
+    assert any("re-implementation" in note for note in found.notes)
     below, above = detectors.WIDER
     assert found.allocated.low < (1 - below) * found.allocated.expected
     assert found.allocated.high > (1 + above) * found.allocated.expected

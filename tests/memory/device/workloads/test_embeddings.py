@@ -6,9 +6,9 @@ import pytest
 
 from preflight.memory.device.fit.make import verify
 from preflight.memory.device.fit.subprocess import has_torch, request_traces
-from preflight.memory.device.law import laws
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
 
@@ -76,7 +76,7 @@ def test_without_contrastive_a_text_model_is_what_it_was() -> None:
 def test_the_law_is_a_direct_trace_at_full_depth(precision: str, checkpointing: bool, kwargs: dict[str, int]) -> None:
     found = resolved(train__precision=precision, train__gradient_checkpointing=checkpointing, model__kwargs=kwargs,
                      train__batch_size=10)  # fmt: skip
-    known = laws.laws_for(found, "train")
+    known = laws_for(found, "train")
     assert not isinstance(known, Unknown), known
     dims = found.all_dims
     request = {**found.request("train").at(dims), "warm_up": True}

@@ -8,8 +8,8 @@ from shipped import resolve
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.law import store
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import target_of
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import image_models as images
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from preflight.memory.device.law import store
+from preflight.memory.device.law.setup import Setup
+from preflight.memory.device.law.workload import Asked, Resolved, Workload
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.setup import Setup
-from preflight.memory.device.workload import Asked, Resolved, Workload
 from preflight.memory.device.workloads import registry
 from preflight.vocabulary.job import build
 from preflight.vocabulary.tracing import SHIPPED_ONLY

@@ -6,9 +6,9 @@ import pytest
 
 from preflight.memory import device
 from preflight.memory.device.fit.subprocess import request_traces
-from preflight.memory.device.law.laws import laws_for
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown

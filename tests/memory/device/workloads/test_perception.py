@@ -8,9 +8,9 @@ import pytest
 from preflight.memory.device.estimate import estimate as estimated
 from preflight.memory.device.fit.make import verify
 from preflight.memory.device.fit.subprocess import has_torch, request_traces
-from preflight.memory.device.law import laws
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import perception
 from preflight.memory.device.workloads import perception_table as perception_kinds
 from preflight.vocabulary.estimates import DeviceEstimate
@@ -91,7 +91,7 @@ def test_the_class_is_the_configs_or_the_tasks_or_the_usual_one(fields: dict[str
     [
         ({"model.architecture": "owlvit", "model.config": {}}, "computes no loss"),
         ({"model.architecture": "layoutlmv2", "model.config": {}}, "detectron2"),
-        ({"model.architecture": "mamba2", "model.config": {}, "task": "causal-lm"}, "CUDA kernel of its own"),
+        ({"model.architecture": "mamba2", "model.config": {}, "task": "causal-lm"}, "separate CUDA kernel"),
         ({"model.architecture": "sew", "model.config": {}}, "samples of sound"),
         ({"model.architecture": "layoutlmv3", "model.config": {}}, "train.seq_len is not known (tokens)"),
         ({"model.architecture": "vision-encoder-decoder", "model.config": {}}, "train.target_len"),
@@ -139,7 +139,7 @@ def test_sam_trains_its_decoder_where_nothing_is_said() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
 def test_the_law_is_a_direct_trace_at_another_batch(kind: str, precision: str) -> None:
     found = resolved(KINDS[kind], **{"train.precision": precision})
-    known = laws.laws_for(found, "train")
+    known = laws_for(found, "train")
     assert not isinstance(known, Unknown), known
     dims = {**found.all_dims, "b": 6}
     (trace,), _ = request_traces([found.request("train").at(dims)])

@@ -9,9 +9,9 @@ import pytest
 
 from preflight.memory.device.fit.make import verify
 from preflight.memory.device.fit.subprocess import TraceError, has_torch, request_traces
-from preflight.memory.device.law import laws
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import segmenters as dense
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -85,7 +85,7 @@ def test_a_library_that_is_missing_is_named() -> None:
 def test_the_law_is_a_direct_trace_at_another_batch(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFLIGHT_NO_CACHE", "1")
     found = resolved(model__target=target)
-    known = laws.laws_for(found, "train")
+    known = laws_for(found, "train")
     assert not isinstance(known, Unknown), known
     dims = {**found.all_dims, "b": 6}
     request: dict[str, Any] = {**found.request("train").at(dims), "warm_up": True}

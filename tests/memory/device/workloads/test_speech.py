@@ -8,9 +8,9 @@ import pytest
 from shipped import estimate as estimated
 from shipped import laws_for, resolve
 
-from preflight.memory.device.law import laws, store
-from preflight.memory.device.law.law import Law
-from preflight.memory.device.workload import Resolved
+from preflight.memory.device.law import store
+from preflight.memory.device.law.law import Law, Laws
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.workloads import speech
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -140,7 +140,7 @@ def test_wav2vec_stands_in_for_a_hubert_from_above() -> None:
     assert _peak(reply) <= Law(made.tape).peak(dims).bytes <= (1 + ABOVE) * _peak(reply)
 
 
-def _same_parameters(law: laws.Laws, dims: dict[str, int], reply: dict[str, Any]) -> None:
+def _same_parameters(law: Laws, dims: dict[str, int], reply: dict[str, Any]) -> None:
     sizes = law.made.parameters.sizes(law.made.tape.depths, dims)
     assert sum(n for n, _, _ in sizes) == sum(row[2] for row in reply["parameters"])
     assert sum(n for n, _, trains in sizes if trains) == sum(row[2] for row in reply["parameters"] if row[3])

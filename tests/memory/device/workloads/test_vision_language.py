@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.memory.device.fit.few_traces import Depth
 from preflight.memory.device.law import catalogue
+from preflight.memory.device.law.made import Depth
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import vision_language as pictures
 from preflight.memory.device.workloads.image_tokens import IMAGES, Image
 from preflight.vocabulary.job import build
@@ -79,9 +79,9 @@ def test_images_of_a_sample_take_their_tokens_each() -> None:
     [
         ("llava-hf/llava-1.5-7b-hf", {"train.seq_len": None}, "train.seq_len is not known (all tokens"),
         ("llava-hf/llava-1.5-7b-hf", {"train.seq_len": 512}, "train.seq_len 512 is less than the 578 tokens"),
-        ("llava-hf/llava-1.5-7b-hf", {"train.image_size": 448}, "images become 336 pixels"),
+        ("llava-hf/llava-1.5-7b-hf", {"train.image_size": 448}, "resizes images to 336 pixels"),
         ("llava-hf/llava-1.5-7b-hf", {"train.images": None}, "train.images"),
-        ("llava-hf/llava-1.5-7b-hf", {"train.frozen": ["layers.3"]}, "layers.3 is no part"),
+        ("llava-hf/llava-1.5-7b-hf", {"train.frozen": ["layers.3"]}, "layers.3 is not a part"),
         ("llava-hf/llava-1.5-7b-hf", {"train.precision": None}, "train.precision"),
         ("llava-hf/llava-1.5-7b-hf", {"train.peft.method": "lora"}, "train.peft.targets is not known"),
         ("Qwen/Qwen2-VL-7B-Instruct", {}, "train.image_size is not known"),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from small_pictures import CONFIGS
 
-from preflight.memory.device.law.laws import Laws
+from preflight.memory.device.law.law import Laws
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import vision_language as pictures
 from preflight.vocabulary.job import build
 

@@ -8,8 +8,8 @@ import pytest
 from shipped import estimate, laws_for, resolve
 
 from preflight.machines.gpus import find_gpu
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import target_of
-from preflight.memory.device.workload import Resolved
 from preflight.memory.device.workloads import yolo
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
@@ -60,7 +60,7 @@ def test_a_name_alone(name: str, target: str | None) -> None:
 def test_what_has_no_stand_in_is_refused(target: str) -> None:
     found = resolve(job(model__target=target))
     assert isinstance(found, Unknown)
-    assert "no stand-in" in found.words
+    assert "is not supported" in found.words
 
 
 def test_what_the_data_decide_is_open_until_it_is_stated() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device import adapters, quantization
+from preflight.memory.device.law import adapters, quantization
+from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.store import key_of
-from preflight.memory.device.lower import lower_bound
-from preflight.memory.device.quantization import QuantizedWeights
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.lower_bound import lower_bound
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import load
 from preflight.memory.device.step.replay import CachingAllocator, Replay
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -75,7 +75,7 @@ def test_what_the_job_says_stands() -> None:
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ({"train__peft__method": None}, "adapters alone"),
+        ({"train__peft__method": None}, "only with adapters"),
         ({"train__peft__method": "dora"}, "dora"),
         ({"train__quantization__backend": "marlin"}, "no backward"),
         ({"train__quantization__backend": "gptq_exllamav2"}, "no backward"),

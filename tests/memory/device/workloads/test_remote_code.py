@@ -6,14 +6,16 @@ import pytest
 
 from preflight.memory.device import estimate
 from preflight.memory.device.law import catalogue, store
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.prepare import prepare
 from preflight.memory.device.resolve import resolve
+from preflight.memory.device.step import remote_code as own
 from preflight.memory.device.step.allocator import CachingAllocator
+from preflight.memory.device.step.prepared import PreparedJob
+from preflight.memory.device.step.remote_code import elements
 from preflight.memory.device.step.replay import Replay, Segment
 from preflight.memory.device.step.run import requested_peak
-from preflight.memory.device.workload import Resolved
-from preflight.memory.device.workloads import remote
-from preflight.memory.device.workloads import remote_code_extras as own
+from preflight.memory.device.workloads import remote_code as remote
 from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -153,10 +155,8 @@ def test_linear_positions_have_a_value_per_head_and_pair() -> None:
     short, long = (resolved(job("baichuan", wide, **{"train.seq_len": s})) for s in (256, 512))
     assert short.like is not None
     assert long.like is not None
-    assert sum(remote.elements(long.like.held, long.all_dims)) == 4 * sum(
-        remote.elements(short.like.held, short.all_dims)
-    )
-    assert sum(remote.elements(short.like.held, short.all_dims)) == (2 + 1) * 40 * 256**2
+    assert sum(elements(long.like.held, long.all_dims)) == 4 * sum(elements(short.like.held, short.all_dims))
+    assert sum(elements(short.like.held, short.all_dims)) == (2 + 1) * 40 * 256**2
 
 
 def test_a_difference_widens_the_interval() -> None:
@@ -164,7 +164,7 @@ def test_a_difference_widens_the_interval() -> None:
     assert same.reserved.expected == fused.reserved.expected
     assert same.reserved.low == fused.reserved.low
     assert fused.reserved.high > same.reserved.high
-    assert any("reckoned as Llama" in note for note in fused.notes)
+    assert any("the law of llama" in note for note in fused.notes)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16-mixed"])
@@ -187,6 +187,6 @@ def test_fused_products_differ_by_as_much_as_is_said(precision: str, checkpointi
     if any(store.load(store.key_of(resolved(one), "train")) is None for one in jobs):
         pytest.skip("no law ships for one of them")
     ready = [prepare(one) for one in jobs]
-    plain, fused = (requested_peak(one) for one in ready if isinstance(one, Ready))
+    plain, fused = (requested_peak(one) for one in ready if isinstance(one, PreparedJob))
     below, above = remote.FUSED
     assert (1 - below - 0.001) * plain <= fused <= (1 + above + 0.002) * plain

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from preflight.memory.device.fit.make import Made, ParameterRow, Parameters
-from preflight.memory.device.law.laws import Laws, laws_for
+from preflight.memory.device.law.law import Laws
+from preflight.memory.device.law.made import Made, ParameterRow, Parameters
+from preflight.memory.device.law.workload import Resolved
+from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.resolve import resolve
-from preflight.memory.device.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -23,13 +24,13 @@ from preflight.vocabulary.values import Unknown
 
 SAME_UNDER_AUTOCAST = frozenset(["gemma", "gemma2", "llama", "olmo2", "phi3", "qwen2", "qwen3"])
 """Families whose step over 16-bit weights is the same with autocast, which Trainer has on beside FSDP, as without:
-norms are written out (traced both ways: tests/memory/device/law/test_other_laws.py). Autocast computes other families'
+norms are written out (traced both ways: tests/memory/device/test_fsdp_in_16_bits.py). Autocast computes other families'
 norms in fp32; these keep the law of weights in fp32, which has more."""
 HALF, SINGLE = 2, 4
 _STORED: BoundedCache[Laws] = BoundedCache(64)
 
 
-def in_half(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:
+def laws_of(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:
     """The law of the training step under such a layout; None: the job's own holds."""
     if not layout.scheme.startswith("fsdp") or layout.param_bytes != HALF or not _whole_fp32(job, resolved):
         return None
@@ -68,30 +69,3 @@ def _rows(rows: Iterable[ParameterRow]) -> tuple[ParameterRow, ...]:
 
 def _stacks(stacks: Mapping[str, tuple[ParameterRow, ...]]) -> dict[str, tuple[ParameterRow, ...]]:
     return {name: _rows(rows) for name, rows in stacks.items()}
-
-
-# Jobs that run under torch.compile: the law of the compiled step, traced where torch is (`tracer/compiled.py`).
-#
-# No such law is shipped. Where none can be traced, the step that runs operator by operator stands for it, and the
-# interval reaches as far down as compiling saves (`intervals.COMPILED`).
-
-
-def laws_of(job: Job, resolved: Resolved, tracing: Tracing) -> Laws | None:
-    """The law of a language model's compiled step on one GPU; None: it does not run compiled, or cannot be traced."""
-    compiled = resolved.workload.as_compiled() if is_covered(job, resolved) else None
-    if compiled is None:
-        return None
-    # torchtune's recipes drop what compile_loss returns, so that a loss of whole logits runs as it is (recipes/
-    # full_finetune_single_device.py, training/_compile.py); a chunked one is compiled in place.
-    kept = "torchtune" in job.software and resolved.setup.loss != "chunked"
-    peft = resolved.setup.peft
-    if peft is not None:
-        peft = replace(peft, rank=job.train.peft.r or 8, options=dict(job.train.peft.options))
-    setup = replace(resolved.setup, compile="layers" if kept else "all", peft=peft)
-    found = laws_for(replace(resolved, family=None, structure={}, setup=setup, workload=compiled), "train", tracing)
-    return found if isinstance(found, Laws) else None
-
-
-def is_covered(job: Job, resolved: Resolved) -> bool:
-    """Whether a compiled step of this kind can be traced: decoders, on one GPU or copied to each."""
-    return bool(job.train.compile) and resolved.law is None and resolved.task == "causal-lm"

@@ -1,43 +1,41 @@
-"""What the code of a model that has no class in transformers holds beside the tape of the family it is reckoned by."""
+"""Models of remote code: what they allocate in addition to the law that is used for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from preflight.memory.device.law.setup import Terms
+from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Effect, Passage
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Segment
-from preflight.memory.device.workloads.remote import elements
 from preflight.vocabulary.estimates import ALL_PARTS
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.workload import Resolved
 
 _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
 
 
 class RemoteCode(Effect):
-    """What a model's own code holds beside the tape of the family whose law stands for it."""
+    """What a model's own code allocates in addition to the law that is used for it."""
 
-    def before(self, ready: Ready) -> Iterator[Passage]:
-        found = held(ready.resolved, ready.dims)
+    def before(self, prepared: PreparedJob) -> Iterator[Passage]:
+        found = held(prepared.resolved, prepared.dims)
         if found:
             yield Passage("forward", "temporary", found)
 
-    def step(self, ready: Ready, segment: Segment, dims: Mapping[str, int]) -> Segment:
-        return pulsed(segment, pulse(ready.resolved, dims))
+    def step(self, prepared: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
+        return pulsed(segment, pulse(prepared.resolved, dims))
 
-    def raised(self, ready: Ready, peak: int) -> int:
-        more = pulse(ready.resolved, ready.dims)
-        return max(peak, more + at_head(Segment.of(ready.laws.made.tape, ready.dims))) if more else peak
+    def raised(self, prepared: PreparedJob, peak: int) -> int:
+        more = pulse(prepared.resolved, prepared.dims)
+        return max(peak, more + at_head(Segment.of(prepared.laws.made.tape, prepared.dims))) if more else peak
 
-    def wider(self, ready: Ready) -> tuple[float, float]:
-        return ready.resolved.like.wider if ready.resolved.like is not None else (0.0, 0.0)
+    def wider(self, prepared: PreparedJob) -> tuple[float, float]:
+        return prepared.resolved.like.wider if prepared.resolved.like is not None else (0.0, 0.0)
 
-    def notes(self, ready: Ready) -> Iterator[str]:
-        if ready.resolved.like is not None:
-            yield f"{ready.resolved.name} is {ready.resolved.like.note}"
+    def notes(self, prepared: PreparedJob) -> Iterator[str]:
+        if prepared.resolved.like is not None:
+            like = prepared.resolved.like
+            yield f"{prepared.resolved.name} is estimated with the law of {like.architecture}: {like.note}"
 
 
 def held(resolved: Resolved, dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -75,3 +73,14 @@ def at_head(segment: Segment) -> int:
 def _head(segment: Segment) -> int:
     births = ((n, part) for n, (kind, _, _, part, *_) in enumerate(segment.events) if kind == "b")
     return next((n for n, part in births if part == _LOGITS), 0)
+
+
+def elements(terms: Terms, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Each term's elements at dimensions; those of the width where a law has heads and their size alone."""
+    known = {**dims, "h": dims.get("h") or dims["a"] * dims["d"]}
+    found = []
+    for count, powers in terms:
+        for name, power in powers.items():
+            count *= known[name] ** power
+        found.append(count)
+    return tuple(found)

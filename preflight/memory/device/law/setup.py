@@ -1,36 +1,60 @@
-"""What the tape of a step depends on beside dimensions: typed, and as the tracer is told of it.
+"""The setup of a step: all that its tape depends on apart from dimensions, and how the tracer is told.
 
-How it is written in the key of a law: `store.key_text`.
+How a setup is written in the key of a law: `store.key_text`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from preflight.memory.device import adapters, quantization, training_frameworks
-from preflight.memory.device.adapters import Adapters
-from preflight.memory.device.attention import attention, kernel
-from preflight.memory.device.quantization import QuantizedWeights
+from preflight.memory.device.families import Family
+from preflight.memory.device.law import adapters, quantization
+from preflight.memory.device.law.adapters import Adapters
+from preflight.memory.device.law.attention import attention, kernel, repeats_keys
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.vocabulary.job import Job, Peft
+from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.values import Unknown, missing
 
-if TYPE_CHECKING:
-    from preflight.memory.device.families import Family
-    from preflight.memory.device.workloads.remote import Likeness
-    from preflight.vocabulary.job import Job, Peft
-    from preflight.vocabulary.machine import Gpu
-
 NEWEST = (99, 0)
-"""The release of a library whose release nobody states."""
+"""The release that is assumed where none is stated: the newest."""
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
-"""Methods of peft whose adapters stand beside linear layers."""
+"""Methods of peft that adapt linear layers."""
+
+
+Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
+"""(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """The architecture whose law is used for a model of remote code, and what the two differ in."""
+
+    architecture: str
+    """The `model_type` of transformers whose law is used."""
+    config: Callable[[Mapping[str, Any]], dict[str, Any]]
+    """Its own config -> one of that type. Raises KeyError for a dimension that is not there."""
+    note: str
+    modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Its own names of adapted layers -> the names in the architecture whose law is used."""
+    targets: tuple[str, ...] = ()
+    """Where its users put adapters when nothing is said (its own names)."""
+    wider: tuple[float, float] = (0.0, 0.0)
+    """What the difference widens the interval by, below and above, as fractions."""
+    held: Terms = ()
+    """Elements that live through the whole step in addition to the tape."""
+    pulse: Terms = ()
+    """Elements that live for a moment in forward."""
+    attention: str | None = None
+    """The attention that its own code computes whatever is asked for."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a forward and backward tape depends on beside dimensions."""
+    """What the tape of forward and backward depends on, apart from dimensions."""
 
     weights: str = "fp32"
     """The dtype of weights that are not quantised: fp32, bf16 or fp16."""
@@ -59,20 +83,33 @@ class Setup:
     def wire(self, point: Mapping[str, int] | None = None) -> dict[str, Any]:
         """What the tracer is told. `point`: the dimensions of a trace, where the rank of adapters may be one."""
         found: dict[str, Any] = {
-            "weights": self.weights, "autocast": self.autocast, "attention": self.attention, "mask": self.mask,
-            "checkpointing": self.checkpointing, "peft": self.peft.wire((point or {}).get("r")) if self.peft else None,
-        }  # fmt: skip
+            "weights": self.weights,
+            "autocast": self.autocast,
+            "attention": self.attention,
+            "mask": self.mask,
+            "checkpointing": self.checkpointing,
+            "peft": self.peft.wire((point or {}).get("r")) if self.peft else None,
+        }
         more = {
-            "quantization": self.quantization.wire() if self.quantization else None, "loss": self.loss,
-            "offload": self.offload, "frozen": list(self.frozen), "winograd": self.winograd, "compile": self.compile,
-        }  # fmt: skip
+            "quantization": self.quantization.wire() if self.quantization else None,
+            "loss": self.loss,
+            "offload": self.offload,
+            "frozen": list(self.frozen),
+            "winograd": self.winograd,
+            "compile": self.compile,
+        }
         found |= {name: value for name, value in more.items() if value}
         return found if self.channels_last is None else {**found, "channels_last": self.channels_last}
 
 
-def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, like: Likeness | None = None,
-             reach: int | None = None) -> Setup | Unknown:  # fmt: skip
-    """A job's setup. `like`: the model whose law stands for remote code. `reach`: the size of a sliding window."""
+def setup_of(
+    job: Job,
+    family: Family | None = None,
+    gpu: Gpu | None = None,
+    like: Likeness | None = None,
+    reach: int | None = None,
+) -> Setup | Unknown:
+    """A job's setup. `like`: for remote code, the model whose law is used. `reach`: the size of a sliding window."""
     train = job.train
     if train.precision is None:
         return missing("train.precision")
@@ -88,7 +125,7 @@ def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, lik
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
     in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))
     chosen = kernel(asked, mask, in_half, gpu)
-    if chosen in ("sdpa", "flash") and training_frameworks.repeats_keys(job):
+    if chosen in ("sdpa", "flash") and repeats_keys(job):
         chosen = "efficient"  # which has a key and a value for each query head too
     # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.
@@ -110,9 +147,10 @@ def setup_of(job: Job, family: Family | None = None, gpu: Gpu | None = None, lik
     )
 
 
-def with_kernel(setup: Setup, job: Job, gpu: Gpu | None, mask: bool = False,
-                alike: tuple[str, ...] = ("flash",)) -> Setup:  # fmt: skip
-    """The setup of a model that is no family's, with the kernel of attention that it runs. `alike`: kernels whose law
+def with_kernel(
+    setup: Setup, job: Job, gpu: Gpu | None, mask: bool = False, alike: tuple[str, ...] = ("flash",)
+) -> Setup:
+    """The setup of a model without a family, with the attention kernel that it runs. `alike`: kernels whose law
     is that of "sdpa"."""
     chosen = kernel(job.train.attention or "sdpa", mask, job.train.precision != "fp32", gpu)
     return replace(setup, attention="sdpa" if chosen in alike else chosen, mask=mask)
@@ -134,7 +172,7 @@ def _adapters(peft: Peft, family: Family | None, like: Likeness | None, alike: b
 
 
 def _targets(peft: Peft, family: Family | None, like: Likeness | None) -> list[str] | str | None:
-    """Layers that adapters stand beside, in the names of the law; None: peft's own default for the model's type."""
+    """The adapted layers by their names in the law; None: peft's default for the model type."""
     targets = peft.targets
     if targets is None and peft.method in RANKED:
         targets = list(like.targets) if like is not None and like.targets else None

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.memory.device.adapters import Adapters
+from preflight.memory.device.law.adapters import Adapters
+from preflight.memory.device.law.quantization import QuantizedWeights
+from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.store import key_text
-from preflight.memory.device.quantization import QuantizedWeights
-from preflight.memory.device.setup import Setup
 
 PLAIN = {"weights": "fp32", "autocast": None, "attention": "sdpa", "mask": False, "checkpointing": False, "peft": None}
 LORA = Adapters("lora", ("q_proj", "v_proj"))

@@ -1,31 +1,26 @@
-"""The laws of one job: shipped ones, or traced ones where torch is there."""
+"""Finding the law of a job's step: one that ships, one in a file of the user, or one that is traced now."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from preflight.memory.device.fit import cache
-from preflight.memory.device.fit.make import CannotMake, Made
+from preflight.memory.device.fit.few_traces import make_of
+from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TraceError, can_trace, request_traces
 from preflight.memory.device.law import store
-from preflight.memory.device.law.law import Law
-from preflight.memory.device.law.tape import NotRegular, expand
-from preflight.memory.device.step.convolution import without_workspaces
-from preflight.memory.device.workload import Resolved
-from preflight.system.files import UnreadableFile
+from preflight.memory.device.law.law import Laws
+from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.tape import NotRegular, without_workspaces
+from preflight.memory.device.law.workload import Resolved
 from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, brief
-
-
-def none_unsure(dims: Mapping[str, int]) -> int:
-    """A law is its own."""
-    return 0
 
 
 def _shifted_more(dims: Mapping[str, int]) -> int:
@@ -35,53 +30,12 @@ def _shifted_more(dims: Mapping[str, int]) -> int:
 
 
 def _wide_products(dims: Mapping[str, int]) -> int:
-    """What a 4-bit layer that computes in fp32 makes beside one that computes in 16 bits: the widest weight, its input
-    and its output in fp32, none of them kept (bitsandbytes, nn/modules.py, Linear4bit.forward; autograd/_functions.py,
-    MatMul4Bit). Nothing before 0.47: there the input's dtype replaces fp32 (set_compute_type)."""
+    """What a 4-bit layer that computes in fp32 allocates more than one that computes in 16 bits: the widest weight, its
+    input and its output in fp32, none of them kept (bitsandbytes, nn/modules.py, Linear4bit.forward;
+    autograd/_functions.py, MatMul4Bit). Nothing before 0.47: there the input's dtype replaces fp32
+    (set_compute_type)."""
     wide, width = dims.get("f", 0), dims.get("h", 0)
     return 4 * (wide * width + dims.get("b", 0) * dims.get("s", 0) * (wide + width))
-
-
-@dataclass(frozen=True)
-class Laws:
-    """One job's law of a kind of step: the tape, and its readings without and with accumulated gradients."""
-
-    made: Made
-    plain: Law
-    accumulating: Law
-    shipped: bool
-    with_outputs: tuple[Law, Law]
-    made_by: tuple[tuple[str, str], ...] = ()
-    """Versions of what traced it."""
-    instead: str = ""
-    """What was asked for, where this law stands in for it."""
-    unsure: Callable[[Mapping[str, int]], int] = none_unsure
-    """Bytes that the law of what was asked for may have more, at dimensions."""
-
-    @classmethod
-    def of(cls, made: Made, shipped: bool, made_by: Mapping[str, str] | None = None) -> Laws:
-        tape = made.tape
-        kept = (Law(tape, False, True), Law(tape, True, True))
-        return cls(made, Law(tape), Law(tape, True), shipped, kept, tuple(sorted((made_by or {}).items())))
-
-    @cached_property
-    def outputs(self) -> tuple[int, ...]:
-        """What the model returns, beside the loss: indices of the sizes of its storages."""
-        tape = self.made.tape
-        literal = (item.blocks[0] for item in tape.items if item.stack is None)
-        return tuple(token.at for block in literal for token in block if token.kind == "b" and "o" in token.mark)
-
-    def held(self, dims: Mapping[str, int]) -> int:
-        """Bytes of what lives as long as the loss has a name."""
-        tape = self.made.tape
-        if not any("h" in t.mark for item in tape.items for block in item.blocks for t in block if t.kind == "b"):
-            return 0
-        sizes = tape.values(dims)
-        return sum(sizes[size] for kind, _, size, mark, _ in expand(tape, dims) if kind == "b" and "h" in mark)
-
-    def reading(self, accumulating: bool, outputs_kept: bool) -> Law:
-        """The law without or with gradients of earlier micro-steps, and without or with outputs kept."""
-        return self.with_outputs[accumulating] if outputs_kept else (self.plain, self.accumulating)[accumulating]
 
 
 @lru_cache(maxsize=64)
@@ -112,12 +66,11 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     """A law from a file of the user's (`preflight model trace -o`, `model.law`)."""
     try:
         made = store.load_file(path, key)
-    except UnreadableFile as error:
+    except store.UnreadableLaw as error:
         return Unknown(f"model.law {path} cannot be read: {error}", Cause.file_not_found)
     except store.StaleLaw as error:
         return Unknown(f"model.law {path} cannot be used: {error}", Cause.no_law)
-    except (OSError, EOFError, zlib.error, ArithmeticError, AttributeError, ValueError, LookupError, TypeError,
-            RecursionError) as error:  # fmt: skip
+    except store.NOT_A_LAW as error:
         return Unknown(f"model.law {path} holds no law: {type(error).__name__}: {brief(str(error), 80)}", Cause.no_law)
     if made is None:
         return Unknown(f"model.law {path} holds no law for {key.text}", Cause.no_law)
@@ -143,13 +96,13 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
     if foreign is not None and not tracing.trusted:
         return Unknown(f"{what}; {foreign} is not a model of timm or torchvision", Cause.no_law)
     if not can_trace(tracing):
-        other = _stand_in(resolved, kind)
+        other = _nearest_shipped(resolved, kind)
         if other is not None:
             return other
         if not tracing.allowed:
             return Unknown(f"{what}; tracing is off", Cause.cannot_trace)
         return Unknown(
-            f"{what}; with torch it is traced: pip install 'preflight-lint[trace]', or set `interpreter`",
+            f"{what}; with torch installed it is traced: pip install 'preflight-lint[trace]', or set `interpreter`",
             Cause.cannot_trace,
         )
     if resolved.family is not None:  # one law for all models of a family
@@ -167,20 +120,21 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
     return TRACED.get(None, (tracing.interpreter, name), traced_law)
 
 
-def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
-    """A shipped law that differs from what was asked for by a bounded number of bytes, where nothing can be traced."""
+def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
+    """A shipped law whose bytes differ from the law that was asked for by a bounded number, where tracing is
+    impossible."""
     if resolved.law is not None:
         return None
     setup, notes, unsure = resolved.setup, [], []
     if setup.loss in ("shifted", "shifted-out"):
-        release = "4.46 to 4.48" if setup.loss == "shifted" else "before 4.46"
-        notes.append(f"the loss is that of today's transformers: no law is shipped of how it was {release}")
+        release = "releases 4.46 to 4.48" if setup.loss == "shifted" else "releases before 4.46"
+        notes.append(f"estimated with the loss of current transformers: no law is shipped for the loss of {release}")
         unsure += [_shifted_more] if setup.loss == "shifted" else []
         setup = replace(setup, loss=None)
     quantized = setup.quantization
     if quantized is not None and quantized.compute == "fp32" and setup.weights != "fp32":
         setup = replace(setup, quantization=replace(quantized, compute=setup.weights))
-        notes.append("quantised layers compute in 16 bits here: no law is shipped of fp32")
+        notes.append("estimated with quantised layers that compute in 16 bits: no law is shipped for fp32")
         unsure.append(_wide_products)
     found = _prepared(store.key_of(replace(resolved, setup=setup), kind), False) if notes else None
     if found is None:
@@ -188,8 +142,9 @@ def _stand_in(resolved: Resolved, kind: str) -> Laws | None:
     return replace(found, instead="; ".join(notes), unsure=lambda dims: sum(each(dims) for each in unsure))
 
 
-def _kept_or_traced(asked: str, key: store.LawKey, resolved: Resolved, kind: str,
-                    tracing: Tracing) -> tuple[Made, Mapping[str, str]]:  # fmt: skip
+def _kept_or_traced(
+    asked: str, key: store.LawKey, resolved: Resolved, kind: str, tracing: Tracing
+) -> tuple[Made, Mapping[str, str]]:
     """The law, from an earlier trace of the same where there is one, and the versions of what made it."""
     if resolved.workload.foreign is not None:
         return _trace(resolved, kind, tracing)  # code of the user's changes without a version
@@ -210,4 +165,27 @@ def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[Made, dict[
         versions.update(found)
         return replies
 
-    return resolved.workload.make(resolved, kind, run), versions
+    return make_of(resolved, kind, run), versions
+
+
+def compiled_laws(job: Job, resolved: Resolved, tracing: Tracing) -> Laws | None:
+    """The law of a language model's step under torch.compile, on one GPU, traced where torch is (`tracer/compiled.py`).
+    None: the step does not run compiled, or cannot be traced. No such law is shipped: the law of the plain step is then
+    used, and the interval reaches as far down as compiling saves (`intervals.COMPILED`)."""
+    compiled = resolved.workload.as_compiled() if is_covered(job, resolved) else None
+    if compiled is None:
+        return None
+    # torchtune's recipes drop what compile_loss returns, so that a loss of whole logits runs as it is (recipes/
+    # full_finetune_single_device.py, training/_compile.py); a chunked one is compiled in place.
+    kept = "torchtune" in job.software and resolved.setup.loss != "chunked"
+    peft = resolved.setup.peft
+    if peft is not None:
+        peft = replace(peft, rank=job.train.peft.r or 8, options=dict(job.train.peft.options))
+    setup = replace(resolved.setup, compile="layers" if kept else "all", peft=peft)
+    found = laws_for(replace(resolved, family=None, structure={}, setup=setup, workload=compiled), "train", tracing)
+    return found if isinstance(found, Laws) else None
+
+
+def is_covered(job: Job, resolved: Resolved) -> bool:
+    """Whether a compiled step of this kind can be traced: decoders, on one GPU or copied to each."""
+    return bool(job.train.compile) and resolved.law is None and resolved.task == "causal-lm"

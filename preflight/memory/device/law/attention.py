@@ -44,8 +44,9 @@ def window(architecture: str, config: Mapping[str, Any]) -> int | None:
     return reach if isinstance(reach, int) and (architecture in _WINDOWED or switched) else None
 
 
-def attention(job: Job, family: Family | None, release: tuple[int, ...] | None,
-              own: str | None = None, reach: int | None = None) -> tuple[str, bool]:  # fmt: skip
+def attention(
+    job: Job, family: Family | None, release: tuple[int, ...] | None, own: str | None = None, reach: int | None = None
+) -> tuple[str, bool]:
     """(attention, whether it is given a mask: of padding, or of a window). `release`: of transformers, None where it is
     not known. `own`: what a model's own code computes whatever is asked for. `reach`: see `window`."""
     train = job.train
@@ -70,3 +71,8 @@ def kernel(asked: str, mask: bool, half: bool, gpu: Gpu | None) -> str:
         return "sdpa"  # flash takes neither masks nor fp32: the tracer picks the other kernel by itself
     old = gpu is not None and gpu.compute_capability < FLASH_FROM
     return "efficient" if old or asked == "efficient" else "sdpa"
+
+
+def repeats_keys(job: Job) -> bool:
+    """Whether grouped keys and values are copied for each query head (torchtune/modules/attention.py)."""
+    return "torchtune" in job.software

@@ -1,17 +1,14 @@
-"""The largest single allocation of a job, spelled out."""
+"""The largest single allocation of a job, written as a product of dimensions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from preflight.memory.device.law.sizes import Size, with_derived
 from preflight.memory.device.law.tape import Tape
+from preflight.memory.device.step.prepared import PreparedJob
+from preflight.memory.device.step.replay import Phase
 from preflight.vocabulary.estimates import LargestAllocation
-
-if TYPE_CHECKING:
-    from preflight.memory.device.prepare import Ready
-    from preflight.memory.device.step.validation import Phase
 
 _WORDS = {
     "V": "vocabulary", "f": "feed-forward width", "a": "heads", "k": "key-value heads", "d": "head size", "h": "width",
@@ -23,9 +20,9 @@ _OF_BOXES = {"k": "sides of 32 pixels", "V": "classes", "o": "boxes"}
 """Where boxes are counted (`o`), the model finds objects in images."""
 
 
-def largest_allocation(ready: Ready, beside: tuple[Phase, ...]) -> LargestAllocation | None:
+def largest_allocation(prepared: PreparedJob, beside: tuple[Phase, ...]) -> LargestAllocation | None:
     """The largest storage that one operation asks for, over training and what runs beside it."""
-    found = _in_tape(ready.laws.made.tape, ready.dims)
+    found = _in_tape(prepared.laws.made.tape, prepared.dims)
     for phase in beside:
         other = _in_tape(phase.tape, phase.dims)
         if other is not None and (found is None or other.bytes > found.bytes):

@@ -1,24 +1,26 @@
-"""What is certain where only a parameter count is known: the states it implies, and no verdict but "exceeds"."""
+"""Lower bound where only a parameter count is known: the bytes of weights, gradients and optimizer states.
+
+The verdict is "exceeds" or "unknown", never "fits".
+"""
 
 from __future__ import annotations
 
-from preflight.memory.device import quantization
-from preflight.memory.device.law import catalogue
+from preflight.memory.device.law import catalogue, quantization
+from preflight.memory.device.law.workload import Asked
+from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.step.optimizers import step
-from preflight.memory.device.workload import Asked
 from preflight.memory.device.workloads.registry import kind_of
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 
 LEAST = "bf16"
-"""The precision whose weights, gradients and states of an optimizer are the smallest (fp16's are as large)."""
+"""The precision with the smallest weights, gradients and optimizer states (fp16's are as large)."""
 
 
 def _published(job: Job) -> int | None:
-    """The least number of parameters that a model's published figure stands for; None where none is known."""
+    """The smallest number of parameters that rounds to a model's published figure; None where none is known."""
     model = catalogue.find(job.model.name) if job.model.name and not job.model.config else None
     found = catalogue.published(model) if model is not None else None
     return None if found is None else found[0] - found[1]
@@ -43,21 +45,21 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
         return reason
     asked = reason.cause is Cause.not_set and any(name.startswith(("train.", "validation.")) for name in reason.fields)
     without_law = reason.cause in (Cause.no_law, Cause.cannot_trace) and job.model.law is None
-    # A published count speaks where there is no law to ask, and where no answer could make the job fit.
+    # A published count is used where there is no law, and where no value of a missing setting could make the job fit.
     count = job.model.parameters or (_published(job) if asked or without_law else None)
     if count is None:
         return reason
     bound = _bound(job, found.ranks[0], count, room, reason)
     if isinstance(bound, Unknown) or bound.verdict == "exceeds":
         return bound
-    # A field that is missing is asked for, before states that would have room.
+    # Where the states would fit, the missing field is reported instead.
     return bound if job.train.precision is not None and (job.model.parameters or not asked) else reason
 
 
 def _bound(
     job: Job, layout: Layout, count: int, room: tuple[int | None, Interval], reason: Unknown
 ) -> DeviceEstimate | Unknown:
-    """`count` parameters on one rank. A precision that nobody states is taken to be the one with the least states."""
+    """`count` parameters on one rank. Where the precision is not stated, the one with the smallest states is taken."""
     precision = job.train.precision or LEAST
     adapted = job.train.peft.method not in (None, "none") or bool(job.train.frozen)
     halved = precision in ("bf16", "fp16") or (adapted and _casts_frozen(job))
@@ -80,6 +82,17 @@ def _bound(
     verdict: Verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
     phase = "load" if adapted else "optimizer"
     return DeviceEstimate(
-        exact, exact, exact, Interval(process, process, process), phase, "", parts, {phase: process}, None,
-        capacity, verdict, None, True, (f"a lower bound: {reason.words}",),
-    )  # fmt: skip
+        requested=exact,
+        allocated=exact,
+        reserved=exact,
+        process=Interval(process, process, process),
+        phase=phase,
+        where="",
+        breakdown=parts,
+        phases={phase: process},
+        largest_allocation=None,
+        capacity=capacity,
+        verdict=verdict,
+        lower_bound=True,
+        notes=(f"a lower bound: {reason.words}",),
+    )

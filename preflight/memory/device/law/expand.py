@@ -1,4 +1,4 @@
-"""Tapes of stacks with fewer than four layers: what the kept blocks of a deeper one say of them.
+"""The events of a tape at dimensions, layer by layer; and stacks with fewer than four layers.
 
 A tape keeps the blocks of layers 0, 1, one between, L-2 and L-1, and each of the four at the ends differs from the one
 between by what only that place has: the first layer takes the embeddings' output, the last one's output is the head's.
@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import TypeAlias
 
-from preflight.memory.device.law.tape import EDGE, NotRegular, Tape, TapeItem, Token
+from preflight.memory.device.law.tape import EDGE, NotRegular, Tape, TapeItem, Token, block_of
 from preflight.vocabulary.bounded_cache import BoundedCache
 
 MIDDLE = 2
@@ -25,6 +25,56 @@ Name: TypeAlias = "tuple[object, ...]"
 """What a birth is called in every block of its pass, or what a token does: equal where blocks agree."""
 Named: TypeAlias = "tuple[Token, Name]"
 _SHORT: BoundedCache[Tape] = BoundedCache(16)
+
+
+def at_depth(tape: Tape, dims: Mapping[str, int]) -> Tape:
+    """The tape itself, or `shortened` of it where a stack has fewer layers than ends. Raises NotRegular."""
+    if all(dims[depth] >= 2 * EDGE for depth in tape.depths.values()):
+        return tape
+    return shortened(tape, dims)
+
+
+def expand(tape: Tape, dims: Mapping[str, int]) -> list[tuple[str, int, int, str, int]]:
+    """The events in order: (kind, number of the birth, size index or -1, mark, item).
+
+    Raises NotRegular where a stack has fewer layers than the tape can be cut down to.
+    """
+    tape = at_depth(tape, dims)
+    events: list[tuple[str, int, int, str, int]] = []
+    starts: list[dict[int, tuple[int, int]]] = []  # of every item: layer -> (its first birth, how many)
+    births = 0
+    for number, item in enumerate(tape.items):
+        layers = dims[tape.depths[item.stack]] if item.stack is not None else 1
+        mine: dict[int, tuple[int, int]] = {}
+        starts.append(mine)
+        counts = [sum(token.kind == "b" for token in block) for block in item.blocks]
+        for layer in range(layers - 1, -1, -1) if item.down else range(layers):
+            which = block_of(layer, layers) if item.stack is not None else 0
+            first = births
+            mine[layer] = (first, counts[which])
+            for token in item.blocks[which]:
+                if token.kind == "b":
+                    events.append(("b", births, token.at, token.mark, number))
+                    births += 1
+                elif token.item < 0 and token.relative and not token.layer:
+                    events.append((token.kind, first + token.at, -1, "", number))
+                else:
+                    home = _layer_of(tape, dims, number, layer, token)
+                    start, count = starts[token.item if token.item >= 0 else number].get(home, (0, 0))
+                    if token.at >= count:
+                        raise NotRegular(f"{layers} layers of {item.stack} are fewer than its ends")
+                    events.append((token.kind, start + token.at, -1, "", number))
+    return events
+
+
+def _layer_of(tape: Tape, dims: Mapping[str, int], number: int, layer: int, token: Token) -> int:
+    """The layer whose block has the birth that a token of item `number` speaks of."""
+    stack = tape.items[token.item if token.item >= 0 else number].stack
+    if stack is None:
+        return 0
+    if token.relative:
+        return layer + token.layer
+    return token.layer if token.layer >= 0 else token.layer + dims[tape.depths[stack]]
 
 
 def shortened(tape: Tape, dims: Mapping[str, int]) -> Tape:
@@ -202,8 +252,13 @@ class _Shortened:
                 if where in self._dead:  # of two that stand for layers which are not there
                     continue
                 self._dead.add(where)
-            yield replace(token, at=at, item=-1 if home == number else home, layer=there,
-                          relative=home not in self.merged and token.relative)  # fmt: skip
+            yield replace(
+                token,
+                at=at,
+                item=-1 if home == number else home,
+                layer=there,
+                relative=home not in self.merged and token.relative,
+            )
 
     def _resolved(self, number: int, layer: int, token: Token, name: Name) -> tuple[int, int, int, object] | None:
         """(item, layer, number among its births, the birth) that a token speaks of; None: nothing that there is."""

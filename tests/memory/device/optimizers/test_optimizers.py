@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from preflight.memory.device.step.optimizers import UNKNOWN, as_released, known, step, unknown
+from preflight.memory.device.optimizers import UNKNOWN, as_released, known, step, unknown
 
 torch = pytest.importorskip("torch")
 SHAPES = [(64, 48), (48,), (128, 64), (64,), (16, 16)]

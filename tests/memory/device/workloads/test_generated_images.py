@@ -11,9 +11,9 @@ import pytest
 from shipped import estimate as estimated
 from shipped import laws_for, prepare
 
-from preflight.memory.device.prepare import Ready
-from preflight.memory.device.step import generated
-from preflight.memory.device.step.validation import Phase
+from preflight.memory.device import phases
+from preflight.memory.device.step.prepared import PreparedJob
+from preflight.memory.device.step.replay import Phase
 from preflight.memory.device.workloads import denoisers, pipelines
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -34,24 +34,24 @@ def device(**changes: object) -> DeviceEstimate:
     return found
 
 
-def ready(**changes: object) -> Ready:
+def ready(**changes: object) -> PreparedJob:
     found = prepare(build({**IMAGES, **{name.replace("__", "."): value for name, value in changes.items()}}))
-    assert isinstance(found, Ready), found
+    assert isinstance(found, PreparedJob), found
     return found
 
 
-def rounds(one: Ready) -> list[Phase]:
-    return list(generated.rounds(one, one.resolved.workload))
+def rounds(one: PreparedJob) -> list[Phase]:
+    return [phase for phase in phases.phases_beside(one) if phase.name == "validation"]
 
 
-def notes(one: Ready) -> tuple[str, ...]:
-    return generated.notes(one, one.resolved.workload)
+def notes(one: PreparedJob) -> tuple[str, ...]:
+    return (*one.resolved.workload.notes(one.job, one.resolved), *phases.note_on_images(one))
 
 
-def loaded(one: Ready, phase: str) -> int:
+def loaded(one: PreparedJob, phase: str) -> int:
     """Bytes that a phase has beside what is there while training."""
-    phases = generated.phases(one, one.resolved.workload)
-    return max((sum(each.loaded) for each in phases if each.name == phase), default=0)
+    found = phases.phases_beside(one)
+    return max((sum(each.loaded) for each in found if each.name == phase), default=0)
 
 
 def test_generating_is_a_phase_of_its_own() -> None:
@@ -74,7 +74,7 @@ def test_a_fresh_denoiser_is_all_of_its_weights_in_16_bits(name: str) -> None:
 
 def test_unsaid_loads_are_what_the_scripts_have_in_the_end() -> None:
     some = prepare(build({**LORA, "validation.generates": True, "train.companions": ["vae"]}))
-    assert isinstance(some, Ready)
+    assert isinstance(some, PreparedJob)
     stated = ready(validation__loads=["denoiser", "text_encoder", "text_encoder_2"], train__companions=["vae"])
     assert loaded(some, "validation") == loaded(stated, "validation")
     assert any("validation.loads" in note for note in notes(some))
@@ -84,19 +84,19 @@ def test_unsaid_loads_are_what_the_scripts_have_in_the_end() -> None:
 def test_full_training_loads_no_second_denoiser() -> None:
     full: dict[str, object] = {"model.name": SD15, "train.peft.method": None, "train.gradient_checkpointing": True}
     some = prepare(build({**LORA, **full, "train.companions": ["vae"], "validation.generates": True}))
-    assert isinstance(some, Ready)
+    assert isinstance(some, PreparedJob)
     row = pipelines.data()["models"][SD15]["companions"]
-    assert sum(generated.loaded(some)) == 2 * row["text_encoder"]["parameters"]
+    assert loaded(some, "validation") == 2 * row["text_encoder"]["parameters"]
 
 
 def test_a_controlnets_script_loads_it_alone() -> None:
     changes: dict[str, object] = {"model.name": SD15, "train.peft.method": "controlnet", "validation.generates": True}
     some = prepare(build({**LORA, **changes, "train.companions": ["vae", "text_encoder"]}))
-    assert isinstance(some, Ready)
-    assert sum(generated.loaded(some)) == 2 * sum(n for n, _, trains in some.parameters if trains)
+    assert isinstance(some, PreparedJob)
+    assert loaded(some, "validation") == 2 * sum(n for n, _, trains in some.parameters if trains)
     beside = prepare(build({**LORA, **changes, "train.companions": ["vae"], "validation.loads": ["denoiser"]}))
-    assert isinstance(beside, Ready)
-    assert sum(generated.loaded(beside)) == 2 * sum(n for n, _, trains in some.parameters if not trains)
+    assert isinstance(beside, PreparedJob)
+    assert loaded(beside, "validation") == 2 * sum(n for n, _, trains in some.parameters if not trains)
 
 
 def test_casting_for_the_last_save_widens_16_bit_weights_and_stays() -> None:
@@ -136,12 +136,12 @@ def test_a_vae_in_16_bits_decodes_in_them() -> None:
     wide, half = (ready(train__companions=[name]) for name in ("vae", "vae:fp16"))
     peaks = [max(p.peak.bytes for p in rounds(one)) for one in (wide, half)]
     assert peaks[1] <= peaks[0]
-    assert half.held < wide.held
+    assert half.storage_bytes < wide.storage_bytes
 
 
 def test_a_note_says_what_images_would_take_where_nothing_says_whether_there_are_any() -> None:
     unsaid = prepare(build(LORA))
-    assert isinstance(unsaid, Ready)
+    assert isinstance(unsaid, PreparedJob)
     (note,) = notes(unsaid)
     assert "validation.generates" in note
     assert "GiB" in note
@@ -155,7 +155,7 @@ def test_what_is_not_known_to_be_loaded_is_named() -> None:
 
 
 def test_images_without_a_law_are_said_not_to_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generated, "laws_for", lambda *_: Unknown("no law"))
+    monkeypatch.setattr(phases, "laws_for", lambda *_: Unknown("no law"))
     assert any(note.startswith("validation is not counted") for note in device().notes)
 
 

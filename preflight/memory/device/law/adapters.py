@@ -1,4 +1,4 @@
-"""Which adapters a job has, as far as the tracer's setup goes.
+"""Adapters (peft) as a part of a setup.
 
 LoRA beside a family's layers has laws, in which the rank is a dimension. Whatever else decides what is trained has not:
 such a model is traced as it is, through peft (tracer/adapters.py).
@@ -13,6 +13,8 @@ from typing import Any
 from preflight.vocabulary.job import Peft
 
 LORA = ("lora", "rslora")
+CONTROLNET = "controlnet"
+"""The `train.peft.method` of a ControlNet beside a frozen denoiser."""
 _SHAPING = (
     "modules_to_save", "bias", "lora_bias", "rank_pattern", "layers_to_transform", "layers_pattern", "exclude_modules",
     "trainable_token_indices", "target_parameters", "layer_replication", "ensure_weight_tying", "use_qalora",

@@ -21,8 +21,7 @@ BITS = {"gptq": (2, 3, 4, 8), "awq": (4,), "hqq": (1, 2, 3, 4, 8), "torchao-int8
 """Bits that each can have (gptqmodel's SUPPORTS_BITS that auto_gptq has too; hqq's BitPack)."""
 GROUPS = {"gptq": 128, "awq": 128, "hqq": 64}
 """Group sizes where none is said (GPTQConfig, AwqConfig, HqqConfig of transformers)."""
-ADAPTERS = {"gptq": ("lora", "rslora"), "awq": ("lora", "rslora"), "eetq": ("lora", "rslora"),
-            "hqq": ("lora", "rslora"), "torchao-int8": ("lora", "rslora"), "fp8": ("lora", "rslora")}  # fmt: skip
+ADAPTERS = dict.fromkeys(("gptq", "awq", "eetq", "hqq", "torchao-int8", "fp8"), ("lora", "rslora"))
 """Adapters that have a forward of their own here (peft, tuners/lora/*.py)."""
 GPTQ_KERNELS = ("torch", "cuda", "cuda-old", "triton", "tritonv2")
 _METHODS = {"gptq": "gptq", "awq": "awq", "hqq": "hqq", "fp8": "fp8", "eetq": "eetq"}
@@ -56,9 +55,12 @@ class QuantizedWeights:
         packed = {"bits": self.bits, "group": self.group} if self.bits is not None else {}
         return {
             **{name: value for name, value in flags.items() if value},
-            "type": self.type, "compute": self.compute, "upcast_rest": self.upcast_rest, **packed,
+            "type": self.type,
+            "compute": self.compute,
+            "upcast_rest": self.upcast_rest,
+            **packed,
             **({"backend": self.backend} if self.backend is not None else {}),
-        }  # fmt: skip
+        }
 
 
 def stated(job: Job) -> Job:
@@ -122,7 +124,7 @@ def refused(name: str, how: str | None) -> Unknown:
         )
     if how == "FP8":
         return Unknown(
-            f"the weights of {name} are in FP8, in a format that its name does not say: state "
+            f"the weights of {name} are in FP8, in a format that the name does not tell: state "
             "train.quantization.type=fp8 for transformers' fine-grained one; compressed-tensors' kernels do not train",
             Cause.not_set,
             ("train.quantization.type",),
@@ -140,7 +142,7 @@ def unfit(job: Job) -> Unknown | None:
     method = job.train.peft.method
     if method in (None, "none"):
         return Unknown(
-            f"weights quantised by {label} are trained beside adapters alone: train.peft.method is none",
+            f"weights quantised by {label} can be trained only with adapters: train.peft.method is none",
             Cause.not_possible,
         )
     if method not in ADAPTERS[kind]:

@@ -14,8 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from preflight.vocabulary.extensions import wrong
-from preflight.vocabulary.optimizer import Copies, Optimizer, Params, added
-from preflight.vocabulary.optimizer import Step as Step
+from preflight.vocabulary.optimizer import Copies, Optimizer, Params, Step, added
 
 MIN_8BIT_ELEMENTS = 4096
 BLOCK_8BIT = 256
@@ -46,25 +45,34 @@ _QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-fp8": 2, "rmsprop-8bit": 1
 _WHOLE = {"adamw-32bit": 2, "lion-32bit": 1, "rmsprop-32bit": 1, "ademamix": 3}
 # Moments of paged optimizers, which lie in unified memory, outside of PyTorch's allocator. Those of tensors that are
 # too small for it stay on the GPU, and so do the scales of 8-bit ones (init_state: absmax1, absmax2).
-_PAGED = {"paged-adamw": 2, "paged-adamw-32bit": 2, "paged-adamw-8bit": 2, "paged-lion": 1, "paged-lion-8bit": 1,
-          "paged-ademamix": 3, "paged-ademamix-8bit": 3}  # fmt: skip
+_PAGED = {
+    "paged-adamw": 2,
+    "paged-adamw-32bit": 2,
+    "paged-adamw-8bit": 2,
+    "paged-lion": 1,
+    "paged-lion-8bit": 1,
+    "paged-ademamix": 3,
+    "paged-ademamix-8bit": 3,
+}
 MIN_PAGED_ELEMENTS = 100_000
 """bitsandbytes, optim/optimizer.py, get_state_buffer: smaller tensors are not paged."""
 BLOCK_4BIT = 128
 """Elements that share a scale in torchao's 4-bit moments (optim/adam.py, AdamW4bit)."""
 
-_LOW_RANK = ("it keeps moments of a low rank for the layers that optim_target_modules names: neither rank nor layers "
-             "are fields of a Job")  # fmt: skip
-_SHAPES = "what it keeps hangs on the shapes of the matrices, and its parameters are split by hand"
+_LOW_RANK = (
+    "it keeps moments of a low rank for the layers that optim_target_modules names: neither rank nor layers "
+    "are fields of a Job"
+)
+_SHAPES = "what it keeps depends on the shapes of the matrices, and users choose which parameters it updates"
 UNKNOWN: dict[str, str] = {
-    "galore-adamw": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
-    "galore-adamw-8bit": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
-    "galore-adafactor": f"{_LOW_RANK}; its decomposition's workspace is cuSOLVER's own",
+    "galore-adamw": f"{_LOW_RANK}; its decomposition's workspace is allocated by cuSOLVER",
+    "galore-adamw-8bit": f"{_LOW_RANK}; its decomposition's workspace is allocated by cuSOLVER",
+    "galore-adafactor": f"{_LOW_RANK}; its decomposition's workspace is allocated by cuSOLVER",
     "apollo-adamw": _LOW_RANK,
     "muon": _SHAPES,
     "shampoo": _SHAPES,
     "soap": _SHAPES,
-    "adam-mini": "it keeps a moment for each block of a partition that it reads from the layers' names",
+    "adam-mini": "it keeps one moment for each block of parameters, and the blocks come from the names of the layers",
 }
 """Why optimizers that are met have no law."""
 
@@ -77,7 +85,7 @@ _SUMMED = ("adam", "adamw", "nadam")
 
 def as_released(implementation: str, torch: tuple[int, ...] | None) -> str:
     """How a release of torch steps where `foreach` is asked for or left to it: parameter by parameter before 2.0, whose
-    default was that; None: a release that nobody states."""
+    default was that; None: the release is not stated."""
     if implementation != "foreach" or torch is None or torch >= (2, 1):
         return implementation
     return "for-loop" if torch < (2, 0) else FOREACH_BEFORE_2_1
@@ -86,6 +94,12 @@ def as_released(implementation: str, torch: tuple[int, ...] | None) -> str:
 def step(name: str, implementation: str, params: Params) -> Step | None:
     """One optimizer's step over the trainable parameters; None for an optimizer that is not known."""
     return _step(name, implementation, tuple(params))
+
+
+def with_weight_decay(plain: Step, params: Params) -> Step:
+    """A step of SGD over lists of tensors with weight decay: it adds the decay to copies of all gradients at once
+    (torch/optim/sgd.py, _multi_tensor_sgd)."""
+    return replace(plain, waves=(tuple(n * size for n, size in params), *plain.waves))
 
 
 @lru_cache(maxsize=256)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from preflight.memory.device.law import other_laws
-from preflight.memory.device.prepare import Ready, prepare
+from preflight.memory.device import fsdp_in_16_bits
+from preflight.memory.device.prepare import prepare
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.tracing import SHIPPED_ONLY, TRACE, Tracing
 from preflight.vocabulary.values import Unknown
@@ -33,7 +34,7 @@ def job(model: Mapping[str, object], strategy: str = "fsdp", more: Mapping[str, 
     })  # fmt: skip
 
 
-def ready(wanted: Job, tracing: Tracing = SHIPPED_ONLY) -> Ready:
+def ready(wanted: Job, tracing: Tracing = SHIPPED_ONLY) -> PreparedJob:
     found = prepare(wanted, tracing=tracing)
     assert not isinstance(found, Unknown), found
     return found
@@ -45,7 +46,7 @@ OPTIONS: dict[str, object] = {"fsdp_version": 2, "no_sync": False, "param_dtype"
 def test_the_stream_has_two_bytes_and_states_have_four(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = job(LLAMA, more={"parallel.options": OPTIONS, "train.gradient_checkpointing": True})
     here = ready(wanted)
-    monkeypatch.setattr(other_laws, "in_half", lambda *given: None)
+    monkeypatch.setattr(fsdp_in_16_bits, "laws_of", lambda *given: None)
     other = ready(wanted)
     assert here.rank.weights == other.rank.weights
     assert here.gradients == other.gradients
@@ -54,7 +55,7 @@ def test_the_stream_has_two_bytes_and_states_have_four(monkeypatch: pytest.Monke
     assert _peak(other, b) - _peak(here, b) >= 2 * b * s * h * layers  # each layer's saved input
 
 
-def _peak(one: Ready, batch: int) -> int:
+def _peak(one: PreparedJob, batch: int) -> int:
     return int(one.rank.laws.plain.peak({**one.rank.dims, "b": batch}).bytes)
 
 
@@ -71,7 +72,7 @@ def test_whose_law_is_another(monkeypatch: pytest.MonkeyPatch, model: Mapping[st
     wanted = job(model, more={"parallel.options": OPTIONS, **more})
     found = ready(wanted)
     assert ready(wanted).laws is found.laws
-    monkeypatch.setattr(other_laws, "in_half", lambda *given: None)
+    monkeypatch.setattr(fsdp_in_16_bits, "laws_of", lambda *given: None)
     assert (ready(wanted).laws.made.tape != found.laws.made.tape) == changes
 
 
@@ -84,7 +85,7 @@ def test_sixteen_bit_weights_step_alike_with_and_without_autocast(name: str, che
     mixed = ready(job({"model.name": name}, "none", {**more, "train.weights_dtype": "bf16"}), TRACE)
     plain = ready(job({"model.name": name}, "none", {**more, "train.precision": "bf16"}), TRACE)
     assert mixed.resolved.family is not None
-    assert mixed.resolved.family.name in other_laws.SAME_UNDER_AUTOCAST
+    assert mixed.resolved.family.name in fsdp_in_16_bits.SAME_UNDER_AUTOCAST
     for batch, length in ((4, 512), (8, 1024)):
         dims = {**mixed.dims, "b": batch, "s": length}
         assert mixed.laws.plain.peak(dims).bytes == pytest.approx(plain.laws.plain.peak(dims).bytes, rel=1e-3)

@@ -10,9 +10,8 @@ from test_families_traces import WITH_LAWS, draw, law_of, traced_peak
 
 from preflight.memory.device.families import FAMILIES
 from preflight.memory.device.law import store
+from preflight.memory.device.law.expand import at_depth, places
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.law.short_stacks import places
-from preflight.memory.device.law.tape import at_depth
 
 pytest.importorskip("torch")
 

@@ -1,0 +1,80 @@
+"""What a trace is asked for, and a law as traces make it: a symbolic tape and the model's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from preflight.memory.device.law.setup import Setup
+from preflight.memory.device.law.sizes import Size, evaluate
+from preflight.memory.device.law.tape import Tape
+
+Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
+"""Traces what is asked for, and returns the tracer's replies."""
+ParameterRow: TypeAlias = "tuple[Size, float, bool]"
+"""Elements, bytes per element, trainable: of one parameter, as formulas."""
+Weight: TypeAlias = "tuple[int, float, bool]"
+"""The same at dimensions. A fraction of a byte per element where weights are quantised."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A model's parameters as formulas: (elements, bytes per element, trainable) for those outside stacks and, per
+    stack, for one layer; `buffers` in bytes."""
+
+    outside: tuple[ParameterRow, ...]
+    layer: Mapping[str, tuple[ParameterRow, ...]]
+    first: Mapping[str, tuple[ParameterRow, ...]]
+    """Parameters that only the first layer of a stack has, in addition."""
+    buffers: Size = ()
+
+    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[Weight]:
+        """Every parameter at dimensions."""
+        found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
+        for stack, rows in self.layer.items():
+            first = self.first.get(stack, ())
+            found += [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in first]
+            one = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in rows]
+            found += one * dims[depths[stack]]
+        return found
+
+
+@dataclass(frozen=True)
+class Made:
+    """What traces of one setup are made into."""
+
+    tape: Tape
+    parameters: Parameters
+
+
+@dataclass(frozen=True)
+class TraceRequest:
+    """What the tracer is asked for, but for the point. `model`: as the tracer is told of it; `kind`: of step;
+    `warm_up`: whether the second step is traced."""
+
+    model: Mapping[str, Any]
+    setup: Setup
+    kind: str
+    warm_up: bool = False
+
+    def at(self, point: Mapping[str, int], config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The request at a point. `config`: of the model there, where it is another than that of `model`."""
+        model = dict(self.model) if config is None else {**self.model, "config": dict(config)}
+        return {
+            "model": model,
+            "setup": self.setup.wire(point),
+            "point": dict(point),
+            "kind": self.kind,
+            "warm_up": self.warm_up,
+        }
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A stack of equal layers: the suffix of its module, the key of the config that counts it, and what its depth is
+    called among the dimensions."""
+
+    stack: str
+    key: str
+    name: str

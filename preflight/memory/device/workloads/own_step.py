@@ -1,0 +1,69 @@
+"""Resolving a job whose model belongs to no family: the common checks, and the base of kinds that train specially."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from preflight.memory.device.law.setup import Setup, setup_of
+from preflight.memory.device.law.workload import Asked, Config, Workload
+from preflight.vocabulary.values import Cause, Unknown, missing
+
+
+@dataclass(frozen=True)
+class OwnStep(Workload, Protocol):
+    """A model that trains in a special way: the tracer has a module for its step, with the name of the kind."""
+
+    architecture: str
+    config: Config
+    task: str
+
+    def wire(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "architecture": self.architecture,
+            "config": dict(self.config),
+            "task": self.task,
+            "filed": self.filed,
+            "extra": self.extra,
+            **self.told(),
+        }
+
+    def told(self) -> dict[str, Any]:
+        """What the tracer's module needs beside these."""
+        return {}
+
+
+def begin(asked: Asked, *needs: str, adapts: bool = True, freezes: bool = True) -> Setup | Unknown:
+    """Checks a job and gives its setup. `needs`: fields of train that must be stated, each with what it counts.
+    `adapts`: there are laws with gradient checkpointing and adapters; `freezes`: and with frozen parts."""
+    train = asked.job.train
+    for need in ("batch_size", *needs):
+        name, _, counted = need.partition(" ")
+        if getattr(train, name) is None:
+            return missing(f"train.{name}", counted.strip("()"))
+    adapted = train.gradient_checkpointing or train.peft.method not in (None, "none")
+    if not adapts and (adapted or (train.frozen and not freezes)):
+        what = "checkpoints or adapters" if freezes else "checkpoints, frozen parts or adapters"
+        return Unknown(f"{asked.known_as} has no law with {what}", Cause.not_modelled)
+    return setup_of(asked.job, gpu=asked.gpu)
+
+
+def undescribed(architecture: str, error: KeyError | TypeError) -> Unknown:
+    """The reason where a key of a model's config is missing or has a wrong type."""
+    key = str(error).strip("'")
+    fields = (f"model.config.{key}",) if isinstance(error, KeyError) else ()
+    return Unknown(f"model.config.{key} of the {architecture} model is not known", Cause.not_set, fields)
+
+
+def without_mask(setup: Setup) -> Setup:
+    """The setup of a model whose attention, if it has any, is not chosen and has no mask."""
+    return replace(setup, attention="sdpa", mask=False)
+
+
+def digest(said: object) -> str:
+    """A hash of a model's description, which tells law files of one name apart."""
+    text = json.dumps(said, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
