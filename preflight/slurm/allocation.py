@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from preflight.slurm.controller.describe import describe
+from preflight.slurm.controller.job import CLIENT, NODE_CONFIG, Refused, whole
 from preflight.slurm.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
 from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
 from preflight.vocabulary.reading import HET_GROUP, Launch, Request
@@ -87,9 +89,6 @@ def resolve(request: Request, cluster: Cluster | None) -> Allocation:
 
 def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocation:
     """Without a cluster: what sbatch itself refuses, and the arithmetic."""
-    from preflight.slurm.controller.answers import Refused
-    from preflight.slurm.controller.job import describe
-
     try:
         describe(request, None)
     except Refused as refused:
@@ -177,10 +176,6 @@ def _values(request: Request) -> Iterator[tuple[str, Value]]:
         yield name, getattr(request, name)
 
 
-def _int(value: Value) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 # --- per node -------------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +184,7 @@ def _need(request: Request, node: Node | None, partition: Partition | None, clus
     gpus = _gpus_per_node(request, nodes)
     tasks = tasks_per_node(request, nodes, gpus)
     if gpus is None and request.gpus_per_task is not None and tasks is not None:
-        per_task = _int(request.gpus_per_task)
+        per_task = whole(request.gpus_per_task)
         gpus = None if per_task is None else per_task * tasks
     if gpus is None and not _asks_gpus(request):
         gpus = 0
@@ -210,21 +205,21 @@ def _asks_gpus(request: Request) -> bool:
 def node_count(request: Request, node: Node | None) -> int | None:
     """Nodes of the job: as asked; else the fewest that hold its tasks and GPUs; None where it cannot be said."""
     if request.nodes is not None:
-        return _int(request.nodes)
+        return whole(request.nodes)
     counts = [1]
-    tasks, per_node = _int(request.tasks), _int(request.tasks_per_node)
+    tasks, per_node = whole(request.tasks), whole(request.tasks_per_node)
     if tasks is not None and per_node:
         counts.append(-(-tasks // per_node))
-    gpus = _int(request.gpus)
+    gpus = whole(request.gpus)
     if gpus is not None and node is not None and node.gpus:
         counts.append(-(-gpus // node.gpus))
     if isinstance(request.tasks, Unknown):
         return None
     if tasks is not None and not per_node and node is not None:
-        cpus = _int(request.cpus_per_task) or 1
+        cpus = whole(request.cpus_per_task) or 1
         if node.cpus:
             counts.append(-(-tasks * cpus // node.cpus))
-        per_task = _int(request.gpus_per_task)
+        per_task = whole(request.gpus_per_task)
         if per_task and node.gpus:
             counts.append(-(-tasks * per_task // node.gpus))
     return max(counts)
@@ -235,7 +230,7 @@ def tasks_per_node(request: Request, nodes: int | None, gpus: int | None = None)
     tasks, per_node = request.tasks, request.tasks_per_node
     if isinstance(tasks, Unknown) or isinstance(per_node, Unknown):
         return None
-    total, most = _int(tasks), _int(per_node)
+    total, most = whole(tasks), whole(per_node)
     if total is not None:
         if nodes is None:
             return most
@@ -244,27 +239,27 @@ def tasks_per_node(request: Request, nodes: int | None, gpus: int | None = None)
     if most is not None:
         return most
     if request.tasks_per_gpu is not None:
-        each = _int(request.tasks_per_gpu)
+        each = whole(request.tasks_per_gpu)
         return None if each is None or gpus is None else each * gpus
-    per_task, all_gpus = _int(request.gpus_per_task), _int(request.gpus)
+    per_task, all_gpus = whole(request.gpus_per_task), whole(request.gpus)
     if per_task and all_gpus and nodes:
         return -(-all_gpus // per_task // nodes) or 1
     return 1
 
 
 def _gpus_per_node(request: Request, nodes: int | None) -> int | None:
-    per_node = _int(request.gpus_per_node)
+    per_node = whole(request.gpus_per_node)
     if per_node is not None:
         return per_node
-    total = _int(request.gpus)
+    total = whole(request.gpus)
     return None if total is None or nodes is None else -(-total // nodes)
 
 
 def _cpus(request: Request, tasks: int | None, gpus: int | None) -> int | None:
     if request.cpus_per_gpu is not None:
-        each = _int(request.cpus_per_gpu)
+        each = whole(request.cpus_per_gpu)
         return None if each is None or gpus is None else each * gpus
-    each = 1 if request.cpus_per_task is None else _int(request.cpus_per_task)
+    each = 1 if request.cpus_per_task is None else whole(request.cpus_per_task)
     return None if each is None or tasks is None else each * tasks
 
 
@@ -278,11 +273,11 @@ def _memory(
 ) -> tuple[int | None, str]:
     """Bytes per node and how they come about (None: why they are not known)."""
     if request.memory is not None:
-        asked = _int(request.memory)
+        asked = whole(request.memory)
         return _whole(node, "--mem=0") if asked == 0 else (asked, "--mem" if asked else _why(request.memory))
     for name, value, count in (("cpu", request.memory_per_cpu, cpus), ("gpu", request.memory_per_gpu, gpus)):
         if value is not None:
-            each = _int(value)
+            each = whole(value)
             if each is None or count is None:
                 return None, _why(value) if each is None else f"how many {name.upper()}s a node gives is not known"
             return each * count, f"--mem-per-{name} x {count} {name.upper()}{'s' if count != 1 else ''}"
@@ -313,8 +308,6 @@ def _why(value: Value) -> str:
 
 def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tuple[tuple[str, str], ...]) -> Allocation:
     """Why it is refused; with the best candidate's limits, so that a rule can say what would fit."""
-    from preflight.slurm.controller.answers import CLIENT, NODE_CONFIG
-
     said = "" if verdict.answer in (None, CLIENT) else str(verdict.answer)
     plain = Allocation(unknown=unknown, impossible=verdict.words, answer=said, settings=verdict.settings)
     partitions = partitions_of(request, cluster)

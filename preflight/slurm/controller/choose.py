@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from preflight.slurm.controller.cores import select_cores
-from preflight.slurm.controller.gres import Gres
 from preflight.slurm.controller.hosts import Host, Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import Gres, JobDescription
 from preflight.slurm.controller.offer import Details, Offer, Rules, cpus_per_core
 
 
@@ -28,7 +27,7 @@ class Taken:
 class Search:
     """One job on the nodes of one partition."""
 
-    job: Job
+    job: JobDescription
     details: Details
     rules: Rules
     offers: dict[str, Offer]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from preflight.slurm.controller.answers import FEATURE, PREFER, Refused
+from preflight.slurm.controller.job import FEATURE, PREFER, Refused
 
 SETTING = "request.constraint"
 

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from preflight.slurm.controller.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE, TRES, Refused
+from preflight.slurm.controller.job import GRES, GRES_PLUGIN, GRES_TYPE, TRES, Gres, JobDescription, Refused, whole
 from preflight.vocabulary.reading import Request
-from preflight.vocabulary.values import Unknown, Value
-
-if TYPE_CHECKING:
-    from preflight.slurm.controller.job import Job
+from preflight.vocabulary.values import Unknown
 
 MIB = 2**20
 _FACTORS = {"": 1, "k": 2**10, "kib": 2**10, "kb": 10**3, "m": 2**20, "mib": 2**20, "mb": 10**6, "g": 2**30,
@@ -26,32 +21,6 @@ SCOPES = {
     "task": ("gpus_per_task",),
 }
 """Where a resource is asked for, and the field of the request that says so."""
-
-
-@dataclass
-class Gres:
-    """gres_job_state_t: one resource, one type. Counts are 0 where not asked for; memory in MiB."""
-
-    name: str
-    type: str | None = None
-    per_job: int = 0
-    per_node: int = 0
-    per_socket: int = 0
-    per_task: int = 0
-    cpus_per: int = 0
-    memory_per: int = 0
-    tasks_per: int | None = None
-    default_cpus_per: int = 0
-    default_memory_per: int = 0
-    total: int = 0
-
-    @property
-    def cpus_of_each(self) -> int:
-        return self.cpus_per or self.default_cpus_per
-
-    @property
-    def memory_of_each(self) -> int:
-        return self.memory_per or self.default_memory_per
 
 
 def number(text: str) -> int | None:
@@ -108,10 +77,6 @@ def _texts(request: Request) -> Iterator[tuple[str, str]]:
             yield scope, f"gpu:{kind}:{count}" if kind else f"gpu:{count}"
 
 
-def _positive(value: Value) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
 def check_plugin(request: Request, select_type: str | None) -> None:
     """Only select/cons_tres knows GPUs of a job, a socket or a task, and CPUs or memory per GPU. Raises Refused."""
     if select_type in (None, "cons_tres"):
@@ -128,7 +93,7 @@ def check_plugin(request: Request, select_type: str | None) -> None:
 def parse(request: Request, types: tuple[str, ...] | None) -> list[Gres]:
     """The resources asked for, each name and type once (first half of gres_job_state_validate). Raises Refused."""
     found: dict[tuple[str, str | None], Gres] = {}
-    cpus, memory = _positive(request.cpus_per_gpu), -(-_positive(request.memory_per_gpu) // MIB)
+    cpus, memory = whole(request.cpus_per_gpu) or 0, -(-(whole(request.memory_per_gpu) or 0) // MIB)
     if cpus:
         _entry(found, "gpu", None).cpus_per = cpus
     for scope, text in _texts(request):
@@ -143,7 +108,7 @@ def _entry(found: dict[tuple[str, str | None], Gres], name: str, kind: str | Non
     return found.setdefault((name, kind), Gres(name, kind))
 
 
-def validate(job: Job, request: Request, client: bool) -> None:
+def validate(job: JobDescription, request: Request, client: bool) -> None:
     """The rest of gres_job_state_validate: counts that contradict each other, and counts that follow. Raises Refused.
 
     `client`: as sbatch does it, which minds one more thing than the controller.
@@ -175,7 +140,7 @@ def _counts(one: Gres) -> bool:
     return bool(one.per_job or one.per_node or one.per_socket or one.per_task)
 
 
-def _implied_tasks(job: Job) -> None:
+def _implied_tasks(job: JobDescription) -> None:
     assert job.min_nodes is not None
     if job.ntasks_per_gpu is not None:
         job.num_tasks = job.min_nodes * job.ntasks_per_gpu
@@ -185,7 +150,7 @@ def _implied_tasks(job: Job) -> None:
         job.num_tasks = job.min_nodes
 
 
-def _tasks_per_gpu(job: Job, has_gpu: bool) -> None:
+def _tasks_per_gpu(job: JobDescription, has_gpu: bool) -> None:
     """Tasks from GPUs, or GPUs from tasks."""
     each = job.ntasks_per_gpu
     if not each:
@@ -209,7 +174,7 @@ def _tasks_per_gpu(job: Job, has_gpu: bool) -> None:
         raise Refused(GRES, words, "request.tasks_per_gpu")
 
 
-def _total(one: Gres, job: Job) -> int:
+def _total(one: Gres, job: JobDescription) -> int:
     """total_gres as it is counted while the options are read."""
     nodes = job.min_nodes
     counts = [one.per_job, one.per_node * (nodes if nodes is not None else 1)]
@@ -224,7 +189,7 @@ def _refuse(words: str, *settings: str) -> Refused:
     return Refused(GRES, words, *settings)
 
 
-def _consistent(one: Gres, job: Job, client: bool) -> None:
+def _consistent(one: Gres, job: JobDescription, client: bool) -> None:
     """_test_gres_cnt: what is asked per job, node, socket and task must divide; counts that follow are set."""
     what = f"{one.name.upper() if one.name == 'gpu' else one.name}s"
     if one.per_job and max(one.per_node, one.per_task, one.per_socket) > one.per_job:
@@ -267,7 +232,7 @@ def _consistent(one: Gres, job: Job, client: bool) -> None:
             job.max_nodes = one.per_job
 
 
-def _nodes_follow(one: Gres, job: Job, what: str) -> None:
+def _nodes_follow(one: Gres, job: JobDescription, what: str) -> None:
     nodes, rest = divmod(one.per_job, one.per_node)
     if rest:
         raise _refuse(f"{one.per_job} {what} are no multiple of {one.per_node} per node", "request.gpus")
@@ -278,7 +243,7 @@ def _nodes_follow(one: Gres, job: Job, what: str) -> None:
     job.min_nodes = job.max_nodes = nodes
 
 
-def _tasks_follow(one: Gres, job: Job, what: str) -> None:
+def _tasks_follow(one: Gres, job: JobDescription, what: str) -> None:
     if one.per_job:
         tasks, rest = divmod(one.per_job, one.per_task)
         if rest:
@@ -302,7 +267,7 @@ def _tasks_follow(one: Gres, job: Job, what: str) -> None:
         job.ntasks_per_node = tasks
 
 
-def _merge(job: Job) -> None:
+def _merge(job: JobDescription) -> None:
     """_merge_generic_data: an entry without a type that carries CPUs or memory per GPU is spread over the typed."""
     for name in dict.fromkeys(one.name for one in job.gres):
         typed = [one for one in job.gres if one.name == name and one.type is not None]
@@ -325,6 +290,3 @@ def check_text(request: Request) -> None:
             tail = part.rpartition(":")[2]
             if not part or (tail[:1].isdecimal() and number(tail) is None):
                 raise Refused(TRES, f"{part} is no resource that SLURM can read", "request.gpus_per_node")
-
-
-__all__ = ["CLIENT", "Gres", "check_text", "items", "number", "parse", "validate"]

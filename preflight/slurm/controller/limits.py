@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 from preflight.machines.hostlist import expand
-from preflight.slurm.controller.answers import (
+from preflight.slurm.controller.hosts import MIB, Host, counts_nodes, in_partition
+from preflight.slurm.controller.job import (
     ARRAY,
     CPUS,
     DEPENDENCY,
@@ -20,16 +21,15 @@ from preflight.slurm.controller.answers import (
     TASK_MEMORY,
     TIME_LIMIT,
     TIME_MIN,
+    JobDescription,
     Refused,
 )
-from preflight.slurm.controller.hosts import MIB, Host, counts_nodes, in_partition
-from preflight.slurm.controller.job import Job
 from preflight.vocabulary.machine import Cluster, Partition
 
 UNLIMITED = 2**32 - 1
 
 
-def check_array(job: Job, cluster: Cluster) -> None:
+def check_array(job: JobDescription, cluster: Cluster) -> None:
     """_valid_array_inx and _parse_array_tok (src/slurmctld/job_mgr.c). Raises Refused."""
     if not job.array:
         return
@@ -54,7 +54,7 @@ def _array_token(token: str, most: int) -> bool:
     return first >= 0 and end >= first and 0 < step < most and end < most
 
 
-def check_licenses(job: Job, cluster: Cluster) -> None:
+def check_licenses(job: JobDescription, cluster: Cluster) -> None:
     """license_validate (src/slurmctld/licenses.c). Raises Refused."""
     if not job.licenses or cluster.licenses is None:
         return
@@ -77,7 +77,7 @@ _DEPENDENCY = re.compile(rf"(?:singleton|{_AFTER}{_LATER}(?::{_LATER})*|{_JOB}(?
 """One of the dependencies of a job (update_job_dependency, src/slurmctld/job_scheduler.c)."""
 
 
-def check_dependency(job: Job) -> None:
+def check_dependency(job: JobDescription) -> None:
     """How dependencies are written; whether there are such jobs is not known here. Raises Refused."""
     if not job.dependency or job.dependency == "0":
         return
@@ -91,7 +91,7 @@ def check_dependency(job: Job) -> None:
         at = found.end() + 1
 
 
-def check_named(job: Job, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:
+def check_named(job: JobDescription, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:
     """The nodes of --nodelist (None: none are named); their number counts. Raises Refused."""
     if job.node_list is None or not all(node.hosts for node in cluster.nodes):
         return None
@@ -106,7 +106,7 @@ def check_named(job: Job, hosts: Sequence[Host], cluster: Cluster) -> frozenset[
     return named
 
 
-def check_excluded(job: Job, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str]:
+def check_excluded(job: JobDescription, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str]:
     """The nodes of --exclude. Raises Refused."""
     if job.exclude is None or not all(node.hosts for node in cluster.nodes):
         return frozenset()
@@ -124,7 +124,7 @@ def _all_known(text: str, hosts: Sequence[Host], option: str, setting: str) -> N
         raise Refused(NODE_NAME, f"--{option}: there is no node {missing[0]}", f"request.{setting}")
 
 
-def partitions(job: Job, cluster: Cluster) -> list[Partition]:
+def partitions(job: JobDescription, cluster: Cluster) -> list[Partition]:
     """The partitions asked for, else the default one (_get_job_parts). Raises Refused."""
     if not cluster.partitions:
         return [Partition("", tuple(node.name for node in cluster.nodes), default=True)]
@@ -145,7 +145,11 @@ def partitions(job: Job, cluster: Cluster) -> list[Partition]:
 
 
 def check_partitions(
-    job: Job, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster, named: frozenset[str] | None
+    job: JobDescription,
+    wanted: Sequence[Partition],
+    hosts: tuple[Host, ...],
+    cluster: Cluster,
+    named: frozenset[str] | None,
 ) -> list[str]:
     """_valid_job_part: refuses what is over the limits where they are enforced, and says what else is over them.
 
@@ -165,7 +169,7 @@ def check_partitions(
 
 
 def _over(
-    job: Job, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
+    job: JobDescription, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
 ) -> Refused | None:
     """What of the job is over one partition's limits (_part_access_check)."""
     name = f"partition {partition.name}"
@@ -195,7 +199,7 @@ def _over(
     return None
 
 
-def _node_count(job: Job, least: int, most: int, enforced: bool) -> None:
+def _node_count(job: JobDescription, least: int, most: int, enforced: bool) -> None:
     if job.min_nodes is None:
         job.min_nodes = least or 1
     elif job.min_nodes > most and enforced:
@@ -210,7 +214,7 @@ def _node_count(job: Job, least: int, most: int, enforced: bool) -> None:
         raise Refused(NODE_COUNT, "no node is asked for", "request.nodes")
 
 
-def _times(job: Job, first: Partition, longest: int, enforced: bool) -> None:
+def _times(job: JobDescription, first: Partition, longest: int, enforced: bool) -> None:
     if job.time_limit is None:
         job.time_limit = first.default_minutes
     if job.time_min is not None:
@@ -228,7 +232,7 @@ def _times(job: Job, first: Partition, longest: int, enforced: bool) -> None:
 
 
 def settle_memory(
-    job: Job, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster
+    job: JobDescription, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster
 ) -> list[tuple[str, Partition]]:
     """The default where none is asked for (_validate_job_desc); limits where they are enforced. Raises Refused.
 
@@ -260,7 +264,9 @@ def default_of(partition: Partition | None, cluster: Cluster, unit: str) -> int 
     return own if own is not None else cluster.defaults.get(f"memory_per_{unit}")
 
 
-def with_more_cpus(job: Job, partition: Partition, hosts: Sequence[Host], cluster: Cluster) -> Job | None:
+def with_more_cpus(
+    job: JobDescription, partition: Partition, hosts: Sequence[Host], cluster: Cluster
+) -> JobDescription | None:
     """The job with the CPUs that MaxMemPerCPU adds when it is to start (job_limits_check); None: it adds none."""
     if not job.memory_stated:
         return None
@@ -270,7 +276,7 @@ def with_more_cpus(job: Job, partition: Partition, hosts: Sequence[Host], cluste
     return more if changed != (job.cpus_per_task, job.cpus_per_node, job.memory_per_cpu) else None
 
 
-def _default_memory(job: Job, partition: Partition, cluster: Cluster) -> None:
+def _default_memory(job: JobDescription, partition: Partition, cluster: Cluster) -> None:
     """The partition's default per CPU or node, else the cluster's, else nothing is limited (0)."""
     for per_cpu, per_node in (
         (partition.default_memory_per_cpu, partition.default_memory_per_node),
@@ -285,7 +291,7 @@ def _default_memory(job: Job, partition: Partition, cluster: Cluster) -> None:
     job.memory = 0
 
 
-def _over_memory(job: Job, partition: Partition, hosts: list[Host], cluster: Cluster) -> str | None:
+def _over_memory(job: JobDescription, partition: Partition, hosts: list[Host], cluster: Cluster) -> str | None:
     """_valid_pn_min_mem: memory over MaxMemPerNode or MaxMemPerCPU; CPUs are added where that makes it fit."""
     per_node, per_cpu = partition.max_memory_per_node, partition.max_memory_per_cpu
     if per_node is None and per_cpu is None:
@@ -323,7 +329,7 @@ def _over_memory(job: Job, partition: Partition, hosts: list[Host], cluster: Clu
     return f"{memory} MiB per node is more than {partition.name}'s MaxMemPerCPU of {most} MiB x {cpus} CPUs"
 
 
-def _more_cpus(job: Job, most: int) -> None:
+def _more_cpus(job: JobDescription, most: int) -> None:
     assert job.memory_per_cpu is not None
     ratio = -(-job.memory_per_cpu // most)
     job.cpus_per_task = ratio * (job.cpus_per_task or 1) if job.cpus_per_task is not None else ratio
@@ -334,7 +340,7 @@ def _more_cpus(job: Job, most: int) -> None:
         job.cpus_per_node = job.cpus_per_task
 
 
-def _cpus_per_node(job: Job, partition: Partition, hosts: list[Host]) -> int:
+def _cpus_per_node(job: JobDescription, partition: Partition, hosts: list[Host]) -> int:
     if (partition.exclusive or job.exclusive) and hosts:
         return hosts[0].shape.cpus
     cpus = job.ntasks_per_node or 1

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from preflight.slurm.controller.gres import Gres
 from preflight.slurm.controller.hosts import Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import Gres, JobDescription
 from preflight.vocabulary.machine import Cluster, Partition
 
 NO_LIMIT = 0xFFFFFFFE
@@ -66,7 +65,7 @@ class Details:
     min_job_gres_cpus: int = 0
 
 
-def details_of(job: Job, rules: Rules) -> Details:
+def details_of(job: JobDescription, rules: Rules) -> Details:
     each = job.cpus_per_task_or_one
     per_node = job.cpus_per_node or 1
     if job.ntasks_per_node is not None and not job.overcommit and (job.num_tasks or 0) > 1:
@@ -109,7 +108,7 @@ class Offer:
         return Offer(self.cpus, list(self.cores), gres, self.gpus, self.near_gpus)
 
 
-def cpus_per_core(job: Job, details: Details, shape: Shape, rules: Rules) -> int:
+def cpus_per_core(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> int:
     """common_cpus_per_core"""
     if rules.one_task_per_core and details.min_gres_cpus > 0:
         return shape.tpc
@@ -121,7 +120,7 @@ def cpus_per_core(job: Job, details: Details, shape: Shape, rules: Rules) -> int
     return usable
 
 
-def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | None:
+def offer(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> Offer | None:
     """What the node could give; None: it cannot serve (can_job_run_on_node)."""
     gres = available_gres(job, shape, rules)
     if gres is None:
@@ -148,7 +147,7 @@ def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | Non
 # --- generic resources ----------------------------------------------------------------------------------------------
 
 
-def available_gres(job: Job, shape: Shape, rules: Rules) -> list[Available] | None:
+def available_gres(job: JobDescription, shape: Shape, rules: Rules) -> list[Available] | None:
     """gres_sched_create_sock_gres_list, for nodes whose resources are not bound to cores."""
     found = []
     for one in job.gres:
@@ -172,7 +171,7 @@ def available_gres(job: Job, shape: Shape, rules: Rules) -> list[Available] | No
     return found
 
 
-def _usable_gres(job: Job, details: Details, shape: Shape, memory: int | None, node: Offer) -> bool:
+def _usable_gres(job: JobDescription, details: Details, shape: Shape, memory: int | None, node: Offer) -> bool:
     """gres_select_filter_remove_unusable: what memory and CPUs are enough for."""
     for one in node.gres:
         gres = one.gres
@@ -210,7 +209,7 @@ def _usable_gres(job: Job, details: Details, shape: Shape, memory: int | None, n
     return True
 
 
-def _sockets(job: Job, details: Details) -> int:
+def _sockets(job: JobDescription, details: Details) -> int:
     """Sockets per node that the tasks need (_socks_per_node); 1 where it does not say."""
     nodes = max(details.min_nodes, 1)
     cpus = max(job.min_cpus, details.num_tasks * details.cpus_per_task)
@@ -222,7 +221,7 @@ def _sockets(job: Job, details: Details) -> int:
 # --- cores ----------------------------------------------------------------------------------------------------------
 
 
-def _cores(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | None:
+def _cores(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> Offer | None:
     """_allocate_sc: cores and CPUs of an idle node that the job's layout allows."""
     least_cores = job.cores_per_socket or 1
     least_sockets = job.sockets_per_node or 1
@@ -278,7 +277,7 @@ def _filled(free: list[int], cpus: int, threads: int, per_socket: int, details: 
     return Offer(used if most is None else min(used, most), taken)
 
 
-def _cpus_by_memory(job: Job, details: Details, shape: Shape, rules: Rules, memory: int, cpus: int) -> int:
+def _cpus_by_memory(job: JobDescription, details: Details, shape: Shape, rules: Rules, memory: int, cpus: int) -> int:
     """The CPUs for which the node has the memory that the job asks for."""
     if job.memory_per_cpu is None:
         return cpus if (job.memory or 0) <= memory else 0
@@ -296,7 +295,7 @@ def _cpus_by_memory(job: Job, details: Details, shape: Shape, rules: Rules, memo
     return 0 if cpus < (job.ntasks_per_node or 0) else cpus
 
 
-def _unit(job: Job, details: Details, shape: Shape, rules: Rules) -> int:
+def _unit(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> int:
     """CPUs that are given together: a socket's, a core's, or one."""
     unit = shape.cores * shape.tpc if rules.by_socket else shape.tpc if rules.by_core else 1
     if details.ntasks_per_core:

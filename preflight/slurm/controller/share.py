@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from preflight.slurm.controller.choose import Taken
 from preflight.slurm.controller.hosts import MIB, Host, Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import JobDescription
 from preflight.slurm.controller.offer import Details, Rules, cpus_per_core
 
 
@@ -22,7 +22,7 @@ class Share:
     memory: int | None
 
 
-def shares(job: Job, details: Details, rules: Rules, taken: Sequence[Taken]) -> tuple[Share, ...] | None:
+def shares(job: JobDescription, details: Details, rules: Rules, taken: Sequence[Taken]) -> tuple[Share, ...] | None:
     """Every node's part; None where its cores are too few for what was counted on them (_cyclic_sync_core_bitmap)."""
     if not taken:  # --nodes=0
         return ()
@@ -62,7 +62,7 @@ def _all(shape: Shape) -> int | None:
     return None if shape.memory is None else shape.memory * MIB
 
 
-def whole_shares(job: Job, details: Details, rules: Rules, taken: Sequence[Host]) -> tuple[Share, ...]:
+def whole_shares(job: JobDescription, details: Details, rules: Rules, taken: Sequence[Host]) -> tuple[Share, ...]:
     """Nodes that are given whole (select/linear): all CPUs, the GPUs that were asked for, tasks as there is room."""
     slots = [job.ntasks_per_node or max(host.shape.cpus // details.cpus_per_task, 1) for host in taken]
     found = []
@@ -79,13 +79,13 @@ def whole_shares(job: Job, details: Details, rules: Rules, taken: Sequence[Host]
     return tuple(found)
 
 
-def _usable(job: Job, one: Taken) -> int:
+def _usable(job: JobDescription, one: Taken) -> int:
     """CPUs that may be used on a node: those left by the search, no more than its cores have where GPUs are asked."""
     cpus = one.offer.cpus
     return min(cpus, sum(one.offer.cores) * one.host.shape.tpc) if job.gres else cpus
 
 
-def _tasks(job: Job, slots: list[int]) -> list[int]:
+def _tasks(job: JobDescription, slots: list[int]) -> list[int]:
     """The tasks that srun starts on each node: one each, then node by node what it has room for (-m block)."""
     left = (job.num_tasks if job.num_tasks is not None else len(slots)) - len(slots)
     tasks = []
@@ -97,7 +97,9 @@ def _tasks(job: Job, slots: list[int]) -> list[int]:
     return tasks
 
 
-def _distributed(job: Job, details: Details, taken: Sequence[Taken], usable: list[int]) -> tuple[list[int], list[int]]:
+def _distributed(
+    job: JobDescription, details: Details, taken: Sequence[Taken], usable: list[int]
+) -> tuple[list[int], list[int]]:
     """Room for tasks and CPUs per node (dist_tasks_compute_c_b): one task each, then the rest in turn."""
     nodes, each = len(taken), details.cpus_per_task
     total = max(nodes * (job.ntasks_per_node or 1), _tasks_of_gpus(job, nodes), job.min_cpus,
@@ -141,13 +143,13 @@ def _distributed(job: Job, details: Details, taken: Sequence[Taken], usable: lis
     return tasks, used
 
 
-def _task_limit(job: Job, one: Taken) -> int | None:
+def _task_limit(job: JobDescription, one: Taken) -> int | None:
     """gres_select_util_get_task_limit"""
     limits = [have.total // have.gres.per_task for have in one.offer.gres if have.gres.per_task]
     return min(limits, default=None)
 
 
-def _tasks_of_gpus(job: Job, nodes: int) -> int:
+def _tasks_of_gpus(job: JobDescription, nodes: int) -> int:
     if not job.ntasks_per_gpu:
         return 0
     sockets = job.sockets_per_node or 1
@@ -156,7 +158,7 @@ def _tasks_of_gpus(job: Job, nodes: int) -> int:
     return job.ntasks_per_gpu * max(counts, default=0)
 
 
-def _cpus_of_gres(job: Job, details: Details, nodes: int) -> int:
+def _cpus_of_gres(job: JobDescription, details: Details, nodes: int) -> int:
     """gres_select_util_job_min_cpus"""
     found, sockets = 0, job.sockets_per_node or 1
     for name in {one.name for one in job.gres}:
@@ -168,7 +170,7 @@ def _cpus_of_gres(job: Job, details: Details, nodes: int) -> int:
     return found
 
 
-def _gpus(job: Job, one: Taken, tasks: int, sockets: int, others: int, left: dict[int, int]) -> int:
+def _gpus(job: JobDescription, one: Taken, tasks: int, sockets: int, others: int, left: dict[int, int]) -> int:
     """GPUs on a node; an exclusive job gets all of them. Of a number for the job, each further node keeps one."""
     if job.whole_node:
         return sum(count for name, _, count in one.host.shape.gres if name == "gpu")
@@ -188,7 +190,7 @@ def _gpus(job: Job, one: Taken, tasks: int, sockets: int, others: int, left: dic
     return total
 
 
-def _memory(job: Job, one: Taken, cpus: int, gpus: int) -> int | None:
+def _memory(job: JobDescription, one: Taken, cpus: int, gpus: int) -> int | None:
     """Bytes on a node: per GPU, per CPU, per node, or all that it has."""
     per_gpu = next((gres.memory_of_each for gres in job.gres if gres.memory_of_each), 0)
     if per_gpu and not job.memory_stated:
