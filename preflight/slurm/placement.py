@@ -1,4 +1,4 @@
-"""Which nodes of a cluster a request names: by partition, by feature, by GRES type; and the GPU that this means."""
+"""Which nodes of a cluster a request names by partition, feature or GRES type, and which GPU these nodes have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight.vocabulary.values import Unknown, Value
 
 
 def partitions_of(request: Request, cluster: Cluster) -> list[Partition] | str:
-    """The partitions asked for, else the default one, else all nodes as one; or why there is none."""
+    """The requested partitions, else the default one, else all nodes as one partition; or why there is none."""
     everything = Partition("", tuple(node.name for node in cluster.nodes))
     if not cluster.partitions:
         return [everything]
@@ -31,7 +31,7 @@ def nodes_of(partition: Partition, cluster: Cluster) -> list[Node]:
 
 
 def meets(constraint: Value, node: Node) -> bool:
-    """Whether a node type can meet a constraint of features joined by & and |; anything richer passes unjudged."""
+    """Whether a node type can meet a constraint of features joined by & and |; anything else passes."""
     if not isinstance(constraint, str) or any(letter in constraint for letter in "[]()*$"):
         return True
     return any(all(_feature(one, node) for one in group.split("&")) for group in constraint.split("|"))

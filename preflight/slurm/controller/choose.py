@@ -1,7 +1,8 @@
-"""Which nodes a job gets: choose_nodes and _eval_nodes of select/cons_tres, on idle nodes without a topology plugin.
+"""Which nodes a job gets from select/cons_tres, on idle nodes without a topology plugin.
 
-The search is greedy, as there: runs of neighbouring nodes are taken by how well they fit, and on failure the nodes with
-the fewest CPUs and GPUs are left out and the search begins again.
+Follows src/plugins/select/cons_tres/job_test.c (choose_nodes, _eval_nodes, _cpus_to_use) and gres_sched.c. The search
+is greedy: it takes runs of neighbouring nodes by how well they fit. When it fails, it leaves out the nodes with the
+fewest CPUs and GPUs and begins again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""How many tasks and CPUs of a job one node takes, and the cores it keeps for them (_select_cores, cons_tres)."""
+"""How many tasks and CPUs of a job one node takes, and the cores that it keeps for them.
+
+Follows _select_cores (src/plugins/select/cons_tres/job_test.c) and gres_select_filter_sock_core
+(src/plugins/select/cons_common/gres_select_filter.c).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The job description that sbatch sends for a request: counts that follow from others, and what sbatch refuses itself.
+"""The job description that sbatch sends for a request: counts that follow from others, and what sbatch itself refuses.
 
-_opt_verify in src/sbatch/opt.c, slurm_opt_create_job_desc and _validate_ntasks_per_gpu in src/common/slurm_opt.c.
+Follows src/sbatch/opt.c (_opt_verify) and src/common/slurm_opt.c (slurm_opt_create_job_desc, _validate_ntasks_per_gpu).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _exclusive_options(request: Request) -> None:
         ("tasks_per_node", "--ntasks-per-node"),
     ):
         if getattr(request, name) is not None:
-            words = f"--ntasks-per-gpu and {option} exclude each other"
+            words = f"--ntasks-per-gpu and {option} cannot be used together"
             raise Refused(CLIENT, words, "request.tasks_per_gpu", f"request.{name}")
 
 
@@ -76,7 +76,7 @@ def _counts(request: Request) -> JobDescription:
         least = max(least, named) if nodes_set else named
         nodes_set = True
     if most and least > most:
-        words = f"{least} nodes are named and at most {most} asked for"
+        words = f"the job needs at least {least} nodes, but --nodes allows at most {most}"
         raise Refused(CLIENT, words, "request.nodes", "request.node_list")
     if tasks is None and per_node and most in (0, least):
         tasks = least * per_node
@@ -84,7 +84,7 @@ def _counts(request: Request) -> JobDescription:
     count = 1 if tasks is None else tasks
     plane = whole(request.plane_size)
     if plane and (least <= 0 or count // plane < least) and ((least - 1) * plane) % 2**32 >= count:
-        words = f"{count} tasks in planes of {plane} do not reach {least} nodes"
+        words = f"--distribution=plane={plane}: {count} tasks in blocks of {plane} are too few for {least} nodes"
         raise Refused(CLIENT, words, "request.plane_size", "request.nodes")
     if (nodes_set or request.tasks_of_layout) and tasks is None and most in (0, least):
         count = max(least, 1)

@@ -1,4 +1,8 @@
-"""Constraints: features joined by & and |, counts, brackets and parentheses, as the controller reads them."""
+"""Constraints: features joined by & and |, counts, brackets and parentheses, as the controller reads them.
+
+Follows src/slurmctld/job_scheduler.c (build_feature_list, _valid_feature_list) and src/slurmctld/node_scheduler.c
+(valid_feature_counts).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ def terms(constraint: str, known: frozenset[str] | None) -> list[Term]:
         if known is not None and term.name not in known:
             raise _refused(f"no node has the feature {term.name} (--constraint={constraint})")
         if (term.joins == "xand") > bool(term.count) or (term.joins == "xor" and term.count):
-            raise _refused(f"in --constraint={constraint}, [a&b] needs counts and [a|b] takes none")
+            raise _refused(f"in --constraint={constraint}, each feature of [a&b] needs a count and [a|b] takes none")
         inside = term.joins in ("xor", "xand")
         if bracketed and not inside and has_count != bool(term.count):
             raise _refused(f"in --constraint={constraint}, only some parts between brackets have counts")

@@ -1,4 +1,8 @@
-"""Generic resources of a request: what is asked per job, node, socket and task, and what fits together."""
+"""Generic resources of a request: how many per job, node, socket and task, and whether these numbers fit together.
+
+Follows src/common/gres.c (gres_job_state_validate, _get_next_gres, _test_gres_cnt, _merge_generic_data) and
+src/slurmctld/job_mgr.c (valid_tres_cnt).
+"""
 
 from __future__ import annotations
 
@@ -53,14 +57,18 @@ def items(text: str, types: tuple[str, ...] | None) -> Iterator[tuple[str, str |
             if count is None and rest[0]:
                 kind, count = rest[0], 1
         if count is None:
-            raise Refused(GRES, f"{part} is no resource that SLURM can read", "request.gpus_per_node")
+            raise _unreadable(GRES, part)
         if count == 0:
             continue
         if types is not None and name not in types:
             known = ", ".join(types) or "none"
-            words = f"this cluster has no resource {name} (GresTypes: {known})"
+            words = f"this cluster has no generic resource {name} (GresTypes: {known})"
             raise Refused(GRES, words, "request.gres")
         yield name, kind, count
+
+
+def _unreadable(answer: str, part: str) -> Refused:
+    return Refused(answer, f"SLURM cannot read the generic resource {part} (NAME:TYPE:COUNT)", "request.gpus_per_node")
 
 
 def _texts(request: Request) -> Iterator[tuple[str, str]]:
@@ -86,7 +94,7 @@ def check_plugin(request: Request, select_type: str | None) -> None:
     asked += [name for name in ("cpus_per_gpu", "memory_per_gpu") if getattr(request, name) is not None]
     if asked:
         option = "--" + {"memory_per_gpu": "mem-per-gpu"}.get(asked[0], asked[0].replace("_", "-"))
-        words = f"{option} needs select/cons_tres, and the cluster has select/{select_type}: ask with --gres=gpu"
+        words = f"{option} needs select/cons_tres, but the cluster has select/{select_type}: use --gres=gpu"
         raise Refused(GRES_PLUGIN, words, f"request.{asked[0]}")
 
 
@@ -158,7 +166,7 @@ def _tasks_per_gpu(job: JobDescription, has_gpu: bool) -> None:
     if has_gpu and job.gres:
         gpus = sum(_total(one, job) for one in job.gres if one.name == "gpu")
         if not gpus:
-            raise Refused(GRES, "--ntasks-per-gpu is given and no GPU is asked for", "request.tasks_per_gpu")
+            raise Refused(GRES, "--ntasks-per-gpu is given but no GPU is requested", "request.tasks_per_gpu")
         job.num_tasks = gpus * each
     elif job.num_tasks:
         gpus = job.num_tasks // each
@@ -193,41 +201,41 @@ def _consistent(one: Gres, job: JobDescription, client: bool) -> None:
     """_test_gres_cnt: what is asked per job, node, socket and task must divide; counts that follow are set."""
     what = f"{one.name.upper() if one.name == 'gpu' else one.name}s"
     if one.per_job and max(one.per_node, one.per_task, one.per_socket) > one.per_job:
-        raise _refuse(f"fewer {what} are asked for the job than for one of its nodes or tasks", "request.gpus")
+        raise _refuse(f"the job requests fewer {what} in total than for one node, socket or task", "request.gpus")
     if one.per_node and max(one.per_task, one.per_socket) > one.per_node:
-        raise _refuse(f"fewer {what} are asked per node than per task", "request.gpus_per_node")
+        raise _refuse(f"fewer {what} are requested per node than per socket or task", "request.gpus_per_node")
     if one.per_socket and job.sockets_per_node is None:
         raise _refuse("--gpus-per-socket needs --sockets-per-node", "request.gpus_per_socket")
     if client and one.cpus_per and job.cpus_per_task is not None:
-        raise _refuse("--cpus-per-gpu and --cpus-per-task exclude each other", "request.cpus_per_gpu")
+        raise _refuse("--cpus-per-gpu and --cpus-per-task cannot be used together", "request.cpus_per_gpu")
     if one.per_job and one.per_node:
         _nodes_follow(one, job, what)
     if one.per_node and one.per_socket:
         if one.per_node % one.per_socket:
-            raise _refuse(f"{what} per node are no multiple of those per socket", "request.gpus_per_socket")
+            raise _refuse(f"the {what} per node are not a multiple of the {what} per socket", "request.gpus_per_socket")
         sockets = one.per_node // one.per_socket
         if job.sockets_per_node not in (None, sockets):
-            raise _refuse(f"{what} per node and per socket need {sockets} sockets", "request.sockets_per_node")
+            raise _refuse(f"{what} per node and socket need --sockets-per-node={sockets}", "request.sockets_per_node")
         job.sockets_per_node = sockets
     if one.tasks_per and job.num_tasks is not None and job.num_tasks % one.tasks_per:
-        raise _refuse("--ntasks is no multiple of --ntasks-per-gpu", "request.tasks_per_gpu")
+        raise _refuse("--ntasks is not a multiple of --ntasks-per-gpu", "request.tasks_per_gpu")
     if one.per_task:
         _tasks_follow(one, job, what)
     if one.per_socket and one.per_task:
         if one.per_socket % one.per_task:
-            raise _refuse(f"{what} per socket are no multiple of those per task", "request.gpus_per_socket")
+            raise _refuse(f"the {what} per socket are not a multiple of the {what} per task", "request.gpus_per_socket")
         tasks = one.per_socket // one.per_task
         if job.ntasks_per_socket not in (None, 0, tasks):
-            raise _refuse(f"{what} per socket and per task need {tasks} tasks per socket", "request.tasks_per_socket")
+            raise _refuse(f"{what} per socket and task need --ntasks-per-socket={tasks}", "request.tasks_per_socket")
         job.ntasks_per_socket = tasks
     if one.cpus_of_each and one.per_task:
         cpus = one.cpus_of_each * one.per_task
         if job.cpus_per_task not in (None, 0, cpus):
-            raise _refuse(f"--cpus-per-gpu and --gpus-per-task make {cpus} CPUs per task", "request.cpus_per_task")
+            raise _refuse(f"--cpus-per-gpu and --gpus-per-task need --cpus-per-task={cpus}", "request.cpus_per_task")
         job.cpus_per_task = cpus
     if one.per_job:
         if job.min_nodes is not None and one.per_job < job.min_nodes:
-            raise _refuse(f"{one.per_job} {what} are fewer than the {job.min_nodes} nodes", "request.gpus")
+            raise _refuse(f"{one.per_job} {what} are too few for {job.min_nodes} nodes", "request.gpus")
         if job.max_nodes is not None and one.per_job < job.max_nodes:
             job.max_nodes = one.per_job
 
@@ -235,10 +243,10 @@ def _consistent(one: Gres, job: JobDescription, client: bool) -> None:
 def _nodes_follow(one: Gres, job: JobDescription, what: str) -> None:
     nodes, rest = divmod(one.per_job, one.per_node)
     if rest:
-        raise _refuse(f"{one.per_job} {what} are no multiple of {one.per_node} per node", "request.gpus")
+        raise _refuse(f"{one.per_job} {what} are not a multiple of {one.per_node} per node", "request.gpus")
     most = job.max_nodes if job.max_nodes is not None else nodes
     if (job.min_nodes is not None and nodes < job.min_nodes) or nodes > most:
-        words = f"{one.per_job} {what} at {one.per_node} per node need {nodes} nodes, and another number is asked for"
+        words = f"{one.per_job} {what} at {one.per_node} per node need {nodes} nodes, but --nodes has another number"
         raise _refuse(words, "request.gpus", "request.nodes")
     job.min_nodes = job.max_nodes = nodes
 
@@ -247,22 +255,26 @@ def _tasks_follow(one: Gres, job: JobDescription, what: str) -> None:
     if one.per_job:
         tasks, rest = divmod(one.per_job, one.per_task)
         if rest:
-            raise _refuse(f"{one.per_job} {what} are no multiple of {one.per_task} per task", "request.gpus_per_task")
+            raise _refuse(
+                f"{one.per_job} {what} are not a multiple of {one.per_task} per task", "request.gpus_per_task"
+            )
         if job.num_tasks not in (None, tasks):
-            words = f"{one.per_job} {what} at {one.per_task} per task make {tasks} tasks, and {job.num_tasks} are asked"
+            words = (
+                f"{one.per_job} {what} at {one.per_task} per task need {tasks} tasks, but the job has {job.num_tasks}"
+            )
             raise _refuse(words, "request.gpus_per_task", "request.tasks")
         job.num_tasks = tasks
     elif job.num_tasks is not None:
         one.per_job = job.num_tasks * one.per_task
     else:
-        raise _refuse("--gpus-per-task needs --ntasks, --nodes or --gpus beside it", "request.gpus_per_task")
+        raise _refuse("--gpus-per-task also needs --ntasks, --nodes or --gpus", "request.gpus_per_task")
     if one.per_node:
         tasks, rest = divmod(one.per_node, one.per_task)
         if rest:
-            raise _refuse(f"{one.per_node} {what} per node are no multiple of {one.per_task} per task",
-                          "request.gpus_per_task")  # fmt: skip
+            words = f"{one.per_node} {what} per node are not a multiple of {one.per_task} per task"
+            raise _refuse(words, "request.gpus_per_task")
         if job.ntasks_per_node not in (None, 0, tasks):
-            words = f"{what} per node and per task make {tasks} tasks per node, and {job.ntasks_per_node} are asked"
+            words = f"{what} per node and per task make {tasks} tasks per node, but the job has {job.ntasks_per_node}"
             raise _refuse(words, "request.gpus_per_task", "request.tasks_per_node")
         job.ntasks_per_node = tasks
 
@@ -275,7 +287,7 @@ def _merge(job: JobDescription) -> None:
         if not typed or plain is None:
             continue
         if _counts(plain):
-            words = f"{name} is asked for with a type and without one"
+            words = f"{name} is requested both with a type and without one"
             raise Refused(GRES_TYPE, words, "request.gpus_per_node", "request.gpus")
         for one in typed:
             one.cpus_per = one.cpus_per or plain.cpus_per
@@ -289,4 +301,4 @@ def check_text(request: Request) -> None:
         for part in text.split(","):
             tail = part.rpartition(":")[2]
             if not part or (tail[:1].isdecimal() and number(tail) is None):
-                raise Refused(TRES, f"{part} is no resource that SLURM can read", "request.gpus_per_node")
+                raise _unreadable(TRES, part)

@@ -1,4 +1,7 @@
-"""The nodes of a cluster one by one, as the controller sees them."""
+"""The nodes of a cluster one by one, as the controller keeps them.
+
+Follows src/common/node_conf.c (_init_node_record) and src/common/gres.c (_get_gres_cnt).
+"""
 
 from __future__ import annotations
 

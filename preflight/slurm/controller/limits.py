@@ -1,4 +1,8 @@
-"""What the controller checks before it looks at nodes: array, partitions, their limits, default memory."""
+"""Checks of the controller before it looks at nodes: array, partitions and their limits, default memory.
+
+Follows src/slurmctld/job_mgr.c (_job_create, _valid_job_part, _part_access_check, _validate_job_desc,
+_valid_pn_min_mem), src/slurmctld/licenses.c and src/slurmctld/job_scheduler.c.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ def check_array(job: JobDescription, cluster: Cluster) -> None:
     most = cluster.max_array_size if cluster.max_array_size is not None else UNLIMITED
     for token in filter(None, job.array.split(",")):
         if not _array_token(token.removeprefix("["), most):
-            words = f"--array={job.array} is no list of indices below {most} (MaxArraySize)"
+            words = f"--array={job.array} is not a list of array indices below {most} (MaxArraySize)"
             raise Refused(ARRAY, words, "request.array")
 
 
@@ -102,7 +106,8 @@ def check_named(job: JobDescription, hosts: Sequence[Host], cluster: Cluster) ->
         job.min_nodes = least
     job.min_cpus = max(job.min_cpus, least)
     if job.max_nodes is not None and job.min_nodes > job.max_nodes:
-        raise Refused(NODE_COUNT, f"{least} nodes are named and at most {job.max_nodes} asked for", "request.nodes")
+        words = f"the job needs at least {job.min_nodes} nodes, but --nodes allows at most {job.max_nodes}"
+        raise Refused(NODE_COUNT, words, "request.nodes")
     return named
 
 
@@ -121,7 +126,7 @@ def _all_known(text: str, hosts: Sequence[Host], option: str, setting: str) -> N
     known = {host.name for host in hosts}
     missing = [name for name in expand(text) if name not in known]
     if missing:
-        raise Refused(NODE_NAME, f"--{option}: there is no node {missing[0]}", f"request.{setting}")
+        raise Refused(NODE_NAME, f"--{option}: the cluster has no node {missing[0]}", f"request.{setting}")
 
 
 def partitions(job: JobDescription, cluster: Cluster) -> list[Partition]:
@@ -132,7 +137,7 @@ def partitions(job: JobDescription, cluster: Cluster) -> list[Partition]:
     if job.partition is None:
         default = [partition for partition in cluster.partitions if partition.default]
         if not default and counts_nodes(cluster):
-            words = f"no partition is asked for, and {cluster.name} has no default one ({', '.join(known)})"
+            words = f"no partition is requested, and {cluster.name} has no default partition ({', '.join(known)})"
             raise Refused(NO_DEFAULT, words, "request.partition")
         return default[-1:] or list(cluster.partitions[:1])
     wanted = [name for name in job.partition.split(",") if name]
@@ -176,13 +181,13 @@ def _over(
     if counts_nodes(cluster):
         cpus = sum(host.shape.cpus for host in hosts)
         if job.min_cpus > cpus:
-            return Refused(CPUS, f"{job.min_cpus} CPUs are more than the {cpus} of {name}", "request.tasks")
+            return Refused(CPUS, f"the job needs {job.min_cpus} CPUs, but {name} has {cpus}", "request.tasks")
         each = partition.max_cpus_per_node
         if each is not None and job.min_cpus > each * len(hosts):
-            words = f"{job.min_cpus} CPUs are more than {name} gives ({each} per node)"
+            words = f"the job needs {job.min_cpus} CPUs, but {name} gives at most {each} per node"
             return Refused(CPUS, words, "request.tasks")
         if job.min_nodes is not None and job.min_nodes > len(hosts):
-            words = f"{job.min_nodes} nodes are more than the {len(hosts)} of {name}"
+            words = f"the job needs {job.min_nodes} nodes, but {name} has {len(hosts)}"
             return Refused(NODE_COUNT, words, "request.nodes")
     if named is not None and not named <= {host.name for host in hosts}:
         return Refused(NOT_IN_PARTITION, f"--nodelist names nodes that are not in {name}", "request.node_list")
@@ -193,7 +198,7 @@ def _over(
         words = f"{job.max_nodes} nodes are more than {name}'s MaxNodes of {partition.max_nodes}"
         return Refused(NODE_COUNT, words, "request.nodes")
     if job.time_limit is not None and partition.max_minutes is not None and job.time_limit > partition.max_minutes:
-        asked = "without end" if job.time_limit >= UNLIMITED else f"of {job.time_limit} minutes"
+        asked = "unlimited" if job.time_limit >= UNLIMITED else f"of {job.time_limit} minutes"
         words = f"--time {asked} is more than {partition.name}'s MaxTime of {partition.max_minutes}"
         return Refused(TIME_LIMIT, words, "request.time_minutes")
     return None
@@ -211,7 +216,9 @@ def _node_count(job: JobDescription, least: int, most: int, enforced: bool) -> N
         words = f"{job.max_nodes} nodes are fewer than the partition's MinNodes of {least}"
         raise Refused(NODE_COUNT, words, "request.nodes")
     if job.min_nodes == 0 and (job.array or job.later_part):
-        raise Refused(NODE_COUNT, "no node is asked for", "request.nodes")
+        raise Refused(
+            NODE_COUNT, "an array, or a later part of a heterogeneous job, needs at least one node", "request.nodes"
+        )
 
 
 def _times(job: JobDescription, first: Partition, longest: int, enforced: bool) -> None:
@@ -224,8 +231,8 @@ def _times(job: JobDescription, first: Partition, longest: int, enforced: bool) 
         if job.time_limit is not None and job.time_min > job.time_limit:
             raise Refused(TIME_MIN, "--time-min is more than --time", "request.time_min_minutes")
     elif job.time_limit is not None and job.time_limit > longest and enforced:
-        raise Refused(TIME_LIMIT, f"--time of {job.time_limit} minutes is more than MaxTime of {longest}",
-                      "request.time_minutes")  # fmt: skip
+        words = f"--time of {job.time_limit} minutes is more than MaxTime of {longest}"
+        raise Refused(TIME_LIMIT, words, "request.time_minutes")
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------

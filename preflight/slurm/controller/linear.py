@@ -1,7 +1,7 @@
-"""Which nodes a job gets where nodes are given whole: _job_count_bitmap and _job_test of select/linear (22.05).
+"""Which nodes a job gets from select/linear, which gives whole nodes.
 
-Only CPUs, memory and generic resources of a node count: tasks per socket, a task's own CPUs or `--exclusive` change
-nothing.
+Follows src/plugins/select/linear/select_linear.c (_job_count_bitmap, _job_test). Only CPUs, memory and generic
+resources of a node count. Tasks per socket, CPUs per task and `--exclusive` change nothing.
 """
 
 from __future__ import annotations

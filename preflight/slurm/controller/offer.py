@@ -1,6 +1,9 @@
-"""What one idle node can give a job: CPUs, cores per socket, generic resources (select/cons_tres, can_job_run_on_node).
+"""What one idle node can give a job: CPUs, cores per socket, generic resources.
 
-Cores that a gres.conf binds GPUs to are not modelled: every GPU may be used from every core.
+Follows select/cons_tres: can_job_run_on_node (src/plugins/select/cons_tres/job_test.c), _allocate_sc
+(src/plugins/select/cons_common/cons_common.c), gres_sched_create_sock_gres_list (cons_tres/gres_sched.c) and
+gres_select_filter_remove_unusable (cons_common/gres_select_filter.c). Not modelled: the cores that gres.conf binds
+a GPU to. Every GPU may be used from every core here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a job gets on each of its nodes: tasks, CPUs, GPUs, memory (cons_tres: dist_tasks and the end of _job_test)."""
+"""What a job gets on each of its nodes: tasks, CPUs, GPUs, memory.
+
+Follows src/plugins/select/cons_common/dist_tasks.c (dist_tasks, _cyclic_sync_core_bitmap), cons_tres/dist_tasks.c
+(dist_tasks_compute_c_b), cons_common/gres_select_util.c and the end of _job_test (cons_common/job_test.c).
+"""
 
 from __future__ import annotations
 

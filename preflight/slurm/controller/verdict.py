@@ -1,4 +1,9 @@
-"""The controller's verdict on a request: accepted, on which nodes, with what; or refused, and why."""
+"""The controller's verdict on a request: accepted, and what the job gets on which nodes; or refused, and why.
+
+Follows src/slurmctld/job_mgr.c (_job_create), src/slurmctld/node_scheduler.c (_resolve_shared_status,
+job_req_node_filter), src/slurmctld/job_scheduler.c (job_start_data) and src/plugins/select/cons_common/job_test.c
+(_job_test, _verify_node_state, _set_gpu_defaults).
+"""
 
 from __future__ import annotations
 
@@ -84,7 +89,7 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
     job, wanted, hosts, named, over = admitted(request, cluster, later)
     excluded = limits.check_excluded(job, hosts, cluster)
     if job.max_nodes is not None and job.min_nodes is not None and job.max_nodes < job.min_nodes:
-        words = f"at most {job.max_nodes} nodes and at least {job.min_nodes} are asked for"
+        words = f"the job needs at least {job.min_nodes} nodes, but --nodes allows at most {job.max_nodes}"
         raise Refused(NODE_COUNT, words, "request.nodes")
     limits.check_dependency(job)
     known = frozenset(one for node in cluster.nodes for one in node.features)
@@ -105,9 +110,9 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
             more = limits.with_more_cpus(job, partition, hosts, cluster)
             raised = None if more is None else place(more, own, partition, cluster, named or frozenset())
             if more is not None and raised is None:
-                over.append(f"MaxMemPerCPU of {partition.name} raises its CPUs to more than a node gives")
+                over.append(f"MaxMemPerCPU of {partition.name} raises the CPUs of the job above what a node has")
             return Verdict(None, "", (), partition, raised or found, tuple(over))
-    raise Refused(NODE_CONFIG, "no node can give what is asked for")
+    raise Refused(NODE_CONFIG, "no node has everything that the job requests")
 
 
 def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: Node) -> tuple[Share, ...] | None:

@@ -118,9 +118,16 @@ def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> Co
     end = ["--"] if index < len(words) and words[index] == "--" else []
     rest = words[index + len(end) :]
     return CommandLine(
-        own, (*kept, *end, *rest), tuple(options), len(kept) + len(end) if rest else None, values.get("wrap"),
-        bool(names & {"help", "usage", "version"}), "quiet" in names, tuple(strange), values,
-    )  # fmt: skip
+        own,
+        words=(*kept, *end, *rest),
+        options=tuple(options),
+        script_at=len(kept) + len(end) if rest else None,
+        wrap=values.get("wrap"),
+        answers=bool(names & {"help", "usage", "version"}),
+        quiet="quiet" in names,
+        strange=tuple(strange),
+        values=values,
+    )
 
 
 def _plugin(word: str, plugins: Mapping[str, bool]) -> int | None:

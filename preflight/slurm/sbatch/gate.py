@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import re
+import syslog
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from preflight.slurm.sbatch import handover
 from preflight.slurm.sbatch.arguments import MODES, CommandLine, parse, plugin_options, usage
 from preflight.slurm.sbatch.child import Plain, Unfinished, in_child
 from preflight.slurm.sbatch.question import Question, unchecked
-from preflight.slurm.sbatch.real import find_real, tried
+from preflight.slurm.sbatch.real import find_real, printed, tried
 from preflight.vocabulary.errors import PreflightError, UsageError
 
 MODE = "PREFLIGHT_SBATCH"
@@ -38,8 +39,8 @@ are not made to wait: there is nothing in them to estimate, and their requests s
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is to be submitted, and by what."""
+class Invocation:
+    """One call of `preflight sbatch`: the command line, the real sbatch, the mode."""
 
     line: CommandLine
     sbatch: str
@@ -52,11 +53,11 @@ def main(words: Sequence[str]) -> int:
     if line.own.show is not None:
         return _show(line.own.show, line)
     sbatch = _sbatch(line)
-    job = Job(line, sbatch, "on")
+    call = Invocation(line, sbatch, "on")
     started = time.monotonic()
     try:
-        job = Job(_with_plugins(line, words, sbatch), sbatch, _mode(line))
-        answer = _answer(job)
+        call = Invocation(_with_plugins(line, words, sbatch), sbatch, _mode(line))
+        answer = _answer(call)
     except KeyboardInterrupt:
         return 130
     except Unfinished as failure:
@@ -65,14 +66,14 @@ def main(words: Sequence[str]) -> int:
         answer = {"unchecked": f"internal error: {type(error).__name__}: {error}"}
     with contextlib.suppress(Exception):
         _say(answer, err=not line.own.only)
-    stop = answer.get("stop") is True and job.mode != "warn"
+    stop = answer.get("stop") is True and call.mode != "warn"
     with contextlib.suppress(Exception):
-        _log(job, answer, stop, time.monotonic() - started)
+        _log(call, answer, stop, time.monotonic() - started)
     if stop:
         return 1
-    if job.line.own.only:
+    if call.line.own.only:
         return 0
-    return _hand_over(job, answer)
+    return _hand_over(call, answer)
 
 
 def _sbatch(line: CommandLine) -> str:
@@ -110,18 +111,18 @@ def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> Comma
     return parse(words, {name: known[name] for name in line.strange if name in known})
 
 
-def _answer(job: Job) -> Plain:
+def _answer(call: Invocation) -> Plain:
     """What the check says; an empty answer where there is nothing to check."""
-    line = job.line
-    if job.mode == "off" or line.answers or tried():
+    line = call.line
+    if call.mode == "off" or line.answers or tried():
         return {}
     if line.strange:
         return {"unchecked": f"sbatch does not list the option {line.strange[0]}"}
     script = _script(line)
-    if script is None or not (_thorough(job) or _may_train(line, script)):
+    if script is None or not (_thorough(call) or _may_train(line, script)):
         return {}
-    scontrol = os.path.join(os.path.dirname(job.sbatch), "scontrol")
-    question = Question(line, job.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
+    scontrol = os.path.join(os.path.dirname(call.sbatch), "scontrol")
+    question = Question(line, call.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
     return in_child(lambda: _checked(question), line.own.seconds)
 
 
@@ -136,9 +137,9 @@ def _checked(question: Question) -> Plain:
     return answer(question)
 
 
-def _thorough(job: Job) -> bool:
+def _thorough(call: Invocation) -> bool:
     """Whether more is asked for than to be stopped where a job will be killed."""
-    return job.mode == "strict" or job.line.own.fix or job.line.own.verbose
+    return call.mode == "strict" or call.line.own.fix or call.line.own.verbose
 
 
 def _may_train(line: CommandLine, script: bytes) -> bool:
@@ -188,9 +189,9 @@ def _say(answer: Plain, err: bool) -> None:
         streams.complain(f"preflight: this job's memory was not judged: {answer['unjudged']}")
 
 
-def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
+def _log(call: Invocation, answer: Plain, stop: bool, seconds: float) -> None:
     """One line of JSON: who, when, what became of it, which rules, how long it took. Nothing of the script."""
-    target = job.line.own.log
+    target = call.line.own.log
     if target is None or not answer:
         return
     import json
@@ -201,13 +202,16 @@ def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
     if answer.get("fixed") is not None and not stop:
         outcome = "fixed"
     entry: Mapping[str, object] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "uid": os.getuid(), "outcome": outcome, "mode": job.mode,
-        "rules": rules, "reason": answer.get("unchecked") or "", "seconds": round(seconds, 3),
-    }  # fmt: skip
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "uid": os.getuid(),
+        "outcome": outcome,
+        "mode": call.mode,
+        "rules": rules,
+        "reason": answer.get("unchecked") or "",
+        "seconds": round(seconds, 3),
+    }
     text = json.dumps(entry)
     if target == "syslog":
-        import syslog
-
         syslog.openlog("preflight-sbatch", 0, syslog.LOG_USER)
         syslog.syslog(syslog.LOG_INFO, text)
         return
@@ -216,17 +220,17 @@ def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
         file.write(text + "\n")
 
 
-def _hand_over(job: Job, answer: Plain) -> int:
+def _hand_over(call: Invocation, answer: Plain) -> int:
     """Becomes sbatch; with a changed script runs it and gives its exit status."""
-    line, fixed = job.line, answer.get("fixed")
+    line, fixed = call.line, answer.get("fixed")
     try:
         if isinstance(fixed, str) and line.script_at is not None:
-            return handover.run_changed(job.sbatch, line.words, line.script_at, fixed.encode())
+            return handover.run_changed(call.sbatch, line.words, line.script_at, fixed.encode())
         if isinstance(fixed, str):
             handover.replace_input(fixed.encode())
-        handover.become(job.sbatch, line.words)
+        handover.become(call.sbatch, line.words)
     except OSError as error:
-        raise UsageError(f"{job.sbatch} cannot be started: {error.strerror or error}") from error
+        raise UsageError(f"{call.sbatch} cannot be started: {error.strerror or error}") from error
     raise AssertionError("not reached")
 
 
@@ -234,8 +238,6 @@ def _show(what: str, line: CommandLine) -> int:
     if what == "help":
         streams.show(usage())
         return 0
-    from preflight.slurm.sbatch.install import printed
-
     streams.show(printed(what, line.own.sbatch))
     return 0
 

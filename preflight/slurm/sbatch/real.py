@@ -1,12 +1,17 @@
-"""The real sbatch: named by an option or the environment, else the next one in PATH that is not preflight again."""
+"""The real sbatch, and the files that a site installs so that preflight is called in its place.
+
+The real sbatch is named by an option or the environment; else it is the next one in PATH that is not preflight again.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 
+from preflight.reports.streams import complain
 from preflight.system.processes import folders
 from preflight.vocabulary.errors import UsageError
 
@@ -89,3 +94,29 @@ def _start_of(path: str) -> bytes:
             return file.read(_LOOKED_AT)
     except OSError:
         return b""  # a program that may be run and not read is none of our scripts
+
+
+# --- what a site installs ---------------------------------------------------------------------------------------------
+
+FILES = {"wrapper": "wrapper.sh", "cli-filter": "cli_filter.lua"}
+
+
+def printed(what: str, sbatch: str | None) -> str:
+    """The text of one of FILES. Raises UsageError for a path that neither language takes as it is."""
+    from importlib.resources import files
+
+    text = files("preflight.slurm.sbatch").joinpath(FILES[what]).read_text(encoding="utf-8")
+    text = _with(text, "python", sys.executable)
+    if what == "wrapper":
+        try:
+            text = _with(text, "sbatch", os.path.abspath(find_real(sbatch, os.environ)))
+        except UsageError:
+            complain("preflight: no sbatch here: write its path into the line that starts with sbatch=")
+    return text
+
+
+def _with(text: str, name: str, path: str) -> str:
+    """The text with a path in the line that sets `name`."""
+    if re.fullmatch(r"[\w@%+=:,./-]+", path) is None:
+        raise UsageError(f"{path}: a path with other characters than letters, digits and @%+=:,./- has to be quoted")
+    return re.sub(rf"^((?:local )?{name} ?= ?\"?)[^\"\n]*", lambda match: match[1] + path, text, count=1, flags=re.M)
