@@ -1,8 +1,8 @@
-"""The command line of `preflight sbatch`: our own options taken out of sbatch's words, which stay as they are.
+"""The command line of `preflight sbatch`: takes our own options out and leaves sbatch's arguments as they are.
 
-Our options start with `--preflight-` and stand, like sbatch's, before the script's name: what follows that name is the
-script's. Words are read as sbatch reads them (src/sbatch/opt.c: getopt_long with "+", `:` between the parts of a
-heterogeneous job).
+Our options start with `--preflight-`. Like sbatch's options they come before the script's name; what follows the name
+belongs to the script. Arguments are read as sbatch reads them (src/sbatch/opt.c: getopt_long with "+"; `:` between the
+parts of a heterogeneous job).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from preflight.vocabulary.errors import UsageError, suggestion
 PREFIX = "--preflight-"
 SHOWN = ("wrapper", "cli-filter")
 ABOUT = """\
-Checks a job script as it is submitted, with sbatch's arguments and the environment, then hands over to the real sbatch
-with exactly these arguments; or says what will go wrong, and exits with status 1."""
+Checks a job script with sbatch's arguments and the environment, then calls the real sbatch with exactly these
+arguments. If the job will be killed for its memory, it says why and exits with status 1."""
 MODES = ("off", "warn", "on", "strict")
 SECONDS = 20.0
-"""How long a submission waits for its check: 20 times what one takes (docs/admin.md), and short for a person."""
+"""How long a submission waits for its check: 20 times what a check takes (docs/admin.md)."""
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "fix": ("", "Submit the script with its safe fixes; the file stays as it is."),
-    "exit-zero": ("", "Submit whatever is found; the same as --preflight-mode=warn."),
-    "mode": ("MODE", "off: submit unchecked; warn: submit, and say what is found; on: stop what will be killed for its "
-                     "memory (default); strict: stop at every error. Default: the variable PREFLIGHT_SBATCH."),
-    "default": ("MODE", "The mode where neither that option nor the variable says; for a site's wrapper."),
-    "only": ("", "Check and submit nothing; exit status 1 for what would be stopped."),
-    "verbose": ("", "Show the whole report, also where nothing is wrong."),
+    "exit-zero": ("", "Submit the job despite findings; the same as --preflight-mode=warn."),
+    "mode": ("MODE", "off: submit without a check; warn: submit and print the findings; on: stop jobs that will be "
+                     "killed for their memory (default); strict: stop at every error. Default: PREFLIGHT_SBATCH."),
+    "default": ("MODE", "The mode without --preflight-mode and PREFLIGHT_SBATCH; for a site's wrapper."),
+    "only": ("", "Check and do not submit; exit status 1 if the job would be stopped."),
+    "verbose": ("", "Show the whole report, also when nothing is wrong."),
     "machine": ("NAME|FILE", "The cluster. Default: PREFLIGHT_MACHINE, /etc/preflight/cluster.toml, the settings."),
     "sbatch": ("PATH", "The real sbatch. Default: PREFLIGHT_REAL_SBATCH, else the next one in PATH."),
     "timeout": ("SECONDS", f"Submit unchecked when the check takes longer (default: {SECONDS:g})."),
@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "print": ("WHAT", "Print wrapper (a script to install as sbatch) or cli-filter (for SLURM's cli_filter/lua)."),
     "help": ("", "Show this text; --help is sbatch's own."),
 }  # fmt: skip
-"""Name -> what its value is called ("" for none), what it does."""
+"""Option -> the name of its value ("": it has none), and its help."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CommandLine:
 def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> CommandLine:
     """Takes a command line apart. `plugins`: options of the site's plugins, and whether each takes a value.
 
-    Raises UsageError for an option of ours that there is none of.
+    Raises UsageError for an unknown option that starts with --preflight-.
     """
     own, kept, options, strange = Own(), list[str](), list[str](), list[str]()
     values: dict[str, str] = {}
@@ -131,7 +131,7 @@ def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> Co
 
 
 def _plugin(word: str, plugins: Mapping[str, bool]) -> int | None:
-    """How many words behind it a plugin's option takes; None where it is none's."""
+    """How many of the next arguments belong to a plugin's option; None: it is not a plugin's."""
     name, equals, _ = word[2:].partition("=")
     if not word.startswith("--") or name not in plugins:
         return None

@@ -1,6 +1,6 @@
-"""`preflight sbatch`: check, then become sbatch. Whatever goes wrong on our side, the job is submitted.
+"""`preflight sbatch`: checks the job, then becomes sbatch. When preflight itself fails, the job is submitted.
 
-This module and what it imports is all that runs before the hand-over in the process that becomes sbatch.
+The process that becomes sbatch runs only this module and what it imports.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MAY_TRAIN = re.compile(
     rb"|^[^#\n]*\b(?:ba)?sh\b|^\s*(?:source|\.)\s",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What a job that trains has somewhere, or a script that may start one. All others are most of a cluster's jobs, and
-are not made to wait: there is nothing in them to estimate, and their requests sbatch judges itself."""
+"""A job that trains, or a script that may start one, contains one of these. Most jobs of a cluster do not, and are not
+made to wait: there is nothing to estimate in them, and sbatch checks their requests itself."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Invocation:
 
 
 def main(words: Sequence[str]) -> int:
-    """Ends as sbatch where the job is handed over; else the exit status. Raises UsageError for options of ours."""
+    """Becomes sbatch when the job is handed over; else returns the exit status. Raises UsageError for wrong options."""
     line = parse(words)
     if line.own.show is not None:
         return _show(line.own.show, line)
@@ -77,7 +77,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _sbatch(line: CommandLine) -> str:
-    """The real sbatch; where nothing is submitted there need be none. Raises UsageError."""
+    """The real sbatch; it is not needed when nothing is submitted. Raises UsageError."""
     try:
         return find_real(line.own.sbatch, os.environ)
     except UsageError:
@@ -87,10 +87,10 @@ def _sbatch(line: CommandLine) -> str:
 
 
 def _mode(line: CommandLine) -> str:
-    """Our option, else the environment, else the site's."""
+    """The mode: of our option, else of the environment, else the site's default."""
     stated = line.own.mode or os.environ.get(MODE, "")
     if stated and stated not in MODES:
-        streams.complain(f"preflight: {MODE}={stated} is none of {', '.join(MODES)}; taken as warn")
+        streams.complain(f"preflight: {MODE}={stated} is not one of {', '.join(MODES)}; the mode is warn")
         return "warn"
     return stated or line.own.default
 
@@ -112,7 +112,7 @@ def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> Comma
 
 
 def _answer(call: Invocation) -> Plain:
-    """What the check says; an empty answer where there is nothing to check."""
+    """The answer of the check; empty when there is nothing to check."""
     line = call.line
     if call.mode == "off" or line.answers or tried():
         return {}
@@ -127,7 +127,7 @@ def _answer(call: Invocation) -> Plain:
 
 
 def _checked(question: Question) -> Plain:
-    """The check, by the same engine as `preflight check`; in the child process, which alone imports it."""
+    """The check by the engine of `preflight check`. Only the child process imports it."""
     gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if not question.in_shell:
@@ -138,7 +138,7 @@ def _checked(question: Question) -> Plain:
 
 
 def _thorough(call: Invocation) -> bool:
-    """Whether more is asked for than to be stopped where a job will be killed."""
+    """Whether the user asks for more than to stop a job that will be killed."""
     return call.mode == "strict" or call.line.own.fix or call.line.own.verbose
 
 
@@ -148,7 +148,7 @@ def _may_train(line: CommandLine, script: bytes) -> bool:
 
 
 def _script(line: CommandLine) -> bytes | None:
-    """The text that sbatch will submit; None where it will find none and say so."""
+    """The text that sbatch will submit; None when sbatch itself will report that there is none."""
     if line.wrap is not None:
         return None if line.script_at is not None else os.fsencode(WRAPPED.format(line.wrap))
     if line.script_at is None:
@@ -167,7 +167,7 @@ def _script(line: CommandLine) -> bytes | None:
 
 
 def _path(line: CommandLine) -> str | None:
-    """The script's file as sbatch looks for it: here, then along PATH (src/common/proc_args.c: search_path)."""
+    """The script's file: in the current directory, else in PATH (search_path in src/common/proc_args.c)."""
     name = line.script
     if name is None or name.startswith((".", "/")):
         return name
@@ -179,7 +179,7 @@ def _path(line: CommandLine) -> str | None:
 
 
 def _say(answer: Plain, err: bool) -> None:
-    """For people: where a job is submitted, standard output is sbatch's."""
+    """Prints the answer for people. When a job is submitted, standard output belongs to sbatch."""
     text, unchecked = answer.get("text"), answer.get("unchecked")
     if isinstance(text, str) and text:
         streams.show(text, err=err)
@@ -190,7 +190,7 @@ def _say(answer: Plain, err: bool) -> None:
 
 
 def _log(call: Invocation, answer: Plain, stop: bool, seconds: float) -> None:
-    """One line of JSON: who, when, what became of it, which rules, how long it took. Nothing of the script."""
+    """Writes one line of JSON: user, time, outcome, rules, duration. Nothing of the script."""
     target = call.line.own.log
     if target is None or not answer:
         return
@@ -221,7 +221,7 @@ def _log(call: Invocation, answer: Plain, stop: bool, seconds: float) -> None:
 
 
 def _hand_over(call: Invocation, answer: Plain) -> int:
-    """Becomes sbatch; with a changed script runs it and gives its exit status."""
+    """Becomes sbatch; with a changed script, runs sbatch and returns its exit status."""
     line, fixed = call.line, answer.get("fixed")
     try:
         if isinstance(fixed, str) and line.script_at is not None:
@@ -243,7 +243,7 @@ def _show(what: str, line: CommandLine) -> int:
 
 
 def guarded(words: Sequence[str]) -> NoReturn:
-    """`main` as a program of its own, for the wrapper: errors are one line and exit status 2."""
+    """`main` as a program, for the wrapper: an error is one line and exit status 2."""
     try:
         status = main(words)
     except PreflightError as error:
