@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
 from preflight.postmortem.accelerators import Accelerators
 from preflight.postmortem.daemons import Daemons
@@ -12,28 +12,16 @@ from preflight.postmortem.evidence import Evidence, GpuOom, Place, Progress
 from preflight.postmortem.kernel import Kernel
 from preflight.postmortem.program import Program
 from preflight.postmortem.pytorch import PyTorch
-from preflight.postmortem.reading import Block, Line, blocks, blocks_of
+from preflight.postmortem.reading import Block, Line, Parser, blocks, blocks_of
 from preflight.postmortem.sacct import Sacct
 from preflight.postmortem.slurm import Slurm
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.trials import Trials, progress
 
+E = TypeVar("E")
+
 MOST_OF_A_KIND = 2_000
 """Pieces of evidence of one kind that are kept; a loop that catches and retries can fail for ever."""
-
-
-class Parser(Protocol):
-    """One source's reader: a line in, evidence out as soon as it is complete.
-
-    `awake`: in the middle of something, so that the next lines are needed whatever they hold.
-    """
-
-    @property
-    def awake(self) -> bool: ...
-
-    def feed(self, line: Line) -> Iterator[Evidence]: ...
-
-    def end(self) -> Iterator[Evidence]: ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +39,10 @@ class Found:
     left_out: int = 0
     raised: tuple[Place, ...] = ()
     """The last exception that each log shows."""
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The evidence of one kind, in the order of the logs."""
+        return [one for one in self.evidence if isinstance(one, kind)]
 
 
 SIGNS = tuple(
@@ -117,9 +109,15 @@ class Reader:
         self._traces = Traces()
         self._passed: Block | None = None
         self._parsers: tuple[Parser, ...] = (
-            Kernel(), Slurm(), Sacct(), PyTorch(self._traces), Accelerators(self._traces), Program(self._traces),
-            Daemons(), Trials(),
-        )  # fmt: skip
+            Kernel(),
+            Slurm(),
+            Sacct(),
+            PyTorch(self._traces),
+            Accelerators(self._traces),
+            Program(self._traces),
+            Daemons(),
+            Trials(),
+        )
 
     @property
     def error(self) -> Place | None:

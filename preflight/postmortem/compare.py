@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.engine.what_if import states
-from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
+from preflight.postmortem.diagnosis import GPU_LIMITS, HOST_LIMITS, Diagnosis
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
 from preflight.postmortem.units import LARGEST
@@ -38,18 +38,18 @@ class Compared:
     """A candidate beside a cause: rows of tiers, and what follows from them in words."""
 
     candidate: Candidate
-    cause: Cause
+    cause: Diagnosis
     rows: tuple[Row, ...]
     words: tuple[str, ...]
 
 
-def compare(candidate: Candidate, cause: Cause) -> Compared:
+def compare(candidate: Candidate, cause: Diagnosis) -> Compared:
     """What the estimate had said of this failure."""
     if cause.limit in GPU_LIMITS and cause.gpu is not None:
         return Compared(
             candidate, cause, tuple(_tiers(cause.gpu, candidate)), tuple(_gpu_words(candidate, cause, cause.gpu))
         )
-    if cause.limit in HOST_LIMITS and cause.seen is not None:
+    if cause.limit in HOST_LIMITS and cause.host is not None:
         return Compared(candidate, cause, tuple(_host_rows(candidate, cause)), tuple(_host_words(candidate, cause)))
     if cause.limit == "time":
         return Compared(candidate, cause, (), tuple(_time_words(candidate)))
@@ -69,7 +69,7 @@ def _tiers(one: GpuOom, candidate: Candidate) -> Iterator[Row]:
         yield Row(tier, seen, needed, getattr(device, tier) if device is not None else None)
 
 
-def _gpu_words(candidate: Candidate, cause: Cause, one: GpuOom) -> Iterator[str]:
+def _gpu_words(candidate: Candidate, cause: Diagnosis, one: GpuOom) -> Iterator[str]:
     device = candidate.estimates.device
     if device is None:
         reason = candidate.estimates.reasons.get("device", "nothing says why")
@@ -97,7 +97,7 @@ def _capacity(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
         )
 
 
-def _verdict(candidate: Candidate, cause: Cause, device: DeviceEstimate, one: GpuOom) -> str:
+def _verdict(candidate: Candidate, cause: Diagnosis, device: DeviceEstimate, one: GpuOom) -> str:
     """Whether the estimate had said so, and who is to blame where it had not."""
     need, capacity = device.process, one.capacity or device.capacity
     bound = "at least " if device.lower_bound else ""
@@ -139,7 +139,7 @@ def _request(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
         yield f"the {gib(one.tried)} asked for are twice the estimate's largest tensor ({what})"
 
 
-def _moment(device: DeviceEstimate, cause: Cause) -> Iterator[str]:
+def _moment(device: DeviceEstimate, cause: Diagnosis) -> Iterator[str]:
     phase = cause.when.phase
     if not phase or phase == device.phase:
         return
@@ -165,9 +165,9 @@ def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> 
 # --- host -----------------------------------------------------------------------------------------------------------
 
 
-def _host_rows(candidate: Candidate, cause: Cause) -> Iterator[Row]:
+def _host_rows(candidate: Candidate, cause: Diagnosis) -> Iterator[Row]:
     """A node against a node: what the kernel cannot take back, which is what the estimate counts too."""
-    seen, host = cause.seen, candidate.estimates.host
+    seen, host = cause.host, candidate.estimates.host
     if seen is None or cause.limit != "cgroup":
         return
     kept = seen.usage if seen.anon is None else seen.anon + (seen.shmem or 0)
@@ -175,8 +175,8 @@ def _host_rows(candidate: Candidate, cause: Cause) -> Iterator[Row]:
         yield Row("node", kept, None, host.per_node if host is not None else None)
 
 
-def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
-    host, seen = candidate.estimates.host, cause.seen
+def _host_words(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
+    host, seen = candidate.estimates.host, cause.host
     if host is None:
         yield from _host_unknown(candidate, cause)
         return
@@ -202,13 +202,13 @@ def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
     yield from _host_moment(host, cause)
 
 
-def _host_moment(host: HostEstimate, cause: Cause) -> Iterator[str]:
+def _host_moment(host: HostEstimate, cause: Diagnosis) -> Iterator[str]:
     phase = cause.when.phase
     if phase in ("validation", "load") and phase not in host.peak:
         yield f"the log was in {phase} when it ended; the estimate has its peak at {host.peak}"
 
 
-def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
+def _host_unknown(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
     """An inequality solved for the sample's size, read the other way round: it did not fit."""
     reason = candidate.estimates.reasons.get("host", "nothing says why")
     yield f"host memory is unknown to the estimate: {reason}"

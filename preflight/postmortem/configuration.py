@@ -9,8 +9,8 @@ from pathlib import Path
 
 from preflight.engine.check import Options, Setup, check, job_at, setup
 from preflight.engine.files import batches
-from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
+from preflight.postmortem.diagnosis import Diagnosis
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
 from preflight.postmortem.trace import library
 from preflight.vocabulary.errors import UsageError
@@ -95,7 +95,7 @@ def _existing(name: str, folder: str, cwd: Path) -> Path | None:
 
 
 def judge(
-    paths: Sequence[str], options: Options, causes: Sequence[Cause], cwd: Path
+    paths: Sequence[str], options: Options, causes: Sequence[Diagnosis], cwd: Path
 ) -> tuple[list[Report], list[Candidate], list[str]]:
     """What `check` says of the files, the studies with the jobs that died, and what was taken from the logs.
 
@@ -121,11 +121,11 @@ def judge(
     return reports, candidates, list(dict.fromkeys(notes))
 
 
-def _from_logs(report: Report, causes: Sequence[Cause], options: Options) -> tuple[dict[str, Value], list[str]]:
+def _from_logs(report: Report, causes: Sequence[Diagnosis], options: Options) -> tuple[dict[str, Value], list[str]]:
     """Capacity and memory limit that the logs show and the files leave open."""
     jobs = [(result, result.space.worst.job) for result in report.studies]
     capacity = next((c.gpu.capacity for c in causes if c.gpu is not None and c.gpu.capacity is not None), None)
-    limit = next((c.seen.limit for c in causes if c.seen is not None and c.seen.limit is not None), None)
+    limit = next((c.host.limit for c in causes if c.host is not None and c.host.limit is not None), None)
     found: dict[str, Value] = {}
     said = []
     if capacity is not None and any(r.gpu is None and job.machine.gpu_memory is None for r, job in jobs):
@@ -138,7 +138,7 @@ def _from_logs(report: Report, causes: Sequence[Cause], options: Options) -> tup
     return found, said
 
 
-def _candidates(report: Report, asked: Setup, causes: Sequence[Cause]) -> Iterator[Candidate]:
+def _candidates(report: Report, asked: Setup, causes: Sequence[Diagnosis]) -> Iterator[Candidate]:
     trial = next((cause.trial for cause in causes if cause.trial is not None), None)
     found = []
     for result in report.studies:
@@ -151,11 +151,17 @@ def _candidates(report: Report, asked: Setup, causes: Sequence[Cause]) -> Iterat
         return iter(found)
     return (
         Candidate(
-            report, result, result.space.worst.job, result.space.worst.estimates, result.space.worst.assignment,
-            not result.study.is_search, asked.estimators[result.gpu].full, asked.tracing,
+            report,
+            result,
+            result.space.worst.job,
+            result.space.worst.estimates,
+            result.space.worst.assignment,
+            not result.study.is_search,
+            asked.estimators[result.gpu].full,
+            asked.tracing,
         )
         for result in report.studies
-    )  # fmt: skip
+    )
 
 
 def at_trial(result: StudyResult, trial: Trial) -> tuple[Job, dict[str, Value]] | None:

@@ -15,6 +15,9 @@ class Place:
     line: int
     text: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -23,6 +26,9 @@ class Frame:
     path: str
     line: int
     function: str
+
+    def __str__(self) -> str:
+        return f"{self.path.rpartition('site-packages/')[2]}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

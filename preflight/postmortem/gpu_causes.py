@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.postmortem.cause import Cause, Limit, Misleading, When
+from preflight.postmortem.circumstances import MOST_PLACES, trial_of
 from preflight.postmortem.collect import Found
-from preflight.postmortem.evidence import GpuOom, Place, Trial
+from preflight.postmortem.diagnosis import Diagnosis, Limit, Misleading
+from preflight.postmortem.evidence import GpuOom, Place
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
-from preflight.postmortem.trace import moment
+from preflight.postmortem.moment import Moment, moment_of
 from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib, plural
-
-MOST_PLACES = 4
-"""Lines of a cause that are shown."""
 
 
 @dataclass
@@ -29,9 +27,9 @@ class Group:
     count: int = 1
 
 
-def causes(found: Found) -> Iterator[Cause]:
+def causes(found: Found) -> Iterator[Diagnosis]:
     """One cause for each way in which GPU memory ran out."""
-    messages = [one for one in found.evidence if isinstance(one, GpuOom)]
+    messages = found.of(GpuOom)
     real = [one for one in messages if one.library == "pytorch"]
     groups = _grouped(real or messages)
     for index, group in enumerate(groups):
@@ -63,7 +61,7 @@ def _grouped(messages: Sequence[GpuOom]) -> list[Group]:
         again.setdefault(key, []).append(one.place)
     groups: dict[object, Group] = {}
     for identity, one in told.items():
-        at = moment(one.frames)
+        at = moment_of(one.frames)
         where = (one.library, limit_of(one), "" if one.frames else one.place.path, at.phase, at.beneath, at.frame)
         found = groups.get(where)
         if found is None:
@@ -81,21 +79,21 @@ def _devices(one: GpuOom) -> set[int]:
     return set() if one.device is None else {one.device}
 
 
-def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Cause:
+def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Diagnosis:
     one = group.first
     limit = limit_of(one)
-    at = moment(one.frames)
+    at = moment_of(one.frames)
     before = found.before.get((group.places[-1].path, group.places[0].line), ())
     phase = at.phase or (before[-1].phase if before and not one.frames else "")
-    notes = [*_notes(one, limit), *_several(group), *(f"followed by {_name(x)} ({_at(x.place)})" for x in after[:2])]
+    notes = [*_notes(one, limit), *_several(group), *(f"followed by {_name(x)} ({x.place})" for x in after[:2])]
     trial = trial_of(group.told, found)
-    return Cause(
+    return Diagnosis(
         limit,
         _title(one, limit),
         _confidence(one, limit),
         tuple(group.places[:MOST_PLACES]),
         group.count,
-        When(phase, at.frame, at.beneath, before[-1].place if before else None),
+        Moment(phase, at.frame, at.beneath, before[-1].place if before else None),
         tuple(notes),
         tuple(_help(one, limit)),
         gpu=one,
@@ -184,10 +182,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(ordered[:8]) + (", ..." if len(ordered) > 8 else "")
 
 
-def _at(place: Place) -> str:
-    return f"{place.path}:{place.line}"
-
-
 def _help(one: GpuOom, limit: Limit) -> Iterator[str]:
     if limit == "gpu-shared":
         yield "see who they are with nvidia-smi on that node; a job of yours that has not ended, or a GPU not asked for"
@@ -199,24 +193,7 @@ def _help(one: GpuOom, limit: Limit) -> Iterator[str]:
         yield "this is where memory ran out, not where it went: an estimate of the configuration says what fills it"
 
 
-def trial_of(places: Sequence[Place], found: Found) -> Trial | None:
-    """The trial that a failure belongs to: reported in the same line, or started (lost) last before it."""
-    if not places:
-        return None
-    lines = {(place.path, place.line) for place in places}
-    trials = [one for one in found.evidence if isinstance(one, Trial)]
-    for one in trials:
-        if (one.place.path, one.place.line) in lines:
-            return one
-    path, line = places[0].path, places[0].line
-    before = [one for one in trials if one.place.path == path and one.place.line <= line and not one.error]
-    if before:
-        return before[-1]
-    near = [one for one in trials if "emory" in one.error and one.place.path == path]
-    return min(near, key=lambda one: abs(one.place.line - line), default=None)
-
-
-def misleading(cause: Cause) -> Iterator[Misleading]:
+def misleading(cause: Diagnosis) -> Iterator[Misleading]:
     """Figures of a message that people take for the need."""
     one = cause.gpu
     if one is None or one.tried is None or one.library != "pytorch" or cause.limit != "gpu":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.postmortem.cause import Limit
+from preflight.postmortem.diagnosis import Limit
 from preflight.postmortem.evidence import GpuOom
 
 ROUNDING = round(0.005 * 2**30)

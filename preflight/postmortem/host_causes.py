@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.postmortem.cause import Cause, Limit, Misleading, Seen
+from preflight.postmortem.circumstances import MOST_PLACES, places_of, trial_of, when
 from preflight.postmortem.collect import Found
+from preflight.postmortem.diagnosis import Diagnosis, HostFigures, Limit, Misleading
 from preflight.postmortem.evidence import (
     Accounting,
     ContainerKilled,
@@ -16,9 +17,7 @@ from preflight.postmortem.evidence import (
     StepKilled,
     WorkerDied,
 )
-from preflight.postmortem.gpu_causes import MOST_PLACES, trial_of
 from preflight.postmortem.kernel import owner, page_bytes
-from preflight.postmortem.moments import at, of, places_of, when
 from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib, plural
 
@@ -26,11 +25,11 @@ PROGRAMS = ("python", "pt_", "torchrun", "accelerate", "deepspeed", "ray::", "sr
 """Names under which training processes and their workers run; a node's log tells of any process."""
 
 
-def memory(found: Found) -> Cause | None:
+def memory(found: Found) -> Diagnosis | None:
     """Killed for memory: by the kernel, as SLURM or a container runtime counted it, or by a daemon."""
     kill = _kill(found)
-    steps, containers, daemons = of(StepKilled, found), of(ContainerKilled, found), of(DaemonKill, found)
-    exceeded = of(MemoryExceeded, found)
+    steps, containers, daemons = found.of(StepKilled), found.of(ContainerKilled), found.of(DaemonKill)
+    exceeded = found.of(MemoryExceeded)
     rows = _out_of_memory(found)
     told: list[Evidence] = [*([kill] if kill else []), *steps, *rows, *exceeded, *containers, *daemons]
     if not told:
@@ -47,28 +46,28 @@ def memory(found: Found) -> Cause | None:
     else:
         title, limit, sure = _daemon_title(daemons[0]), "node", Confidence.high
     places = places_of(told)
-    return Cause(
+    return Diagnosis(
         limit,
         title,
         sure,
         tuple(places[:MOST_PLACES]),
-        max(1, sum(1 for one in of(KernelKill, found) if kill and one.cgroup == kill.cgroup) or len(steps)),
+        max(1, sum(1 for one in found.of(KernelKill) if kill and one.cgroup == kill.cgroup) or len(steps)),
         when(places, found, ()),
         tuple(_memory_notes(found, kill, steps)),
         tuple(_memory_help(found, kill)),
-        seen=_seen(found, kill),
+        host=_host_figures(found, kill),
         trial=trial_of(places, found),
     )
 
 
 def _out_of_memory(found: Found) -> list[Accounting]:
-    return [row for row in of(Accounting, found) if row.state == "OUT_OF_MEMORY"]
+    return [row for row in found.of(Accounting) if row.state == "OUT_OF_MEMORY"]
 
 
 def _kill(found: Found) -> KernelKill | None:
     """The kill that the job died of: of its own cgroup, else of a training process, else the last."""
-    kills = of(KernelKill, found)
-    jobs = {one.job for one in of(StepKilled, found)} | {row.job for row in of(Accounting, found)}
+    kills = found.of(KernelKill)
+    jobs = {one.job for one in found.of(StepKilled)} | {row.job for row in found.of(Accounting)}
     for wanted in (
         [one for one in kills if one.job is not None and one.job in jobs],
         [one for one in kills if one.victim.startswith(PROGRAMS)],
@@ -92,9 +91,9 @@ def _kernel_title(kill: KernelKill) -> str:
 def _slurm_title(found: Found) -> str:
     limit = _limit(found)
     room = f" of {gib(limit)} per node" if limit is not None else ""
-    count = max((one.count or 0 for one in of(StepKilled, found)), default=0)
+    count = max((one.count or 0 for one in found.of(StepKilled)), default=0)
     how = f" ({plural(count, 'process').replace('processs', 'processes')})" if count else ""
-    named = [one.job for one in of(StepKilled, found)] + [row.job for row in of(Accounting, found)]
+    named = [one.job for one in found.of(StepKilled)] + [row.job for row in found.of(Accounting)]
     job = next((job for job in named if job), None)
     return f"SLURM job {job or ''} was killed at its memory limit{room}{how}".replace("job  was", "job was")
 
@@ -107,24 +106,24 @@ def _daemon_title(one: DaemonKill) -> str:
 
 def _limit(found: Found) -> int | None:
     """Bytes per node that accounting, SLURM's message or a container's description gives the job."""
-    for one in of(MemoryExceeded, found):
+    for one in found.of(MemoryExceeded):
         if one.limit is not None:
             return one.limit
-    for row in of(Accounting, found):
+    for row in found.of(Accounting):
         if row.per_node is not None:
             return row.per_node
-    return next((one.limit for one in of(ContainerKilled, found) if one.limit is not None), None)
+    return next((one.limit for one in found.of(ContainerKilled) if one.limit is not None), None)
 
 
-def _seen(found: Found, kill: KernelKill | None) -> Seen:
-    tasks = [row.largest_task for row in of(Accounting, found) if row.largest_task is not None]
+def _host_figures(found: Found, kill: KernelKill | None) -> HostFigures:
+    tasks = [row.largest_task for row in found.of(Accounting) if row.largest_task is not None]
     limit = kill.limit if kill is not None and kill.limit else _limit(found)
     if kill is not None and kill.scope != "cgroup":
         page = page_bytes(kill)
         ram = kill.ram_pages * page if kill.ram_pages is not None and page is not None else None
         limit = ram + (kill.swap_total or 0) if ram is not None else None
-    used = next((one.used for one in of(MemoryExceeded, found) if one.used is not None), None)
-    return Seen(
+    used = next((one.used for one in found.of(MemoryExceeded) if one.used is not None), None)
+    return HostFigures(
         limit,
         kill.usage if kill is not None else used,
         kill.anon if kill is not None else None,
@@ -148,9 +147,9 @@ def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKil
             yield "the killed process is a worker of a DataLoader"
         if kill.scope == "node" and (steps or _out_of_memory(found)):
             yield "SLURM counts this kill as the job's own, but the node was full: another job may have filled it"
-    deaths = of(WorkerDied, found)
+    deaths = found.of(WorkerDied)
     if any(one.signal.startswith("Killed") for one in deaths):
-        yield f"a DataLoader worker was killed with it ({at(deaths[0].place)})"
+        yield f"a DataLoader worker was killed with it ({deaths[0].place})"
     if len(steps) > 1:
         named = sorted({f"{one.job}.{one.step}" for one in steps if one.job and one.step})
         if len(named) > 1:
@@ -158,7 +157,7 @@ def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKil
 
 
 def _memory_help(found: Found, kill: KernelKill | None) -> Iterator[str]:
-    if kill is None and not of(MemoryExceeded, found) and (of(StepKilled, found) or _out_of_memory(found)):
+    if kill is None and not found.of(MemoryExceeded) and (found.of(StepKilled) or _out_of_memory(found)):
         yield (
             "SLURM counts a kill of either kind here: dmesg on the node tells the job's limit (CONSTRAINT_MEMCG) from "
             "a node that was full (CONSTRAINT_NONE)"
@@ -171,9 +170,9 @@ def misleading(found: Found) -> Iterator[Misleading]:
     if kill is not None:
         yield from _of_kill(kill)
     limit = _limit(found)
-    rows = [row for row in of(Accounting, found) if row.largest_task]
+    rows = [row for row in found.of(Accounting) if row.largest_task]
     row = max(rows, key=lambda row: row.largest_task or 0, default=None)
-    killed = kill is not None or bool(of(StepKilled, found))
+    killed = kill is not None or bool(found.of(StepKilled))
     if row is not None and (killed or _out_of_memory(found)):
         yield Misleading(row.place, f"MaxRSS {gib(row.largest_task or 0)}", _max_rss(row, limit))
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from preflight.postmortem.evidence import Evidence, KernelKill, Place, Task, TooManyProcesses
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.units import LARGEST, kib
 
 MOST_TASKS = 4096
@@ -37,7 +37,7 @@ _FORK = re.compile(r"fork rejected by pids controller in (\S+)")
 _JOB = re.compile(r"(?:^|/)job_(\d+)")
 
 
-class Kernel:
+class Kernel(Parser):
     """Reads one log. Ranks do not matter: the kernel speaks for a node."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, GpuOom
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.units import SIZE, size
 
@@ -50,7 +50,7 @@ _OTHER = re.compile(rf"\bProcess (\d+) has {SIZE} memory in use", re.IGNORECASE)
 _MORE = re.compile(rf"{SIZE}|reserved by PyTorch|fragmentation|memory in use|allocated|capacity", re.IGNORECASE)
 
 
-class PyTorch:
+class PyTorch(Parser):
     """Reads one log; `traces` knows the traceback above each stream's current line."""
 
     def __init__(self, traces: Traces) -> None:

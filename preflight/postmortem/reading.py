@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
-from preflight.postmortem.evidence import Place
+from preflight.postmortem.evidence import Evidence, Place
 from preflight.vocabulary.errors import UsageError
 
 BLOCK = 1 << 18
@@ -91,6 +91,23 @@ class Block:
         """The last lines."""
         start = self.data.find(b"\n", len(self.data) - TAIL) + 1 if len(self.data) > TAIL else 0
         return self.lines(self.data[start:], self.number + self.data.count(b"\n", 0, start))
+
+
+class Parser:
+    """Reads what one source (a library, a daemon) writes to a log: a line in, evidence out once it is complete."""
+
+    @property
+    def awake(self) -> bool:
+        """Whether it needs the next lines, whatever they contain: it is in the middle of a message."""
+        return False
+
+    def feed(self, line: Line) -> Iterator[Evidence]:
+        """The evidence that a line completes."""
+        raise NotImplementedError
+
+    def end(self) -> Iterator[Evidence]:
+        """The evidence that the end of the log completes."""
+        return iter(())
 
 
 def logs(names: Iterable[str]) -> list[str]:

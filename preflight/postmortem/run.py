@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.engine.check import Options
-from preflight.postmortem.cause import Cause
-from preflight.postmortem.collect import collect, collect_text
+from preflight.postmortem.collect import Found, collect, collect_text
 from preflight.postmortem.compare import Compared, compare
-from preflight.postmortem.conclude import conclude, of_job
+from preflight.postmortem.conclude import Conclusion, conclude, of_job
 from preflight.postmortem.configuration import Candidate, judge, meant, named
-from preflight.postmortem.report import Postmortem
+from preflight.postmortem.diagnosis import Diagnosis
 from preflight.system.processes import ask_program
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.outcome import Outcome, Report
@@ -27,6 +27,22 @@ FIELDS = (
     "JobID,JobName,State,ExitCode,Elapsed,Timelimit,ReqMem,MaxRSS,AveRSS,AllocTRES,NNodes,NTasks,AllocCPUS,WorkDir,"
     "SubmitLine"
 )
+
+
+@dataclass(frozen=True)
+class Postmortem:
+    """What the logs say, the estimate for the job, and the findings of `check` (None: no configuration is known).
+
+    `configuration`: the files; `from_logs`: the logs name them; `notes`: shown once, at the end.
+    """
+
+    found: Found
+    conclusion: Conclusion
+    compared: tuple[Compared, ...] = ()
+    outcome: Outcome | None = None
+    configuration: tuple[str, ...] = ()
+    from_logs: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def postmortem(
@@ -64,7 +80,7 @@ def postmortem(
     )
 
 
-def _compared(candidates: Sequence[Candidate], causes: Sequence[Cause]) -> list[Compared]:
+def _compared(candidates: Sequence[Candidate], causes: Sequence[Diagnosis]) -> list[Compared]:
     """The first cause that an estimate can speak of, beside each study; a search's own trial counts before others."""
     for cause in causes:
         found = [compare(candidate, cause) for candidate in candidates[:MOST_STUDIES]]

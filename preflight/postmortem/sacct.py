@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from preflight.postmortem.evidence import Accounting, Evidence, Place
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.units import slurm
 
 _COLUMNS = frozenset({
@@ -32,7 +32,7 @@ LARGEST_JSON = 1 << 26
 Row = Mapping[str, str]
 
 
-class Sacct:
+class Sacct(Parser):
     """Reads one log. A header starts a table; rows follow until a line does not look like one."""
 
     def __init__(self) -> None:

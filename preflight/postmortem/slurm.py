@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, JobEnded, Killed, MemoryExceeded, Named, StepKilled
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 
 _EVENTS = re.compile(
     r"Detected (\d+) oom[-_]kill event(?:s|\(s\))? in (?:StepId=|step )(\d+)(?:_\d+)?(?:\.(\w+|\d+))?", re.IGNORECASE
@@ -35,12 +35,8 @@ LARGEST_KIB = 1 << 26
 """A limit of fewer bytes would be below 64 MiB, less than an interpreter takes: so it is KiB."""
 
 
-class Slurm:
+class Slurm(Parser):
     """Reads one log."""
-
-    @property
-    def awake(self) -> bool:
-        return False
 
     def feed(self, line: Line) -> Iterator[Evidence]:
         """What a line says."""
@@ -73,9 +69,6 @@ class Slurm:
         used, limit = int(found[3][:18]), int(found[4][:18])
         scale = _scale(found[1], limit)
         yield MemoryExceeded(line.place, found[2], used * scale or None, limit * scale or None)
-
-    def end(self) -> Iterator[Evidence]:
-        return iter(())
 
 
 def _scale(words: str, limit: int) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.postmortem.cause import Cause, Misleading
 from preflight.postmortem.compare import Compared, Row
+from preflight.postmortem.diagnosis import Diagnosis, Misleading
 from preflight.postmortem.evidence import Accounting, Place
-from preflight.postmortem.moments import at, of
-from preflight.postmortem.report import Postmortem
+from preflight.postmortem.run import Postmortem
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, wrap
 from preflight.vocabulary.findings import Confidence
@@ -47,12 +46,12 @@ def render(found: Postmortem, look: Look) -> str:
 def _nothing(found: Postmortem, look: Look) -> str:
     read = f"{plural(found.found.lines, 'line')} in {plural(len(found.found.files), 'log')} read"
     lines = [f"nothing found: {read}; none tells of a limit, a kill or memory that ran out."]
-    for row in of(Accounting, found.found):
+    for row in found.found.of(Accounting):
         if not row.step:
             status = "" if row.exit_code is None else f", exit status {row.exit_code}"
             lines.append(f"Accounting has job {row.job} as {row.state}{status}.")
     for place in found.found.raised[:MOST_ERRORS]:
-        lines.append(f"An error of the program itself, the last shown in {at(place)}: {place.text}")
+        lines.append(f"An error of the program itself, the last shown in {place}: {place.text}")
     lines.append("What would tell more: dmesg -T of the node, sacct -j JOB -P --format=ALL, the job's standard error.")
     return "\n".join(wrap(clean(line), look.width, "  ") for line in lines)
 
@@ -68,7 +67,7 @@ def _names(paths: tuple[str, ...]) -> str:
 # --- causes ---------------------------------------------------------------------------------------------------------
 
 
-def _cause(cause: Cause, look: Look, first: bool) -> Iterator[str]:
+def _cause(cause: Diagnosis, look: Look, first: bool) -> Iterator[str]:
     head = f"{'cause' if first else 'also'}[{cause.limit}]"
     style = "bold red" if first else "bold yellow"
     title = wrap(_SURE[cause.confidence] + clean(cause.title), look.width, "  ", len(head) + 2)
@@ -78,7 +77,7 @@ def _cause(cause: Cause, look: Look, first: bool) -> Iterator[str]:
         yield _note(kind, text, look)
 
 
-def _places(cause: Cause, look: Look, style: str) -> Iterator[str]:
+def _places(cause: Diagnosis, look: Look, style: str) -> Iterator[str]:
     bar = look.paint("|", "bold blue")
     gutter = max((len(str(place.line)) for place in cause.places), default=1)
     path = ""
@@ -101,7 +100,7 @@ def _distinct(places: tuple[Place, ...]) -> list[Place]:
     return sorted(seen.values(), key=lambda place: list(dict.fromkeys(p.path for p in places)).index(place.path))
 
 
-def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
+def _facts(cause: Diagnosis) -> Iterator[tuple[str, str]]:
     if when := _when(cause):
         yield "when", when
     if cause.trial is not None:
@@ -119,7 +118,7 @@ _PHASES = {
 }
 
 
-def _when(cause: Cause) -> str:
+def _when(cause: Diagnosis) -> str:
     when = cause.when
     phase = _PHASES.get(when.phase, f"in {when.phase}")
     frames = []

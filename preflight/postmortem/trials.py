@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, Place, Progress, Trial
-from preflight.postmortem.reading import SHOWN, Line
+from preflight.postmortem.reading import SHOWN, Line, Parser
 
 LONGEST = 1 << 14
 """Characters of a parameter dictionary that are read."""
@@ -39,7 +39,7 @@ _PHASES: tuple[tuple[str, re.Pattern[str]], ...] = (
 """What progress looks like: Lightning, Trainer, Ultralytics, tqdm, hand-written loops."""
 
 
-class Trials:
+class Trials(Parser):
     """Reads one log."""
 
     def __init__(self) -> None:

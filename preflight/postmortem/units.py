@@ -33,6 +33,20 @@ def kib(text: str) -> int | None:
     return found if found is not None and found < LARGEST else None
 
 
+def count(text: str) -> int | None:
+    """Bytes of a plain number; None for what no memory can be."""
+    number = int(text[:18])
+    return number if number < LARGEST else None
+
+
+def kubernetes(number: str, unit: str) -> int | None:
+    """Bytes of a Kubernetes quantity: Gi is 2^30, G is 10^9."""
+    if unit.endswith("i"):
+        return slurm(number + unit[0])[0]
+    power = "KMGT".index(unit) + 1 if unit else 0
+    return round(float(number) * float(1000**power))
+
+
 def slurm(text: str) -> tuple[int | None, Literal["node", "cpu", ""]]:
     """Bytes of "72.5G", "76021880K", "128Gn" (per node) or "4000Mc" (per CPU: before 21.08).
 
