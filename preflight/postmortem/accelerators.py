@@ -1,4 +1,4 @@
-"""GPU allocations that fail elsewhere than in PyTorch's allocator: cuBLAS, cuDNN, NCCL, JAX, TensorFlow."""
+"""Failed GPU allocations outside PyTorch's allocator: of cuBLAS, cuDNN, NCCL, JAX, TensorFlow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Accelerators(Parser):
         self._traces = traces
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says."""
         text = line.text
         if "Tried to allocate" in text or "torch.cuda.OutOfMemoryError" in text:
             return  # PyTorch's own

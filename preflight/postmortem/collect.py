@@ -1,4 +1,4 @@
-"""All evidence of some logs, in their order. Memory stays bounded: repetitions are counted, not kept."""
+"""Collects the evidence of logs, in their order, in bounded memory: repetitions are counted and not kept."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from preflight.postmortem.trials import Trials, progress
 E = TypeVar("E")
 
 MOST_OF_A_KIND = 2_000
-"""Pieces of evidence of one kind that are kept; a loop that catches and retries can fail for ever."""
+"""Most pieces of evidence of one kind that are kept: a program that catches the error and retries can fail for ever."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the logs hold. `before`: for each piece of evidence, by path and line, the progress seen last before it.
+    """The evidence of the logs.
 
-    `last`: for each log how far the run was at its end. Both are sorted by line.
+    `before`: by path and line of a piece of evidence, the progress before it; `last`: by log, the progress at its end.
+    Progress is sorted by line.
     """
 
     evidence: tuple[Evidence, ...]
@@ -58,16 +59,16 @@ SIGNS = tuple(
         "failed with parameters", "tarting run", "tarting Run", "[HYDRA]", "Traceback (most",
     )
 )  # fmt: skip
-"""Bytes without one of which no parser has anything to say of a block: ten times as fast as asking each line."""
+"""Any evidence contains one of these. To search a block for them is ten times as fast as to parse each line."""
 
 
 def collect(names: Iterable[str]) -> Found:
-    """Reads logs one after the other. Raises UsageError for one that cannot be read."""
+    """The evidence of logs. Raises UsageError for a log that cannot be read."""
     return _collect((name, blocks(name)) for name in names)
 
 
 def collect_text(name: str, text: str) -> Found:
-    """Reads a text that is here already."""
+    """The evidence of a text in memory."""
     return _collect([(name, blocks_of(name, text))])
 
 
@@ -102,7 +103,7 @@ def _collect(sources: Iterable[tuple[str, Iterator[Block]]]) -> Found:
 
 
 class Reader:
-    """Reads one log: passes over blocks without a sign, unless a parser is in the middle of something."""
+    """Reads one log. Skips blocks without a sign of evidence, unless a parser is in the middle of a message."""
 
     def __init__(self) -> None:
         self.progress: dict[str, Progress] = {}
@@ -125,7 +126,7 @@ class Reader:
         return self._traces.error
 
     def read(self, block: Block) -> list[tuple[Evidence, tuple[Progress, ...]]]:
-        """What a block completes, each with the progress seen before it."""
+        """The evidence that a block completes, each piece with the progress before it."""
         awake = self._traces.awake or any(parser.awake for parser in self._parsers)
         if not block.edge and not awake and not any(sign in block.data for sign in SIGNS):
             self._passed = block
@@ -150,7 +151,7 @@ class Reader:
         return [(one, _sorted(self.progress)) for one in found]
 
     def end(self) -> list[tuple[Evidence, tuple[Progress, ...]]]:
-        """What the end of the log completes."""
+        """The evidence that the end of the log completes."""
         return [(one, _sorted(self.progress)) for parser in self._parsers for one in parser.end()]
 
 

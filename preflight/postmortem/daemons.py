@@ -1,4 +1,4 @@
-"""Killers that are not the kernel, and runtimes that report its kills: Kubernetes, Docker, oomd, earlyoom, Ray."""
+"""Daemons that kill processes, and runtimes that report a kill: Kubernetes, Docker, systemd-oomd, earlyoom, Ray."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Daemons(Parser):
         return self._killed is not None or self._section == "limits"
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says. `kubectl describe` lists a container's limits after its last state."""
+        """The evidence of a line. `kubectl describe` lists the limits of a container after its last state."""
         text = line.text
         if found := _SECTION.match(text):
             self._section = found[1].lower()

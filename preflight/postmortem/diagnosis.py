@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from preflight.postmortem.circumstances import Moment
 from preflight.postmortem.evidence import GpuOom, Place, Trial
-from preflight.postmortem.moment import Moment
 from preflight.vocabulary.findings import Confidence
 
 Limit = Literal[
@@ -32,8 +32,8 @@ HOST_LIMITS = frozenset({"cgroup", "node", "shm", "refused", "killed"})
 class HostFigures:
     """Bytes on one node that the logs show.
 
-    `limit`: what could be used; `usage`, `anon`, `shmem`: as the control group counted; `victim`: of the killed process;
-    `largest_task`: of one SLURM task.
+    `limit`: what could be used; `usage`, `anon`, `shmem`: counted by the control group; `victim`: of the killed
+    process; `largest_task`: of one SLURM task.
     """
 
     limit: int | None = None

@@ -1,4 +1,4 @@
-"""Evidence: what one place of a log says, typed. Bytes are integers; None is "the text does not say"."""
+"""Types of evidence: what one place of a log says. Sizes are bytes; None: the text does not say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, Union
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a log, counted from 1. `text` is the line as shown: cleaned, cut to a sane length."""
+    """A line of a log, counted from 1. `text`: the line as it is shown, shortened."""
 
     path: str
     line: int
@@ -72,7 +72,7 @@ class KernelKill:
 
 @dataclass(frozen=True)
 class StepKilled:
-    """slurmstepd saw its cgroup's counter: `count` processes of a step were killed."""
+    """slurmstepd reports that `count` processes of a step were killed for memory."""
 
     place: Place
     job: str | None
@@ -82,7 +82,7 @@ class StepKilled:
 
 @dataclass(frozen=True)
 class MemoryExceeded:
-    """SLURM itself found a job above its limit (no cgroup enforced it); bytes, None where the unit is unclear."""
+    """SLURM itself found a job above its memory limit, without a cgroup. None: the unit of the figures is not clear."""
 
     place: Place
     job: str | None
@@ -92,7 +92,7 @@ class MemoryExceeded:
 
 @dataclass(frozen=True)
 class JobEnded:
-    """SLURM ended a job or step for a reason of its own."""
+    """SLURM ended a job or a step."""
 
     place: Place
     job: str | None
@@ -103,7 +103,7 @@ class JobEnded:
 
 @dataclass(frozen=True)
 class Accounting:
-    """A row of sacct (or what seff says). `requested` bytes are `per` node or cpu ("" where not said).
+    """A row of sacct, or the output of seff. `requested` bytes are `per` node or cpu ("": not said).
 
     `largest_task` is MaxRSS, `average_task` AveRSS: sampled resident bytes of one task.
     """
@@ -130,7 +130,7 @@ class Accounting:
 
     @property
     def per_node(self) -> int | None:
-        """Bytes that the job was given on each node, where the row tells."""
+        """Bytes that the job got on each node; None: the row does not tell."""
         nodes = self.nodes or 1
         if self.allocated is not None and (self.nodes is not None or not self.requested):
             return self.allocated // nodes
@@ -145,10 +145,10 @@ class Accounting:
 
 @dataclass(frozen=True)
 class GpuOom:
-    """A GPU allocation failed. `library` says who reported it; figures are PyTorch's where it did.
+    """A GPU allocation failed, as `library` reports it.
 
-    `free` is the GPU's, `own` what the driver says of this process, `others` of others (pid, bytes). `in_use` is a
-    process that the message does not call this one (containers number processes differently).
+    `free`: on the GPU; `own`: of this process, by the driver; `others`: of other processes (pid, bytes). In a container
+    this process may be one of the others, because processes have other numbers there.
     """
 
     place: Place
@@ -169,7 +169,7 @@ class GpuOom:
 
 @dataclass(frozen=True)
 class WorkerDied:
-    """A DataLoader's worker ended: by which signal, or only that it did."""
+    """A DataLoader worker ended by a signal ("": not said)."""
 
     place: Place
     pid: int | None
@@ -187,7 +187,7 @@ class SharedMemoryFull:
 
 @dataclass(frozen=True)
 class HostAllocation:
-    """The system refused memory to a process: an error in the program, not a kill."""
+    """The system refused to allocate memory: the program got an error and was not killed."""
 
     place: Place
     tried: int | None = None
@@ -205,7 +205,7 @@ class TooManyProcesses:
 
 @dataclass(frozen=True)
 class Killed:
-    """A process ended by signal 9 (or with status 137), as something beside it reports; nobody says why."""
+    """Another process reports that a process ended by signal 9 (or with status 137), without the reason."""
 
     place: Place
     pid: int | None = None
@@ -214,7 +214,7 @@ class Killed:
 
 @dataclass(frozen=True)
 class ContainerKilled:
-    """A container runtime says OOMKilled. `limit`: the container's memory limit, where it stands near."""
+    """A container runtime reports OOMKilled. `limit`: the memory limit of the container."""
 
     place: Place
     limit: int | None = None
@@ -222,7 +222,7 @@ class ContainerKilled:
 
 @dataclass(frozen=True)
 class DaemonKill:
-    """A daemon of the node (systemd-oomd, earlyoom, Ray's monitor) killed before the kernel had to."""
+    """A daemon of the node (systemd-oomd, earlyoom, Ray's monitor) killed a process before the kernel did."""
 
     place: Place
     daemon: str
@@ -234,7 +234,7 @@ class DaemonKill:
 
 @dataclass(frozen=True)
 class Trial:
-    """A search started a trial with these parameters, or lost it: `error` is what it failed of ("": it started)."""
+    """A search started a trial with these parameters, or the trial failed with `error` ("": it started)."""
 
     place: Place
     tool: Literal["optuna", "wandb", "hydra"]
@@ -245,7 +245,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the run was: the last words of it before a failure. `phase` as an estimate names phases, or ""."""
+    """A line that shows progress. `phase` has the estimates' names of phases; "": not known."""
 
     place: Place
     phase: str
@@ -253,7 +253,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Named:
-    """A file that the log says was run: a job script or a program."""
+    """A job script or a program that was run, as the log says."""
 
     place: Place
     path: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from preflight.postmortem.circumstances import Moment
 from preflight.postmortem.compare import Compared
 from preflight.postmortem.diagnosis import Diagnosis
 from preflight.postmortem.evidence import Evidence, Place, Progress
-from preflight.postmortem.moment import Moment
 from preflight.postmortem.run import Postmortem
 from preflight.reports import plain
 
@@ -95,7 +95,7 @@ def _place(place: Place) -> plain.Plain:
 
 
 def _evidence(one: Evidence) -> plain.Plain:
-    """A record by its fields, with its kind; the task table stays out."""
+    """A piece of evidence by its kind and fields, without the table of tasks."""
     data: plain.Plain = {"kind": type(one).__name__}
     for field in dataclasses.fields(one):
         if field.name != "tasks" or isinstance(getattr(one, field.name), int):

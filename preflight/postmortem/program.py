@@ -1,4 +1,4 @@
-"""Host-side errors that a program reports itself: loader workers, shared memory, refused memory, processes, kills."""
+"""Errors of host memory that a program reports: DataLoader workers, shared memory, refused memory, processes, kills."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ class Program(Parser):
         self._traces = traces
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says."""
         text = line.text
         frames = self._traces.frames(line.stream)
         if "DataLoader worker" in text and (found := _WORKER.search(text)):

@@ -1,4 +1,4 @@
-"""What SLURM's daemons write into a job's own log: kills, limits, and who ended it."""
+"""Messages of SLURM's daemons in a job's log: kills, limits, and why SLURM ended it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class Slurm(Parser):
     """Reads one log."""
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says."""
         text = line.text
         if "oom" in text and (found := _EVENTS.search(text)):
             yield StepKilled(line.place, found[2], found[3] or "", int(found[1][:9]))
@@ -72,7 +71,7 @@ class Slurm(Parser):
 
 
 def _scale(words: str, limit: int) -> int:
-    """Bytes per unit of the figures; 0 where either would be possible."""
+    """Bytes per unit of the figures; 0: bytes and KiB are both possible."""
     if words == "StepId=" or limit >= SMALLEST_BYTES:
         return 1
     return 1024 if limit < LARGEST_KIB else 0

@@ -1,4 +1,4 @@
-"""Sizes as logs write them, in bytes."""
+"""Sizes in logs, converted to bytes; None for a size that no memory can have."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SIZE = re.compile(SIZE, re.IGNORECASE)
 _SLURM = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.IGNORECASE)
 
 LARGEST = 1 << 50
-"""A petabyte: nothing here is that large. WSL reports memory in use of 2^64 bytes."""
+"""A petabyte: no memory is that large. WSL reports 2^64 bytes of memory in use."""
 
 
 def size(number: str, unit: str) -> int | None:
-    """Bytes of "7.45", "GiB"; None for what no memory can be."""
+    """Bytes of "7.45", "GiB"."""
     found = round(float(number) * _SCALE[unit[0].lower() if unit.lower() != "bytes" else ""])
     return found if found < LARGEST else None
 
@@ -34,7 +34,7 @@ def kib(text: str) -> int | None:
 
 
 def count(text: str) -> int | None:
-    """Bytes of a plain number; None for what no memory can be."""
+    """Bytes of a plain number."""
     number = int(text[:18])
     return number if number < LARGEST else None
 

@@ -63,7 +63,7 @@ def test_a_cgroup_report(text: str) -> None:
 def test_the_limit_of_the_cgroup_is_what_the_job_hit() -> None:
     found = cause(V2)
     assert found.limit == "cgroup"
-    assert "256 GiB of SLURM job 4711" in found.title
+    assert "SLURM job 4711 reached its memory limit of 256 GiB" in found.title
     assert found.host is not None
     assert found.host.limit == 256 * 2**30
 
@@ -71,7 +71,7 @@ def test_the_limit_of_the_cgroup_is_what_the_job_hit() -> None:
 def test_figures_that_mislead_are_named() -> None:
     words = [one.figure for one in concluded(V2).misleading]
     assert any("total-vm 34.33 GiB" in word for word in words)
-    assert any("19.07 GiB together" in word for word in words)  # 5,000,000 pages of 4 KiB
+    assert any("19.07 GiB, the sum of rss" in word for word in words)  # 5,000,000 pages of 4 KiB
 
 
 def test_version_1_statistics() -> None:
