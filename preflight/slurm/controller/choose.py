@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from preflight.slurm.controller.cores import select_cores
 from preflight.slurm.controller.hosts import Host, Shape
-from preflight.slurm.controller.job import Gres, JobDescription
+from preflight.slurm.controller.job import Gres, SlurmJob
 from preflight.slurm.controller.offer import Details, Offer, Rules, cpus_per_core
 
 
@@ -28,7 +28,7 @@ class Taken:
 class Search:
     """One job on the nodes of one partition."""
 
-    job: JobDescription
+    job: SlurmJob
     details: Details
     rules: Rules
     offers: dict[str, Offer]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from preflight.slurm.controller.hosts import Host, Shape
-from preflight.slurm.controller.job import JobDescription
+from preflight.slurm.controller.job import SlurmJob
 from preflight.slurm.controller.offer import NO_LIMIT, Available, Details, Offer, Rules
 
 
 class Searched(Protocol):
     """What is searched for: the job, and how the cluster counts."""
 
-    job: JobDescription
+    job: SlurmJob
     details: Details
     rules: Rules
 
@@ -45,7 +45,7 @@ def select_cores(search: Searched, node: Offer, host: Host) -> int:
     return cpus
 
 
-def _task_range(job: JobDescription, details: Details, per_core: int | None, shape: Shape) -> tuple[int, int]:
+def _task_range(job: SlurmJob, details: Details, per_core: int | None, shape: Shape) -> tuple[int, int]:
     """The fewest and the most tasks that one node takes."""
     if job.ntasks_per_node:
         return job.ntasks_per_node, job.ntasks_per_node

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from preflight.machines.hostlist import expand
 from preflight.slurm.controller.gres import check_plugin, parse, validate
-from preflight.slurm.controller.job import CLIENT, JobDescription, Refused, text, whole
+from preflight.slurm.controller.job import CLIENT, Refused, SlurmJob, text, whole
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown, Value
 
@@ -16,7 +16,7 @@ SOME_MIB = 1
 """What is taken for a size that is written but not known: nothing is refused for it."""
 
 
-def describe(request: Request, gres_types: tuple[str, ...] | None, select_type: str | None = None) -> JobDescription:
+def describe(request: Request, gres_types: tuple[str, ...] | None, select_type: str | None = None) -> SlurmJob:
     """The job description (_opt_verify in src/sbatch/opt.c, slurm_opt_create_job_desc in src/common/slurm_opt.c).
 
     What is not known is left out, which asks for less. Raises Refused.
@@ -63,7 +63,7 @@ def _exclusive_options(request: Request) -> None:
             raise Refused(CLIENT, words, "request.tasks_per_gpu", f"request.{name}")
 
 
-def _counts(request: Request) -> JobDescription:
+def _counts(request: Request) -> SlurmJob:
     """Tasks, nodes and CPUs as they follow from each other."""
     tasks, per_node = whole(request.tasks), whole(request.tasks_per_node)
     least, most = whole(request.min_nodes), whole(request.max_nodes)
@@ -101,7 +101,7 @@ def _counts(request: Request) -> JobDescription:
             least = most = tasks
     per_node_cpus = max((n for n in (whole(request.cpus_per_node), each) if n is not None), default=None)
     minimum = max(least, 1) if request.overcommit else count * each if each is not None else count
-    return JobDescription(
+    return SlurmJob(
         num_tasks=tasks,
         min_nodes=least if nodes_set else None,
         max_nodes=most or None if nodes_set else None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.slurm.controller.job import GRES, GRES_PLUGIN, GRES_TYPE, TRES, Gres, JobDescription, Refused, whole
+from preflight.slurm.controller.job import GRES, GRES_PLUGIN, GRES_TYPE, TRES, Gres, Refused, SlurmJob, whole
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown
 
@@ -18,12 +18,7 @@ _FACTORS = {"": 1, "k": 2**10, "kib": 2**10, "kb": 10**3, "m": 2**20, "mib": 2**
             "gib": 2**30, "gb": 10**9, "t": 2**40, "tib": 2**40, "tb": 10**12}  # fmt: skip
 """suffix_mult, src/common/slurm_protocol_defs.c"""
 
-SCOPES = {
-    "job": ("gpus",),
-    "node": ("gpus_per_node",),
-    "socket": ("gpus_per_socket",),
-    "task": ("gpus_per_task",),
-}
+SCOPES = {"job": ("gpus",), "node": ("gpus_per_node",), "socket": ("gpus_per_socket",), "task": ("gpus_per_task",)}
 """Where a resource is asked for, and the field of the request that says so."""
 
 
@@ -116,7 +111,7 @@ def _entry(found: dict[tuple[str, str | None], Gres], name: str, kind: str | Non
     return found.setdefault((name, kind), Gres(name, kind))
 
 
-def validate(job: JobDescription, request: Request, client: bool) -> None:
+def validate(job: SlurmJob, request: Request, client: bool) -> None:
     """The rest of gres_job_state_validate: counts that contradict each other, and counts that follow. Raises Refused.
 
     `client`: as sbatch does it, which minds one more thing than the controller.
@@ -148,7 +143,7 @@ def _counts(one: Gres) -> bool:
     return bool(one.per_job or one.per_node or one.per_socket or one.per_task)
 
 
-def _implied_tasks(job: JobDescription) -> None:
+def _implied_tasks(job: SlurmJob) -> None:
     assert job.min_nodes is not None
     if job.ntasks_per_gpu is not None:
         job.num_tasks = job.min_nodes * job.ntasks_per_gpu
@@ -158,7 +153,7 @@ def _implied_tasks(job: JobDescription) -> None:
         job.num_tasks = job.min_nodes
 
 
-def _tasks_per_gpu(job: JobDescription, has_gpu: bool) -> None:
+def _tasks_per_gpu(job: SlurmJob, has_gpu: bool) -> None:
     """Tasks from GPUs, or GPUs from tasks."""
     each = job.ntasks_per_gpu
     if not each:
@@ -182,7 +177,7 @@ def _tasks_per_gpu(job: JobDescription, has_gpu: bool) -> None:
         raise Refused(GRES, words, "request.tasks_per_gpu")
 
 
-def _total(one: Gres, job: JobDescription) -> int:
+def _total(one: Gres, job: SlurmJob) -> int:
     """total_gres as it is counted while the options are read."""
     nodes = job.min_nodes
     counts = [one.per_job, one.per_node * (nodes if nodes is not None else 1)]
@@ -197,7 +192,7 @@ def _refuse(words: str, *settings: str) -> Refused:
     return Refused(GRES, words, *settings)
 
 
-def _consistent(one: Gres, job: JobDescription, client: bool) -> None:
+def _consistent(one: Gres, job: SlurmJob, client: bool) -> None:
     """_test_gres_cnt: what is asked per job, node, socket and task must divide; counts that follow are set."""
     what = f"{one.name.upper() if one.name == 'gpu' else one.name}s"
     if one.per_job and max(one.per_node, one.per_task, one.per_socket) > one.per_job:
@@ -240,7 +235,7 @@ def _consistent(one: Gres, job: JobDescription, client: bool) -> None:
             job.max_nodes = one.per_job
 
 
-def _nodes_follow(one: Gres, job: JobDescription, what: str) -> None:
+def _nodes_follow(one: Gres, job: SlurmJob, what: str) -> None:
     nodes, rest = divmod(one.per_job, one.per_node)
     if rest:
         raise _refuse(f"{one.per_job} {what} are not a multiple of {one.per_node} per node", "request.gpus")
@@ -251,7 +246,7 @@ def _nodes_follow(one: Gres, job: JobDescription, what: str) -> None:
     job.min_nodes = job.max_nodes = nodes
 
 
-def _tasks_follow(one: Gres, job: JobDescription, what: str) -> None:
+def _tasks_follow(one: Gres, job: SlurmJob, what: str) -> None:
     if one.per_job:
         tasks, rest = divmod(one.per_job, one.per_task)
         if rest:
@@ -279,7 +274,7 @@ def _tasks_follow(one: Gres, job: JobDescription, what: str) -> None:
         job.ntasks_per_node = tasks
 
 
-def _merge(job: JobDescription) -> None:
+def _merge(job: SlurmJob) -> None:
     """_merge_generic_data: an entry without a type that carries CPUs or memory per GPU is spread over the typed."""
     for name in dict.fromkeys(one.name for one in job.gres):
         typed = [one for one in job.gres if one.name == name and one.type is not None]

@@ -1,11 +1,12 @@
 """The job that the controller is asked about, and the errors that it answers with: SLURM's own types and messages.
 
-`JobDescription` is job_desc_msg_t (slurm/slurm.h), `Gres` is gres_job_state_t (src/common/gres.h). The texts are those
+`SlurmJob` is job_desc_msg_t (slurm/slurm.h), `Gres` is gres_job_state_t (src/common/gres.h). The texts are those
 of slurm_strerror (src/common/slurm_errno.c).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from preflight.vocabulary.values import Value
@@ -77,8 +78,14 @@ class Gres:
         return self.memory_per or self.default_memory_per
 
 
+def asked(same: Sequence[Gres]) -> tuple[int, int, int, int]:
+    """How many of one resource are requested per job, node, socket and task, of all types together."""
+    per_job, per_node = sum(one.per_job for one in same), sum(one.per_node for one in same)
+    return per_job, per_node, sum(one.per_socket for one in same), sum(one.per_task for one in same)
+
+
 @dataclass
-class JobDescription:
+class SlurmJob:
     """job_desc_msg_t, as far as it decides what a job gets. None: not given. Memory in MiB."""
 
     num_tasks: int | None = None

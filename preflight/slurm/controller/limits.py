@@ -25,15 +25,15 @@ from preflight.slurm.controller.job import (
     TASK_MEMORY,
     TIME_LIMIT,
     TIME_MIN,
-    JobDescription,
     Refused,
+    SlurmJob,
 )
 from preflight.vocabulary.machine import Cluster, Partition
 
 UNLIMITED = 2**32 - 1
 
 
-def check_array(job: JobDescription, cluster: Cluster) -> None:
+def check_array(job: SlurmJob, cluster: Cluster) -> None:
     """_valid_array_inx and _parse_array_tok (src/slurmctld/job_mgr.c). Raises Refused."""
     if not job.array:
         return
@@ -58,7 +58,7 @@ def _array_token(token: str, most: int) -> bool:
     return first >= 0 and end >= first and 0 < step < most and end < most
 
 
-def check_licenses(job: JobDescription, cluster: Cluster) -> None:
+def check_licenses(job: SlurmJob, cluster: Cluster) -> None:
     """license_validate (src/slurmctld/licenses.c). Raises Refused."""
     if not job.licenses or cluster.licenses is None:
         return
@@ -81,7 +81,7 @@ _DEPENDENCY = re.compile(rf"(?:singleton|{_AFTER}{_LATER}(?::{_LATER})*|{_JOB}(?
 """One of the dependencies of a job (update_job_dependency, src/slurmctld/job_scheduler.c)."""
 
 
-def check_dependency(job: JobDescription) -> None:
+def check_dependency(job: SlurmJob) -> None:
     """How dependencies are written; whether there are such jobs is not known here. Raises Refused."""
     if not job.dependency or job.dependency == "0":
         return
@@ -95,7 +95,7 @@ def check_dependency(job: JobDescription) -> None:
         at = found.end() + 1
 
 
-def check_named(job: JobDescription, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:
+def check_named(job: SlurmJob, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:
     """The nodes of --nodelist (None: none are named); their number counts. Raises Refused."""
     if job.node_list is None or not all(node.hosts for node in cluster.nodes):
         return None
@@ -111,7 +111,7 @@ def check_named(job: JobDescription, hosts: Sequence[Host], cluster: Cluster) ->
     return named
 
 
-def check_excluded(job: JobDescription, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str]:
+def check_excluded(job: SlurmJob, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str]:
     """The nodes of --exclude. Raises Refused."""
     if job.exclude is None or not all(node.hosts for node in cluster.nodes):
         return frozenset()
@@ -129,7 +129,7 @@ def _all_known(text: str, hosts: Sequence[Host], option: str, setting: str) -> N
         raise Refused(NODE_NAME, f"--{option}: the cluster has no node {missing[0]}", f"request.{setting}")
 
 
-def partitions(job: JobDescription, cluster: Cluster) -> list[Partition]:
+def partitions(job: SlurmJob, cluster: Cluster) -> list[Partition]:
     """The partitions asked for, else the default one (_get_job_parts). Raises Refused."""
     if not cluster.partitions:
         return [Partition("", tuple(node.name for node in cluster.nodes), default=True)]
@@ -150,11 +150,7 @@ def partitions(job: JobDescription, cluster: Cluster) -> list[Partition]:
 
 
 def check_partitions(
-    job: JobDescription,
-    wanted: Sequence[Partition],
-    hosts: tuple[Host, ...],
-    cluster: Cluster,
-    named: frozenset[str] | None,
+    job: SlurmJob, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster, named: frozenset[str] | None
 ) -> list[str]:
     """_valid_job_part: refuses what is over the limits where they are enforced, and says what else is over them.
 
@@ -174,7 +170,7 @@ def check_partitions(
 
 
 def _over(
-    job: JobDescription, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
+    job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
 ) -> Refused | None:
     """What of the job is over one partition's limits (_part_access_check)."""
     name = f"partition {partition.name}"
@@ -204,7 +200,7 @@ def _over(
     return None
 
 
-def _node_count(job: JobDescription, least: int, most: int, enforced: bool) -> None:
+def _node_count(job: SlurmJob, least: int, most: int, enforced: bool) -> None:
     if job.min_nodes is None:
         job.min_nodes = least or 1
     elif job.min_nodes > most and enforced:
@@ -221,7 +217,7 @@ def _node_count(job: JobDescription, least: int, most: int, enforced: bool) -> N
         )
 
 
-def _times(job: JobDescription, first: Partition, longest: int, enforced: bool) -> None:
+def _times(job: SlurmJob, first: Partition, longest: int, enforced: bool) -> None:
     if job.time_limit is None:
         job.time_limit = first.default_minutes
     if job.time_min is not None:
@@ -239,7 +235,7 @@ def _times(job: JobDescription, first: Partition, longest: int, enforced: bool) 
 
 
 def settle_memory(
-    job: JobDescription, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster
+    job: SlurmJob, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster
 ) -> list[tuple[str, Partition]]:
     """The default where none is asked for (_validate_job_desc); limits where they are enforced. Raises Refused.
 
@@ -271,9 +267,7 @@ def default_of(partition: Partition | None, cluster: Cluster, unit: str) -> int 
     return own if own is not None else cluster.defaults.get(f"memory_per_{unit}")
 
 
-def with_more_cpus(
-    job: JobDescription, partition: Partition, hosts: Sequence[Host], cluster: Cluster
-) -> JobDescription | None:
+def with_more_cpus(job: SlurmJob, partition: Partition, hosts: Sequence[Host], cluster: Cluster) -> SlurmJob | None:
     """The job with the CPUs that MaxMemPerCPU adds when it is to start (job_limits_check); None: it adds none."""
     if not job.memory_stated:
         return None
@@ -283,7 +277,7 @@ def with_more_cpus(
     return more if changed != (job.cpus_per_task, job.cpus_per_node, job.memory_per_cpu) else None
 
 
-def _default_memory(job: JobDescription, partition: Partition, cluster: Cluster) -> None:
+def _default_memory(job: SlurmJob, partition: Partition, cluster: Cluster) -> None:
     """The partition's default per CPU or node, else the cluster's, else nothing is limited (0)."""
     for per_cpu, per_node in (
         (partition.default_memory_per_cpu, partition.default_memory_per_node),
@@ -298,7 +292,7 @@ def _default_memory(job: JobDescription, partition: Partition, cluster: Cluster)
     job.memory = 0
 
 
-def _over_memory(job: JobDescription, partition: Partition, hosts: list[Host], cluster: Cluster) -> str | None:
+def _over_memory(job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster) -> str | None:
     """_valid_pn_min_mem: memory over MaxMemPerNode or MaxMemPerCPU; CPUs are added where that makes it fit."""
     per_node, per_cpu = partition.max_memory_per_node, partition.max_memory_per_cpu
     if per_node is None and per_cpu is None:
@@ -336,7 +330,7 @@ def _over_memory(job: JobDescription, partition: Partition, hosts: list[Host], c
     return f"{memory} MiB per node is more than {partition.name}'s MaxMemPerCPU of {most} MiB x {cpus} CPUs"
 
 
-def _more_cpus(job: JobDescription, most: int) -> None:
+def _more_cpus(job: SlurmJob, most: int) -> None:
     assert job.memory_per_cpu is not None
     ratio = -(-job.memory_per_cpu // most)
     job.cpus_per_task = ratio * (job.cpus_per_task or 1) if job.cpus_per_task is not None else ratio
@@ -347,7 +341,7 @@ def _more_cpus(job: JobDescription, most: int) -> None:
         job.cpus_per_node = job.cpus_per_task
 
 
-def _cpus_per_node(job: JobDescription, partition: Partition, hosts: list[Host]) -> int:
+def _cpus_per_node(job: SlurmJob, partition: Partition, hosts: list[Host]) -> int:
     if (partition.exclusive or job.exclusive) and hosts:
         return hosts[0].shape.cpus
     cpus = job.ntasks_per_node or 1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from preflight.slurm.controller.hosts import Host, Shape
-from preflight.slurm.controller.job import JobDescription
+from preflight.slurm.controller.job import SlurmJob
 from preflight.slurm.controller.offer import Details, Rules, available_gres
 
 
@@ -18,7 +18,7 @@ from preflight.slurm.controller.offer import Details, Rules, available_gres
 class Whole:
     """What is still needed while nodes are taken."""
 
-    job: JobDescription
+    job: SlurmJob
     details: Details
     nodes: int
     cpus: int
@@ -47,7 +47,7 @@ class Whole:
         return nodes >= needed
 
 
-def serves(job: JobDescription, shape: Shape, rules: Rules) -> bool:
+def serves(job: SlurmJob, shape: Shape, rules: Rules) -> bool:
     """Whether a node has the memory and the generic resources (_job_count_bitmap)."""
     if job.gres and available_gres(job, shape, rules) is None:
         return False
@@ -58,13 +58,7 @@ def serves(job: JobDescription, shape: Shape, rules: Rules) -> bool:
 
 
 def choose(
-    job: JobDescription,
-    details: Details,
-    hosts: Sequence[Host],
-    least: int,
-    most: int,
-    wanted: int,
-    required: frozenset[str],
+    job: SlurmJob, details: Details, hosts: Sequence[Host], least: int, most: int, wanted: int, required: frozenset[str]
 ) -> list[Host] | None:
     """The job's nodes; None where the search finds none."""
     if len(hosts) < least or not required <= {host.name for host in hosts}:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from preflight.slurm.controller.hosts import Shape
-from preflight.slurm.controller.job import Gres, JobDescription
+from preflight.slurm.controller.job import Gres, SlurmJob
 from preflight.vocabulary.machine import Cluster, Partition
 
 NO_LIMIT = 0xFFFFFFFE
@@ -68,7 +68,7 @@ class Details:
     min_job_gres_cpus: int = 0
 
 
-def details_of(job: JobDescription, rules: Rules) -> Details:
+def details_of(job: SlurmJob, rules: Rules) -> Details:
     each = job.cpus_per_task_or_one
     per_node = job.cpus_per_node or 1
     if job.ntasks_per_node is not None and not job.overcommit and (job.num_tasks or 0) > 1:
@@ -111,7 +111,7 @@ class Offer:
         return Offer(self.cpus, list(self.cores), gres, self.gpus, self.near_gpus)
 
 
-def cpus_per_core(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> int:
+def cpus_per_core(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> int:
     """common_cpus_per_core"""
     if rules.one_task_per_core and details.min_gres_cpus > 0:
         return shape.tpc
@@ -123,7 +123,7 @@ def cpus_per_core(job: JobDescription, details: Details, shape: Shape, rules: Ru
     return usable
 
 
-def offer(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> Offer | None:
+def offer(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> Offer | None:
     """What the node could give; None: it cannot serve (can_job_run_on_node)."""
     gres = available_gres(job, shape, rules)
     if gres is None:
@@ -150,7 +150,7 @@ def offer(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> 
 # --- generic resources ----------------------------------------------------------------------------------------------
 
 
-def available_gres(job: JobDescription, shape: Shape, rules: Rules) -> list[Available] | None:
+def available_gres(job: SlurmJob, shape: Shape, rules: Rules) -> list[Available] | None:
     """gres_sched_create_sock_gres_list, for nodes whose resources are not bound to cores."""
     found = []
     for one in job.gres:
@@ -174,7 +174,7 @@ def available_gres(job: JobDescription, shape: Shape, rules: Rules) -> list[Avai
     return found
 
 
-def _usable_gres(job: JobDescription, details: Details, shape: Shape, memory: int | None, node: Offer) -> bool:
+def _usable_gres(job: SlurmJob, details: Details, shape: Shape, memory: int | None, node: Offer) -> bool:
     """gres_select_filter_remove_unusable: what memory and CPUs are enough for."""
     for one in node.gres:
         gres = one.gres
@@ -212,7 +212,7 @@ def _usable_gres(job: JobDescription, details: Details, shape: Shape, memory: in
     return True
 
 
-def _sockets(job: JobDescription, details: Details) -> int:
+def _sockets(job: SlurmJob, details: Details) -> int:
     """Sockets per node that the tasks need (_socks_per_node); 1 where it does not say."""
     nodes = max(details.min_nodes, 1)
     cpus = max(job.min_cpus, details.num_tasks * details.cpus_per_task)
@@ -224,7 +224,7 @@ def _sockets(job: JobDescription, details: Details) -> int:
 # --- cores ----------------------------------------------------------------------------------------------------------
 
 
-def _cores(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> Offer | None:
+def _cores(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> Offer | None:
     """_allocate_sc: cores and CPUs of an idle node that the job's layout allows."""
     least_cores = job.cores_per_socket or 1
     least_sockets = job.sockets_per_node or 1
@@ -280,7 +280,7 @@ def _filled(free: list[int], cpus: int, threads: int, per_socket: int, details: 
     return Offer(used if most is None else min(used, most), taken)
 
 
-def _cpus_by_memory(job: JobDescription, details: Details, shape: Shape, rules: Rules, memory: int, cpus: int) -> int:
+def _cpus_by_memory(job: SlurmJob, details: Details, shape: Shape, rules: Rules, memory: int, cpus: int) -> int:
     """The CPUs for which the node has the memory that the job asks for."""
     if job.memory_per_cpu is None:
         return cpus if (job.memory or 0) <= memory else 0
@@ -298,7 +298,7 @@ def _cpus_by_memory(job: JobDescription, details: Details, shape: Shape, rules: 
     return 0 if cpus < (job.ntasks_per_node or 0) else cpus
 
 
-def _unit(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> int:
+def _unit(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> int:
     """CPUs that are given together: a socket's, a core's, or one."""
     unit = shape.cores * shape.tpc if rules.by_socket else shape.tpc if rules.by_core else 1
     if details.ntasks_per_core:

@@ -16,7 +16,7 @@ from preflight.slurm.controller.choose import Search
 from preflight.slurm.controller.describe import describe
 from preflight.slurm.controller.gres import check_text, validate
 from preflight.slurm.controller.hosts import MIB, Host, Shape, hosts_of, in_partition
-from preflight.slurm.controller.job import NODE_CONFIG, NODE_COUNT, JobDescription, Refused
+from preflight.slurm.controller.job import NODE_CONFIG, NODE_COUNT, Refused, SlurmJob, asked
 from preflight.slurm.controller.offer import Details, Offer, Rules, details_of, offer, rules_of
 from preflight.slurm.controller.share import Share, shares, whole_shares
 from preflight.vocabulary.machine import Cluster, Node, Partition
@@ -65,7 +65,7 @@ def _anywhere(request: Request, cluster: Cluster) -> Verdict:
 
 def admitted(
     request: Request, cluster: Cluster, later: bool = False
-) -> tuple[JobDescription, list[Partition], tuple[Host, ...], frozenset[str] | None, list[str]]:
+) -> tuple[SlurmJob, list[Partition], tuple[Host, ...], frozenset[str] | None, list[str]]:
     """Everything before nodes are looked at (_job_create). Raises Refused."""
     job = describe(request, cluster.gres_types, cluster.select_type)
     job.later_part = later
@@ -133,7 +133,7 @@ def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: 
 
 
 def place(
-    job: JobDescription,
+    job: SlurmJob,
     hosts: Sequence[Host],
     partition: Partition,
     cluster: Cluster,
@@ -178,7 +178,7 @@ def place(
     return None if taken is None else shares(job, details, rules, taken)
 
 
-def _gpu_defaults(job: JobDescription, details: Details, partition: Partition, cluster: Cluster) -> None:
+def _gpu_defaults(job: SlurmJob, details: Details, partition: Partition, cluster: Cluster) -> None:
     """_set_gpu_defaults: DefCpuPerGPU where no CPUs per task are asked for, and DefMemPerGPU."""
     cpus = partition.default_cpus_per_gpu
     cpus = cpus if cpus is not None else cluster.defaults.get("cpus_per_gpu")
@@ -195,7 +195,7 @@ def _gpu_defaults(job: JobDescription, details: Details, partition: Partition, c
         job.memory, job.memory_per_cpu = 0, None  # what is asked per GPU replaces the default per CPU or node
 
 
-def _gpu_cpus(job: JobDescription, details: Details) -> None:
+def _gpu_cpus(job: SlurmJob, details: Details) -> None:
     """CPUs that --cpus-per-gpu or its default asks for, per node and for the job (gres_select_util.c)."""
     sockets = job.sockets_per_node or 1
     nodes = details.min_nodes
@@ -205,16 +205,14 @@ def _gpu_cpus(job: JobDescription, details: Details) -> None:
         cpus = own[0].cpus_of_each
         if not cpus:
             continue
-        per_job, per_node, per_socket, per_task = (
-            sum(getattr(one, f"per_{scope}") for one in own) for scope in ("job", "node", "socket", "task")
-        )
+        per_job, per_node, per_socket, per_task = asked(own)
         of_node = per_node or per_socket * sockets or (per_task * (job.ntasks_per_node or 0) if per_task else 1)
         of_job = per_job or per_node * nodes or per_socket * nodes * sockets or per_task * tasks
         details.min_gres_cpus = max(details.min_gres_cpus, cpus * of_node)
         details.min_job_gres_cpus = max(details.min_job_gres_cpus, cpus * of_job)
 
 
-def _passes(job: JobDescription, details: Details, shape: Shape, rules: Rules) -> bool:
+def _passes(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> bool:
     """job_req_node_filter and the memory check of _verify_node_state."""
     if details.cpus_per_node > shape.cpus:
         return False

@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from preflight.documents.directives import option_at
 from preflight.vocabulary.errors import UsageError, suggestion
@@ -85,6 +86,10 @@ class CommandLine:
         return () if self.script_at is None else self.words[self.script_at + 1 :]
 
 
+_FIELDS = {"exit-zero": "mode", "help": "show", "print": "show"}
+"""Option -> field of Own, where their names differ."""
+
+
 def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> CommandLine:
     """Takes a command line apart. `plugins`: options of the site's plugins, and whether each takes a value.
 
@@ -156,26 +161,12 @@ def _own(own: Own, word: str) -> Own:
     allowed = {"mode": MODES, "default": MODES, "print": SHOWN}.get(name)
     if allowed is not None and value not in allowed:
         raise UsageError(f"{word}: write one of {', '.join(allowed)}")
-    match name:
-        case "fix":
-            return replace(own, fix=True)
-        case "only":
-            return replace(own, only=True)
-        case "verbose":
-            return replace(own, verbose=True)
-        case "mode" | "exit-zero":
-            return replace(own, mode=value or "warn")
-        case "default":
-            return replace(own, default=value)
-        case "machine":
-            return replace(own, machine=value)
-        case "sbatch":
-            return replace(own, sbatch=value)
-        case "timeout":
-            return replace(own, seconds=_seconds(word, value))
-        case "log":
-            return replace(own, log=value)
-    return replace(own, show=value or name)
+    if name == "timeout":
+        return replace(own, seconds=_seconds(word, value))
+    changed: dict[str, Any] = {
+        _FIELDS.get(name, name): value or {"exit-zero": "warn", "help": "help"}.get(name) or True
+    }
+    return replace(own, **changed)
 
 
 def _seconds(word: str, value: str) -> float:
