@@ -138,30 +138,18 @@ def _from_logs(report: Report, causes: Sequence[Diagnosis], options: Options) ->
     return found, said
 
 
-def _candidates(report: Report, asked: Setup, causes: Sequence[Diagnosis]) -> Iterator[Candidate]:
+def _candidates(report: Report, asked: Setup, causes: Sequence[Diagnosis]) -> list[Candidate]:
     trial = next((cause.trial for cause in causes if cause.trial is not None), None)
-    found = []
+    failed, worst = [], []
     for result in report.studies:
+        estimate, case = asked.estimators[result.gpu].full, result.space.worst
+        shared = estimate, asked.tracing
         at = at_trial(result, trial) if trial is not None else None
         if at is not None:
-            job, values = at
-            estimate = asked.estimators[result.gpu].full
-            found.append(Candidate(report, result, job, estimate(job), values, True, estimate, asked.tracing))
-    if found:
-        return iter(found)
-    return (
-        Candidate(
-            report,
-            result,
-            result.space.worst.job,
-            result.space.worst.estimates,
-            result.space.worst.assignment,
-            not result.study.is_search,
-            asked.estimators[result.gpu].full,
-            asked.tracing,
-        )
-        for result in report.studies
-    )
+            failed.append(Candidate(report, result, at[0], estimate(at[0]), at[1], True, *shared))
+        only_one = not result.study.is_search
+        worst.append(Candidate(report, result, case.job, case.estimates, case.assignment, only_one, *shared))
+    return failed or worst
 
 
 def at_trial(result: StudyResult, trial: Trial) -> tuple[Job, dict[str, Value]] | None:

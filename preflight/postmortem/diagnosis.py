@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from preflight.postmortem.circumstances import Moment
 from preflight.postmortem.evidence import GpuOom, Place, Trial
 from preflight.vocabulary.findings import Confidence
 
 Limit = Literal[
-    "cgroup", "node", "gpu", "gpu-shared", "gpu-fragmented", "gpu-fraction", "shm", "refused", "processes", "time",
-    "node-failure", "worker", "killed", "ended",
+    "cgroup", "node", "time", "node-failure", "shm", "gpu-shared", "gpu-fraction", "gpu-fragmented", "gpu", "refused",
+    "processes", "worker", "killed", "ended",
 ]  # fmt: skip
 """The limit that was hit. Memory: of the job (container, session), of the node, of the GPU; of the GPU because other
 processes used it, because of fragmentation, or because of the program's own fraction; /dev/shm; memory that the system
 refused. Then the number of processes; time. Or no limit: the node failed, a worker crashed, a kill without a known
 reason, SLURM ended the job."""
 
-RANK: tuple[Limit, ...] = (
-    "cgroup", "node", "time", "node-failure", "shm", "gpu-shared", "gpu-fraction", "gpu-fragmented", "gpu", "refused",
-    "processes", "worker", "killed", "ended",
-)  # fmt: skip
+RANK: tuple[Limit, ...] = get_args(Limit)
 """The gravest first. The last two only report an end; another diagnosis explains it better."""
 
 GPU_LIMITS = frozenset({"gpu", "gpu-shared", "gpu-fragmented", "gpu-fraction"})

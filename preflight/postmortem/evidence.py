@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, Union
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,20 @@ class Task:
 
 
 @dataclass(frozen=True)
-class KernelKill:
+class Evidence:
+    """What one place of a log says; the kinds of evidence extend it."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class KernelKill(Evidence):
     """The kernel's out-of-memory killer chose a process.
 
     `scope`: cgroup (a limit of a control group), node (the machine), policy (a cpuset or NUMA policy).
     `usage` and `limit` are the cgroup's, `anon` and `shmem` from its statistics.
     """
 
-    place: Place
     victim: str
     pid: int | None
     scope: Literal["cgroup", "node", "policy"]
@@ -71,30 +77,27 @@ class KernelKill:
 
 
 @dataclass(frozen=True)
-class StepKilled:
+class StepKilled(Evidence):
     """slurmstepd reports that `count` processes of a step were killed for memory."""
 
-    place: Place
     job: str | None
     step: str = ""
     count: int | None = None
 
 
 @dataclass(frozen=True)
-class MemoryExceeded:
+class MemoryExceeded(Evidence):
     """SLURM itself found a job above its memory limit, without a cgroup. None: the unit of the figures is not clear."""
 
-    place: Place
     job: str | None
     used: int | None = None
     limit: int | None = None
 
 
 @dataclass(frozen=True)
-class JobEnded:
+class JobEnded(Evidence):
     """SLURM ended a job or a step."""
 
-    place: Place
     job: str | None
     reason: Literal["time", "node-failure", "preempted", "cancelled"]
     node: str = ""
@@ -102,13 +105,12 @@ class JobEnded:
 
 
 @dataclass(frozen=True)
-class Accounting:
+class Accounting(Evidence):
     """A row of sacct, or the output of seff. `requested` bytes are `per` node or cpu ("": not said).
 
     `largest_task` is MaxRSS, `average_task` AveRSS: sampled resident bytes of one task.
     """
 
-    place: Place
     job: str
     step: str
     state: str
@@ -144,14 +146,13 @@ class Accounting:
 
 
 @dataclass(frozen=True)
-class GpuOom:
+class GpuOom(Evidence):
     """A GPU allocation failed, as `library` reports it.
 
     `free`: on the GPU; `own`: of this process, by the driver; `others`: of other processes (pid, bytes). In a container
     this process may be one of the others, because processes have other numbers there.
     """
 
-    place: Place
     library: Literal["pytorch", "cuda", "cublas", "cudnn", "nccl", "jax", "tensorflow"]
     device: int | None = None
     tried: int | None = None
@@ -168,63 +169,56 @@ class GpuOom:
 
 
 @dataclass(frozen=True)
-class WorkerDied:
+class WorkerDied(Evidence):
     """A DataLoader worker ended by a signal ("": not said)."""
 
-    place: Place
     pid: int | None
     signal: str
     frames: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True)
-class SharedMemoryFull:
+class SharedMemoryFull(Evidence):
     """A write to /dev/shm failed."""
 
-    place: Place
     frames: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True)
-class HostAllocation:
+class HostAllocation(Evidence):
     """The system refused to allocate memory: the program got an error and was not killed."""
 
-    place: Place
     tried: int | None = None
     pinned: bool = False
     frames: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True)
-class TooManyProcesses:
+class TooManyProcesses(Evidence):
     """No further process or thread was allowed."""
 
-    place: Place
     cgroup: str = ""
 
 
 @dataclass(frozen=True)
-class Killed:
+class Killed(Evidence):
     """Another process reports that a process ended by signal 9 (or with status 137), without the reason."""
 
-    place: Place
     pid: int | None = None
     rank: int | None = None
 
 
 @dataclass(frozen=True)
-class ContainerKilled:
+class ContainerKilled(Evidence):
     """A container runtime reports OOMKilled. `limit`: the memory limit of the container."""
 
-    place: Place
     limit: int | None = None
 
 
 @dataclass(frozen=True)
-class DaemonKill:
+class DaemonKill(Evidence):
     """A daemon of the node (systemd-oomd, earlyoom, Ray's monitor) killed a process before the kernel did."""
 
-    place: Place
     daemon: str
     victim: str = ""
     rss: int | None = None
@@ -233,10 +227,9 @@ class DaemonKill:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Evidence):
     """A search started a trial with these parameters, or the trial failed with `error` ("": it started)."""
 
-    place: Place
     tool: Literal["optuna", "wandb", "hydra"]
     name: str
     parameters: Mapping[str, object] = field(default_factory=dict)
@@ -244,37 +237,15 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Evidence):
     """A line that shows progress. `phase` has the estimates' names of phases; "": not known."""
 
-    place: Place
     phase: str
 
 
 @dataclass(frozen=True)
-class Named:
+class Named(Evidence):
     """A job script or a program that was run, as the log says."""
 
-    place: Place
     path: str
     folder: str = ""
-
-
-Evidence: TypeAlias = Union[
-    KernelKill,
-    StepKilled,
-    MemoryExceeded,
-    JobEnded,
-    Accounting,
-    GpuOom,
-    WorkerDied,
-    SharedMemoryFull,
-    HostAllocation,
-    TooManyProcesses,
-    Killed,
-    ContainerKilled,
-    DaemonKill,
-    Trial,
-    Progress,
-    Named,
-]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from preflight.postmortem.circumstances import MOST_PLACES, Moment, moment_of, trial_of
 from preflight.postmortem.collect import Found
@@ -12,6 +13,9 @@ from preflight.postmortem.evidence import GpuOom, Place
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
 from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib, plural
+
+_FIGURES = attrgetter("library", "tried", "capacity", "allocated", "reserved", "free", "own", "device", "stream")
+"""What two messages of one failure have in common."""
 
 
 @dataclass
@@ -44,17 +48,7 @@ def _grouped(messages: Sequence[GpuOom]) -> list[Group]:
     told: dict[tuple[object, ...], GpuOom] = {}
     again: dict[tuple[object, ...], list[Place]] = {}
     for one in messages:
-        key: tuple[object, ...] = (
-            one.library,
-            one.tried,
-            one.capacity,
-            one.allocated,
-            one.reserved,
-            one.free,
-            one.own,
-            one.device,
-            one.stream,
-        )
+        key: tuple[object, ...] = _FIGURES(one)
         if one.tried is None:
             key = (*key, one.place.path)
         if key in told and one.frames and not told[key].frames:

@@ -123,14 +123,10 @@ def _host_figures(found: Found, kill: KernelKill | None) -> HostFigures:
         ram = kill.ram_pages * page if kill.ram_pages is not None and page is not None else None
         limit = ram + (kill.swap_total or 0) if ram is not None else None
     used = next((one.used for one in found.of(MemoryExceeded) if one.used is not None), None)
-    return HostFigures(
-        limit,
-        kill.usage if kill is not None else used,
-        kill.anon if kill is not None else None,
-        kill.shmem if kill is not None else None,
-        kill.anon_rss if kill is not None else None,
-        max(tasks, default=None),
-    )
+    largest = max(tasks, default=None)
+    if kill is None:
+        return HostFigures(limit, used, largest_task=largest)
+    return HostFigures(limit, kill.usage, kill.anon, kill.shmem, kill.anon_rss, largest)
 
 
 def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKilled]) -> Iterator[str]:

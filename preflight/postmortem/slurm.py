@@ -23,11 +23,7 @@ _ENDED = re.compile(
 _NODE = re.compile(r"(?:srun|salloc): error: Node failure on (\S+)|Job (\d+) cancelled from node failure")
 _SUBMITTED = re.compile(r"(?:^|[\s$>+])sbatch\s+((?:-\S+\s+)*)(\S+\.(?:sh|slurm|sbatch|job|bash))\b")
 _PYTHON = re.compile(r"\b(?:python[\d.]*|torchrun|accelerate launch|deepspeed)\s+(?:-\S+\s+)*(\S+\.py)\b")
-_REASONS = {
-    "TIME LIMIT": "time",
-    "NODE FAILURE": "node-failure",
-    "PREEMPTION": "preempted",
-}
+_REASONS = {"TIME LIMIT": "time", "NODE FAILURE": "node-failure", "PREEMPTION": "preempted"}
 
 SMALLEST_BYTES = 1 << 31
 """A limit of this many KiB would be 2 TiB: from here on the figure is bytes (before 18.08 it was KiB)."""

@@ -93,12 +93,7 @@ def missing_fields(job: Job) -> tuple[str, ...]:
 
 
 def estimate_host(
-    job: Job,
-    parameters: int | None = None,
-    *,
-    cuda: bool = True,
-    bound: bool = False,
-    tracing: Tracing = SHIPPED_ONLY,
+    job: Job, parameters: int | None = None, *, cuda: bool = True, bound: bool = False, tracing: Tracing = SHIPPED_ONLY
 ) -> HostEstimate | Unknown:
     """Memory of one node, or why it is unknown, with the largest sample that still fits if that is known.
 
