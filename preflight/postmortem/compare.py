@@ -113,7 +113,7 @@ def _verdict(candidate: Candidate, cause: Diagnosis, device: DeviceEstimate, one
     if device.lower_bound:
         return f"{peak}: no memory law is known for this model, so only its states are counted, and the rest is unknown"
     if need.expected + others > capacity:
-        return f"{peak}: it fits alone, but not beside the {gib(others)} of other processes"
+        return f"{peak}: it fits alone, but not together with the {gib(others)} of other processes"
     if verdict == "at-risk":
         return f"{peak}: at risk, because the high end of the estimate is above that"
     seen = (one.allocated or 0) + (one.tried or 0)

@@ -176,12 +176,12 @@ def misleading(found: Found) -> Iterator[Misleading]:
 
 def _of_kill(kill: KernelKill) -> Iterator[Misleading]:
     if kill.total_vm is not None:
-        beside = f"; only {gib(kill.anon_rss)} of it was in memory" if kill.anon_rss is not None else ""
+        resident = f"; only {gib(kill.anon_rss)} of it was in memory" if kill.anon_rss is not None else ""
         yield Misleading(
             kill.place,
             f"total-vm {gib(kill.total_vm)}",
             f"this is the address space of one process, most of it never used (CUDA reserves far more than it needs)"
-            f"{beside}",
+            f"{resident}",
         )
     page = page_bytes(kill)
     if page is not None and len(kill.tasks) > 1:

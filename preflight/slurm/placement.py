@@ -55,14 +55,14 @@ def is_type(kind: str, node: Node) -> bool:
 
 
 def _features(constraint: Value) -> list[Value]:
-    """The features of a constraint that all nodes must have (none where there is a choice)."""
+    """The features that all nodes must have (none if the constraint has a choice)."""
     if not isinstance(constraint, str) or "|" in constraint:
         return []
     return [part.split("*")[0] for part in constraint.strip("[]()").split("&")]
 
 
 def named_gpu(request: Request) -> tuple[Gpu | None, tuple[str, ...]]:
-    """The GPU that the request names by type or, where no type is given, by constraint."""
+    """The GPU that the request names by type; without a type, by constraint."""
     names = [request.gpu_type] if request.gpu_type is not None else _features(request.constraint)
     for name in names:
         found = find_gpu(name) if isinstance(name, str) else None

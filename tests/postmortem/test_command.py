@@ -167,7 +167,7 @@ def test_an_estimate_that_fits_without_the_others(
     project({"job.err": shared, "train.py": PROGRAM})
     text = said(capsys, "job.err", "--config", "train.py", *FITS)
     assert "GPU 0 was shared: other processes used 19 GiB" in text
-    assert "it fits alone, but not beside the 19 GiB of other processes" in text
+    assert "it fits alone, but not together with the 19 GiB of other processes" in text
 
 
 def test_what_the_estimate_does_not_know_is_said(

@@ -253,7 +253,7 @@ def _offload(job: Job, weights: Weights | None) -> c.Measured:
     """Bytes per node of offloaded states. They are split over all ranks, so a node has its share of one copy."""
     kind = job.parallel.offload or "none"
     per = c.OFFLOAD_PER_PARAMETER[kind]
-    if job.train.peft.method is not None:  # the adapters' own states are nothing beside the weights
+    if job.train.peft.method is not None:  # the states of the adapters are tiny compared with the weights
         half = 2.0 if kind == "parameters" else 0.0
         per = c.Measured(half, half, half)
     share = (0 if weights is None else weights.parameters) / (job.parallel.nodes or 1)

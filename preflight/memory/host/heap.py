@@ -36,10 +36,10 @@ MANY_PER_PIN = 1.1
 """High end of PIN."""
 
 REUSED = 4.0
-"""Samples beside the batch that a newer glibc keeps: 3 to 8 in runs of 50 to 250 batches with glibc 2.41."""
+"""Freed samples that a newer glibc keeps, apart from the batch: 3 to 8 in runs of 50 to 250 batches with glibc 2.41."""
 
 FROM_NUMPY = 2.0
-"""The same where numpy makes the samples, with any glibc: -8 to 4 in nine points with glibc 2.36, 12 in one."""
+"""The same if numpy makes the samples, with any glibc: -8 to 4 in nine points with glibc 2.36, 12 in one."""
 
 MMAP_THRESHOLD_MAX = 32 * MIB
 """Bytes from which on glibc always takes a block from mmap, and returns it (malloc.c, DEFAULT_MMAP_THRESHOLD_MAX)."""

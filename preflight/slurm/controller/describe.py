@@ -13,13 +13,13 @@ from preflight.vocabulary.values import Unknown, Value
 
 MIB = 2**20
 SOME_MIB = 1
-"""What is taken for a size that is written but not known: nothing is refused for it."""
+"""The size that is used for one that is written but not known: no request is refused for it."""
 
 
 def describe(request: Request, gres_types: tuple[str, ...] | None, select_type: str | None = None) -> SlurmJob:
     """The job description (_opt_verify in src/sbatch/opt.c, slurm_opt_create_job_desc in src/common/slurm_opt.c).
 
-    What is not known is left out, which asks for less. Raises Refused.
+    What is not known is left out, so the job requests less. Raises Refused.
     """
     _exclusive_options(request)
     job = _counts(request)
@@ -50,7 +50,7 @@ def _mib(value: Value) -> int | None:
 
 
 def _exclusive_options(request: Request) -> None:
-    """_validate_ntasks_per_gpu; the memory options are told apart where they are read."""
+    """_validate_ntasks_per_gpu. The reader of the directives checks the memory options."""
     if request.tasks_per_gpu is None:
         return
     for name, option in (
@@ -64,7 +64,7 @@ def _exclusive_options(request: Request) -> None:
 
 
 def _counts(request: Request) -> SlurmJob:
-    """Tasks, nodes and CPUs as they follow from each other."""
+    """Numbers of tasks, nodes and CPUs that follow from each other."""
     tasks, per_node = whole(request.tasks), whole(request.tasks_per_node)
     least, most = whole(request.min_nodes), whole(request.max_nodes)
     if least is None and whole(request.nodes) is not None:

@@ -26,7 +26,7 @@ class Term:
 def terms(constraint: str, known: frozenset[str] | None) -> list[Term]:
     """The terms of a constraint (build_feature_list and _valid_feature_list, src/slurmctld/job_scheduler.c).
 
-    `known`: the features that some node has; None: nobody said. Raises Refused.
+    `known`: the features of the nodes; None: not known. Raises Refused.
     """
     found = _split(constraint.replace(",", "&"))
     bracketed, has_count = False, False
@@ -43,7 +43,7 @@ def terms(constraint: str, known: frozenset[str] | None) -> list[Term]:
 
 
 def check_preferred(constraint: str, known: frozenset[str]) -> None:
-    """--prefer: nobody is refused for want of such a node, only where no node has such a feature. Raises Refused."""
+    """--prefer: a job is refused only if no node at all has such a feature. Raises Refused."""
     try:
         terms(constraint, known)
     except Refused as refused:
@@ -57,7 +57,7 @@ def _refused(words: str) -> Refused:
 
 
 def _split(text: str) -> list[Term]:
-    """One pass over the characters; a name ends where an operator, a bracket or the text's end stands."""
+    """One pass over the characters; a name ends at an operator, a bracket or the end of the text."""
     found: list[Term] = []
     name, count, bracket, brackets, paren = "", 0, 0, 0, 0
     ended = False  # a closing bracket or a count has ended the name

@@ -19,11 +19,11 @@ _FACTORS = {"": 1, "k": 2**10, "kib": 2**10, "kb": 10**3, "m": 2**20, "mib": 2**
 """suffix_mult, src/common/slurm_protocol_defs.c"""
 
 SCOPES = {"job": ("gpus",), "node": ("gpus_per_node",), "socket": ("gpus_per_socket",), "task": ("gpus_per_task",)}
-"""Where a resource is asked for, and the field of the request that says so."""
+"""What a resource is requested for -> the field of the request with the number."""
 
 
 def number(text: str) -> int | None:
-    """A count with an optional suffix, as strtoull and suffix_mult read it; None: no count."""
+    """A count with an optional suffix, as strtoull and suffix_mult read it; None: not a count."""
     found = re.fullmatch(r"\s*[+-]?(\d*)(.*)", text, re.DOTALL)
     if found is None:
         return None
@@ -67,7 +67,7 @@ def _unreadable(answer: str, part: str) -> Refused:
 
 
 def _texts(request: Request) -> Iterator[tuple[str, str]]:
-    """Scope and text of everything asked for; a request that was not written as text has counts of GPUs alone."""
+    """Scope and text of all requested resources; a request that is not from text has only counts of GPUs."""
     if request.gres:
         yield from request.gres
         return
@@ -81,7 +81,7 @@ def _texts(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def check_plugin(request: Request, select_type: str | None) -> None:
-    """Only select/cons_tres knows GPUs of a job, a socket or a task, and CPUs or memory per GPU. Raises Refused."""
+    """Only select/cons_tres has GPUs per job, socket or task, and CPUs or memory per GPU. Raises Refused."""
     if select_type in (None, "cons_tres"):
         return
     scopes = {"job": "gpus", "socket": "gpus_per_socket", "task": "gpus_per_task"}
@@ -94,7 +94,7 @@ def check_plugin(request: Request, select_type: str | None) -> None:
 
 
 def parse(request: Request, types: tuple[str, ...] | None) -> list[Gres]:
-    """The resources asked for, each name and type once (first half of gres_job_state_validate). Raises Refused."""
+    """The requested resources, each name and type once (first half of gres_job_state_validate). Raises Refused."""
     found: dict[tuple[str, str | None], Gres] = {}
     cpus, memory = whole(request.cpus_per_gpu) or 0, -(-(whole(request.memory_per_gpu) or 0) // MIB)
     if cpus:
@@ -114,7 +114,7 @@ def _entry(found: dict[tuple[str, str | None], Gres], name: str, kind: str | Non
 def validate(job: SlurmJob, request: Request, client: bool) -> None:
     """The rest of gres_job_state_validate: counts that contradict each other, and counts that follow. Raises Refused.
 
-    `client`: as sbatch does it, which minds one more thing than the controller.
+    `client`: as sbatch does it, which checks one thing more than the controller.
     """
     asked = bool(request.gres) or any(
         getattr(request, name) is not None

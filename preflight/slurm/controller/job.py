@@ -32,11 +32,11 @@ LICENSE = "Invalid license specification"
 DEPENDENCY = "Job dependency problem"
 PREFER = "Invalid preferred feature specification"
 CLIENT = "sbatch itself"
-"""sbatch refuses before it asks the controller; what it prints is in the words."""
+"""sbatch itself refuses, before it asks the controller; the words say what it prints."""
 
 
 class Refused(Exception):
-    """A request is refused: the controller's answer, why in words for the user, and the request's fields to blame."""
+    """A request is refused: the controller's answer, the reason for the user, and the fields that are the reason."""
 
     def __init__(self, answer: str, words: str, *settings: str) -> None:
         super().__init__(words)
@@ -54,7 +54,7 @@ def text(value: Value) -> str | None:
 
 @dataclass
 class Gres:
-    """gres_job_state_t: one resource, one type. Counts are 0 where not asked for; memory in MiB."""
+    """gres_job_state_t: one resource, one type. Counts are 0 if not requested; memory in MiB."""
 
     name: str
     type: str | None = None
@@ -86,7 +86,7 @@ def asked(same: Sequence[Gres]) -> tuple[int, int, int, int]:
 
 @dataclass
 class SlurmJob:
-    """job_desc_msg_t, as far as it decides what a job gets. None: not given. Memory in MiB."""
+    """job_desc_msg_t: the fields that decide what a job gets. None: not given. Memory in MiB."""
 
     num_tasks: int | None = None
     min_nodes: int | None = None

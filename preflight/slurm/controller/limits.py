@@ -82,7 +82,7 @@ _DEPENDENCY = re.compile(rf"(?:singleton|{_AFTER}{_LATER}(?::{_LATER})*|{_JOB}(?
 
 
 def check_dependency(job: SlurmJob) -> None:
-    """How dependencies are written; whether there are such jobs is not known here. Raises Refused."""
+    """Checks how dependencies are written; which jobs exist is not known here. Raises Refused."""
     if not job.dependency or job.dependency == "0":
         return
     at, text = 0, job.dependency
@@ -96,7 +96,7 @@ def check_dependency(job: SlurmJob) -> None:
 
 
 def check_named(job: SlurmJob, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:
-    """The nodes of --nodelist (None: none are named); their number counts. Raises Refused."""
+    """The nodes of --nodelist (None: not given); the job gets at least as many nodes. Raises Refused."""
     if job.node_list is None or not all(node.hosts for node in cluster.nodes):
         return None
     named = frozenset(expand(job.node_list))
@@ -130,7 +130,7 @@ def _all_known(text: str, hosts: Sequence[Host], option: str, setting: str) -> N
 
 
 def partitions(job: SlurmJob, cluster: Cluster) -> list[Partition]:
-    """The partitions asked for, else the default one (_get_job_parts). Raises Refused."""
+    """The requested partitions, else the default one (_get_job_parts). Raises Refused."""
     if not cluster.partitions:
         return [Partition("", tuple(node.name for node in cluster.nodes), default=True)]
     known = {partition.name: partition for partition in cluster.partitions}
@@ -152,9 +152,9 @@ def partitions(job: SlurmJob, cluster: Cluster) -> list[Partition]:
 def check_partitions(
     job: SlurmJob, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster, named: frozenset[str] | None
 ) -> list[str]:
-    """_valid_job_part: refuses what is over the limits where they are enforced, and says what else is over them.
+    """_valid_job_part: checks the limits that are enforced, and returns what exceeds the others. Raises Refused.
 
-    Settles the number of nodes. Raises Refused.
+    Also sets the number of nodes.
     """
     enforced = cluster.enforce_part_limits
     over = [_over(job, one, in_partition(hosts, one), cluster, named) for one in wanted]
@@ -172,7 +172,7 @@ def check_partitions(
 def _over(
     job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
 ) -> Refused | None:
-    """What of the job is over one partition's limits (_part_access_check)."""
+    """What of the job exceeds the limits of one partition (_part_access_check)."""
     name = f"partition {partition.name}"
     if counts_nodes(cluster):
         cpus = sum(host.shape.cpus for host in hosts)
@@ -237,9 +237,9 @@ def _times(job: SlurmJob, first: Partition, longest: int, enforced: bool) -> Non
 def settle_memory(
     job: SlurmJob, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster
 ) -> list[tuple[str, Partition]]:
-    """The default where none is asked for (_validate_job_desc); limits where they are enforced. Raises Refused.
+    """Sets the default memory if none is requested (_validate_job_desc); checks enforced limits. Raises Refused.
 
-    Returns what is over a limit that is not enforced, with the partition.
+    Returns what exceeds a limit that is not enforced, with the partition.
     """
     if not job.memory_stated:
         _default_memory(job, wanted[0], cluster)
@@ -268,7 +268,7 @@ def default_of(partition: Partition | None, cluster: Cluster, unit: str) -> int 
 
 
 def with_more_cpus(job: SlurmJob, partition: Partition, hosts: Sequence[Host], cluster: Cluster) -> SlurmJob | None:
-    """The job with the CPUs that MaxMemPerCPU adds when it is to start (job_limits_check); None: it adds none."""
+    """The job with the CPUs that MaxMemPerCPU adds at its start (job_limits_check); None: it adds none."""
     if not job.memory_stated:
         return None
     more = deepcopy(job)
@@ -278,7 +278,7 @@ def with_more_cpus(job: SlurmJob, partition: Partition, hosts: Sequence[Host], c
 
 
 def _default_memory(job: SlurmJob, partition: Partition, cluster: Cluster) -> None:
-    """The partition's default per CPU or node, else the cluster's, else nothing is limited (0)."""
+    """Sets the partition's default per CPU or node, else the cluster's, else no limit (0)."""
     for per_cpu, per_node in (
         (partition.default_memory_per_cpu, partition.default_memory_per_node),
         (cluster.defaults.get("memory_per_cpu"), cluster.defaults.get("memory_per_node")),
@@ -293,7 +293,7 @@ def _default_memory(job: SlurmJob, partition: Partition, cluster: Cluster) -> No
 
 
 def _over_memory(job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster) -> str | None:
-    """_valid_pn_min_mem: memory over MaxMemPerNode or MaxMemPerCPU; CPUs are added where that makes it fit."""
+    """_valid_pn_min_mem: how the memory exceeds MaxMemPerNode or MaxMemPerCPU; adds CPUs if the memory then fits."""
     per_node, per_cpu = partition.max_memory_per_node, partition.max_memory_per_cpu
     if per_node is None and per_cpu is None:
         per_node, per_cpu = cluster.limits.get("memory_per_node"), cluster.limits.get("memory_per_cpu")

@@ -16,7 +16,7 @@ from preflight.slurm.controller.offer import Details, Rules, available_gres
 
 @dataclass
 class Whole:
-    """What is still needed while nodes are taken."""
+    """What the job still needs while nodes are taken."""
 
     job: SlurmJob
     details: Details
@@ -88,7 +88,7 @@ def _runs(hosts: Sequence[Host]) -> list[list[Host]]:
 
 
 def _fill(state: Whole, runs: list[list[Host]]) -> None:
-    """Runs of neighbours: the tightest that is enough, else the largest; and again."""
+    """Takes runs of neighbouring nodes: the smallest that is enough, else the largest, until the job has enough."""
     while runs and state.most > 0 and not state.done:
         best, best_cpus, best_enough = runs[0], 0, False
         for index, run in enumerate(runs):

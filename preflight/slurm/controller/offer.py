@@ -34,7 +34,7 @@ class Rules:
 
 
 _PARAMETERS = {"cons_tres": {"CR_CORE_MEMORY"}, "cons_res": {"CR_CPU"}}
-"""SelectTypeParameters where none are set (22.05: `scontrol show config` of a controller without them)."""
+"""SelectTypeParameters if none are set (22.05: `scontrol show config` of a controller without them)."""
 
 
 def rules_of(cluster: Cluster, partition: Partition) -> Rules:
@@ -54,7 +54,7 @@ def rules_of(cluster: Cluster, partition: Partition) -> Rules:
 
 @dataclass
 class Details:
-    """What the controller works with beside the job itself (job_details_t after _copy_job_desc_to_job_record)."""
+    """What the controller derives from the job description (job_details_t after _copy_job_desc_to_job_record)."""
 
     cpus_per_task: int
     cpus_per_node: int
@@ -88,7 +88,7 @@ class Available:
     count: int
     total: int
     most: int = 0
-    """max_node_gres: 0 where not limited"""
+    """max_node_gres; 0: not limited"""
 
 
 @dataclass
@@ -124,7 +124,7 @@ def cpus_per_core(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -
 
 
 def offer(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> Offer | None:
-    """What the node could give; None: it cannot serve (can_job_run_on_node)."""
+    """What the node could give; None: the job cannot run on it (can_job_run_on_node)."""
     gres = available_gres(job, shape, rules)
     if gres is None:
         return None
@@ -213,7 +213,7 @@ def _usable_gres(job: SlurmJob, details: Details, shape: Shape, memory: int | No
 
 
 def _sockets(job: SlurmJob, details: Details) -> int:
-    """Sockets per node that the tasks need (_socks_per_node); 1 where it does not say."""
+    """Sockets per node that the tasks need (_socks_per_node); 1 if the job does not say."""
     nodes = max(details.min_nodes, 1)
     cpus = max(job.min_cpus, details.num_tasks * details.cpus_per_task)
     if cpus // nodes <= 1 or job.ntasks_per_socket is None:

@@ -17,7 +17,7 @@ from preflight.slurm.controller.offer import Details, Rules, cpus_per_core
 
 @dataclass(frozen=True)
 class Share:
-    """One node's part. Memory in bytes, None where nobody said what the node has."""
+    """What the job gets on one node. Memory in bytes; None: the memory of the node is not known."""
 
     host: Host
     tasks: int
@@ -27,7 +27,7 @@ class Share:
 
 
 def shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[Taken]) -> tuple[Share, ...] | None:
-    """Every node's part; None where its cores are too few for what was counted on them (_cyclic_sync_core_bitmap)."""
+    """What the job gets on every node; None: a node has too few cores for its tasks (_cyclic_sync_core_bitmap)."""
     if not taken:  # --nodes=0
         return ()
     usable = [_usable(job, one) for one in taken]
@@ -62,12 +62,12 @@ def _sockets(shape: Shape, cores: int, tasks: int, each: int) -> int:
 
 
 def _all(shape: Shape) -> int | None:
-    """Memory that nobody counts is not held to what was asked for: the node's (slurm.conf(5), SelectTypeParameters)."""
+    """The memory of the whole node, if memory is not a consumable resource (slurm.conf(5), SelectTypeParameters)."""
     return None if shape.memory is None else shape.memory * MIB
 
 
 def whole_shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[Host]) -> tuple[Share, ...]:
-    """Nodes that are given whole (select/linear): all CPUs, the GPUs that were asked for, tasks as there is room."""
+    """What the job gets on whole nodes (select/linear): all CPUs, the requested GPUs, as many tasks as fit."""
     slots = [job.ntasks_per_node or max(host.shape.cpus // details.cpus_per_task, 1) for host in taken]
     found = []
     gpus = sum(one.per_node for one in job.gres if one.name == "gpu")
@@ -84,13 +84,13 @@ def whole_shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[
 
 
 def _usable(job: SlurmJob, one: Taken) -> int:
-    """CPUs that may be used on a node: those left by the search, no more than its cores have where GPUs are asked."""
+    """CPUs that may be used on a node: those of the search; with GPUs, no more than its cores have."""
     cpus = one.offer.cpus
     return min(cpus, sum(one.offer.cores) * one.host.shape.tpc) if job.gres else cpus
 
 
 def _tasks(job: SlurmJob, slots: list[int]) -> list[int]:
-    """The tasks that srun starts on each node: one each, then node by node what it has room for (-m block)."""
+    """The tasks that srun starts on each node: one each, then node by node as many as fit (-m block)."""
     left = (job.num_tasks if job.num_tasks is not None else len(slots)) - len(slots)
     tasks = []
     for room in slots:
@@ -175,7 +175,7 @@ def _cpus_of_gres(job: SlurmJob, details: Details, nodes: int) -> int:
 
 
 def _gpus(job: SlurmJob, one: Taken, tasks: int, sockets: int, others: int, left: dict[int, int]) -> int:
-    """GPUs on a node; an exclusive job gets all of them. Of a number for the job, each further node keeps one."""
+    """GPUs on a node; an exclusive job gets all. Of a number for the whole job, each further node gets at least one."""
     if job.whole_node:
         return sum(count for name, _, count in one.host.shape.gres if name == "gpu")
     total = 0

@@ -29,7 +29,7 @@ MAX_NODES = 500_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """`answer` is None where the request is accepted; `over` says what is over limits that nobody enforces."""
+    """`answer`: None if the request is accepted; `over`: what exceeds limits that are not enforced."""
 
     answer: str | None = None
     words: str = ""
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def judge(request: Request, cluster: Cluster) -> Verdict:
-    """What `sbatch --test-only` would answer on the idle cluster; a heterogeneous job's parts after each other."""
+    """What `sbatch --test-only` would answer on the idle cluster; of a heterogeneous job, part by part."""
     if isinstance(request.partition, Unknown) and cluster.partitions:
         return _anywhere(request, cluster)
     parts = (request, *request.components)
@@ -54,7 +54,7 @@ def judge(request: Request, cluster: Cluster) -> Verdict:
 
 
 def _anywhere(request: Request, cluster: Cluster) -> Verdict:
-    """Of a partition that is not known: the first that accepts the job, else what the last one says."""
+    """If the partition is not known: the verdict of the first partition that accepts the job, else of the last."""
     verdicts = (judge(replace(request, partition=one.name), cluster) for one in cluster.partitions)
     found = Verdict()
     for found in verdicts:
@@ -66,7 +66,7 @@ def _anywhere(request: Request, cluster: Cluster) -> Verdict:
 def admitted(
     request: Request, cluster: Cluster, later: bool = False
 ) -> tuple[SlurmJob, list[Partition], tuple[Host, ...], frozenset[str] | None, list[str]]:
-    """Everything before nodes are looked at (_job_create). Raises Refused."""
+    """All checks before nodes are chosen (_job_create). Raises Refused."""
     job = describe(request, cluster.gres_types, cluster.select_type)
     job.later_part = later
     limits.check_array(job, cluster)
@@ -116,7 +116,7 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
 
 
 def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: Node) -> tuple[Share, ...] | None:
-    """What an accepted job gets on the nodes of one type alone; None: they do not suffice."""
+    """What an accepted job gets on nodes of one type alone; None: they are not enough."""
     try:
         job, wanted, hosts, named, _ = admitted(request, cluster)
     except Refused:
@@ -142,7 +142,7 @@ def place(
 ) -> tuple[Share, ...] | None:
     """The nodes that the job gets in a partition (job_start_data and _job_test); None: none.
 
-    `first`: of several partitions the one that is named first; its defaults and its limit of CPUs count for all.
+    `first`: the partition that is named first; its defaults and its limit of CPUs hold for all of them.
     """
     first = first or partition
     if first.exclusive and partition.exclusive:  # _resolve_shared_status, src/slurmctld/node_scheduler.c
@@ -179,7 +179,7 @@ def place(
 
 
 def _gpu_defaults(job: SlurmJob, details: Details, partition: Partition, cluster: Cluster) -> None:
-    """_set_gpu_defaults: DefCpuPerGPU where no CPUs per task are asked for, and DefMemPerGPU."""
+    """_set_gpu_defaults: DefCpuPerGPU if no CPUs per task are requested, and DefMemPerGPU."""
     cpus = partition.default_cpus_per_gpu
     cpus = cpus if cpus is not None else cluster.defaults.get("cpus_per_gpu")
     if job.cpus_per_task is not None:

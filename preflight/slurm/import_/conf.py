@@ -30,8 +30,8 @@ def read_slurm_conf(
     `NodeName=DEFAULT` and `PartitionName=DEFAULT` set the defaults of later lines. Included files are relative to
     `folder`. `gres` and `cgroup`: the texts of gres.conf and cgroup.conf.
     """
-    beside = {k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}
-    return cluster_of(read_lines(text, path, folder), path, tuple(read_lines(gres, "gres.conf")), beside)
+    cgroup_keys = {k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}
+    return cluster_of(read_lines(text, path, folder), path, tuple(read_lines(gres, "gres.conf")), cgroup_keys)
 
 
 def cluster_of(

@@ -45,7 +45,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Own:
-    """Our own options. `mode` is "" where none was given."""
+    """Our own options. `mode` is "" if no mode is given."""
 
     mode: str = ""
     default: str = "on"

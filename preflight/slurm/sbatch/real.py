@@ -27,7 +27,7 @@ _MARK = "preflight-sbatch"
 
 
 def find_real(named: str | None, environment: Mapping[str, str]) -> str:
-    """The path of the real sbatch. Raises UsageError where there is none."""
+    """The path of the real sbatch. Raises UsageError if it is not found."""
     stated, before = named or environment.get(VARIABLE), tried()
     if stated and stated not in before:
         if not _runs(stated):
