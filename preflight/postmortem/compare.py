@@ -80,8 +80,8 @@ def _gpu_words(candidate: Candidate, cause: Diagnosis, one: GpuOom) -> Iterator[
     kept = sum(states(candidate.job, device, candidate.estimate).values())
     used = own(one) or in_use(one)
     if kept:
-        of = f", of {gib(used)} in use" if used is not None else ""
-        yield f"weights, gradients and optimizer states alone need {gib(kept)} from the first step on{of}"
+        total = f"; {gib(used)} was in use" if used is not None else ""
+        yield f"weights, gradients and optimizer states alone need {gib(kept)} from the first step on{total}"
     yield from _request(device, one)
     yield from _moment(device, cause)
     yield from _explanations(candidate, device, one)
