@@ -155,12 +155,12 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
 
 
 def smallest_that_fits(needed: int | Callable[[Gpu], int]) -> Gpu | None:
-    """The smallest GPU that fits `needed` (see `that_fit`); None: no GPU does."""
+    """The smallest GPU with enough memory for `needed` (see `that_fit`); None: no GPU does."""
     return next(that_fit(needed), None)
 
 
 def that_fit(needed: int | Callable[[Gpu], int]) -> Iterator[Gpu]:
-    """GPUs that fit `needed`, the smallest first. `needed`: bytes of the process, or a function of the GPU.
+    """GPUs with enough memory for `needed`, the smallest first. `needed`: bytes of the process, or a function of the GPU.
 
     With a function each GPU can have its own context. Slices of cards (MIG) and half cards are left out.
     """
