@@ -160,7 +160,7 @@ def smallest_that_fits(needed: int | Callable[[Gpu], int]) -> Gpu | None:
 
 
 def that_fit(needed: int | Callable[[Gpu], int]) -> Iterator[Gpu]:
-    """GPUs with enough memory for `needed`, the smallest first. `needed`: bytes of the process, or a function of the GPU.
+    """GPUs with enough memory for `needed`, the smallest first; `needed`: process bytes, or a function of the GPU.
 
     With a function each GPU can have its own context. Slices of cards (MIG) and half cards are left out.
     """
