@@ -28,7 +28,7 @@ from preflight.memory.host.estimate import (
 from preflight.program.batch_layers import OwnLayers, own_layers
 from preflight.slurm.allocation import Allocation
 from preflight.slurm.allocation import resolve as resolve_request
-from preflight.slurm.controller.answers import NODE_CONFIG
+from preflight.slurm.controller.job import NODE_CONFIG
 from preflight.space.constraints import Constraint, Limits, Violation
 from preflight.space.constraints import limits as constraint_limits
 from preflight.space.constraints import parse_all as parse_constraints

@@ -1,7 +1,8 @@
-"""A cluster as the text of a machine file, small enough to read and to commit."""
+"""Writes a cluster as a machine file, short enough to read and to commit."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -17,7 +18,7 @@ assert set(_NODE) == set(NodeTable.model_fields), "a key of the schema would be 
 
 
 def dump_machine(cluster: Cluster) -> str:
-    """The cluster as a machine file, the inverse of `parse_machine`."""
+    """The text of the machine file: the inverse of `parse_machine`."""
     return "\n".join(_lines(cluster)) + "\n"
 
 
@@ -68,10 +69,8 @@ def _value(name: str, value: object) -> str:
 
 
 def _toml(value: object) -> str:
-    import json
-
     text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
-    return text.replace("\x7f", "\\u007f")  # the one character that JSON writes raw and TOML forbids
+    return text.replace("\x7f", "\\u007f")  # the only character that JSON writes as it is and TOML forbids
 
 
 def _key(name: str) -> str:

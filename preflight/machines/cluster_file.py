@@ -1,4 +1,4 @@
-"""The text of a machine file: its schema, and what is wrong in it, line by line."""
+"""Parses a machine file with its schema, and names every error with its line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 FORMAT = 1
-"""What `format = ` says in files of this version; a higher number is a newer preflight's."""
+"""The value of `format` in files of this version; a newer preflight writes a higher number."""
 
 
 def _size(value: object) -> object:
@@ -77,7 +77,7 @@ class PartitionTable(BaseModel):
 
 
 class Defaults(BaseModel):
-    """`[defaults]`: what the whole cluster gives a job that does not say."""
+    """`[defaults]`: what a job gets on the whole cluster if it does not ask."""
 
     model_config = ConfigDict(extra="forbid")
     memory_per_cpu: Size | None = None
@@ -87,7 +87,7 @@ class Defaults(BaseModel):
 
 
 class Limits(BaseModel):
-    """`[limits]`: what no job of the cluster may go beyond."""
+    """`[limits]`: the most that a job of the cluster may request."""
 
     model_config = ConfigDict(extra="forbid")
     memory_per_cpu: Size | None = None
@@ -95,7 +95,7 @@ class Limits(BaseModel):
 
 
 class CgroupTable(BaseModel):
-    """`[cgroup]`: what jobs are held to."""
+    """`[cgroup]`: the limits that control groups enforce."""
 
     model_config = ConfigDict(extra="forbid")
     constrain_memory: bool | None = None
@@ -126,9 +126,9 @@ class MachineFile(BaseModel):
 
 
 def parse_machine(text: str, path: str, name: str) -> Cluster:
-    """The cluster that a TOML text describes; `path` is for messages, `name` what it is called unless it says so.
+    """The cluster that a TOML text describes; `path` is for messages; `name` is its name if the file has none.
 
-    Raises MachineError with the line and the key of everything that is wrong.
+    Raises MachineError with the line and the key of every error.
     """
     try:
         tables: dict[str, Any] = tomllib.loads(text)
@@ -148,7 +148,7 @@ def parse_machine(text: str, path: str, name: str) -> Cluster:
                 line = _line(text, ("partition", partition, "nodes"))
                 known = ", ".join(file.node)
                 raise MachineError(
-                    f"{path}:{line}: partition.{partition}.nodes: no [node.{node}] here (there is {known})"
+                    f"{path}:{line}: partition.{partition}.nodes: there is no [node.{node}] (there is {known})"
                 )
     return _cluster(file, path, name)
 
@@ -157,13 +157,13 @@ def _version(tables: dict[str, Any], text: str, path: str) -> None:
     found = tables.get("format", FORMAT)
     if isinstance(found, int) and found != FORMAT:
         raise MachineError(
-            f"{path}:{_line(text, ('format',))}: format {found} is another version's; this one reads format {FORMAT}: "
+            f"{path}:{_line(text, ('format',))}: this version reads format {FORMAT}, and the file has format {found}: "
             "run preflight machine import slurm again, or use the preflight that wrote the file"
         )
 
 
 def _arrays(tables: dict[str, Any], text: str, path: str) -> None:
-    """`[[node]]`: an array of tables, where a table with a name of its own is meant."""
+    """`[[node]]` is an array of tables; a node is a table with a name. Raises MachineError."""
     for kind in ("node", "partition"):
         if isinstance(tables.get(kind), list):
             line = next((n for n, one in enumerate(text.splitlines(), 1) if re.match(rf"\s*\[\[\s*{kind}", one)), 1)
@@ -210,7 +210,7 @@ def _explain(text: str, path: str, error: ValidationError) -> Iterator[str]:
 
 
 def _line(text: str, key: tuple[str, ...]) -> int:
-    """The line (from 1) where a dotted key of the file is written, its table's where the key itself is not found."""
+    """The line (from 1) of a dotted key; if the key is not found, the line of its table."""
     at, header = 1, ""
     for number, line in enumerate(text.splitlines(), 1):
         found = re.match(r"\s*\[([^\]]+)\]", line)

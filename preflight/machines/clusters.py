@@ -1,4 +1,4 @@
-"""Machine files: the nodes and partitions that jobs run on, as a small TOML file a person can write.
+"""Machine files: the nodes and partitions that jobs run on, in a small TOML file that a person can write.
 
     [node.l40s]                 # a node type; a workstation is one of these and no partition
     memory = "513GB"
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
@@ -38,32 +39,30 @@ def load_machine(path: Path) -> Cluster:
 
 
 def machines_dir() -> Path:
-    """Where machines known by name are kept: one TOML file each."""
+    """The folder of machines that are known by name, one TOML file each. Raises MachineError."""
     folder = user_directory("config")
     if folder is None:
-        raise MachineError("the user's directory is named by a relative path: XDG_CONFIG_HOME has to be absolute")
+        raise MachineError("XDG_CONFIG_HOME is a relative path: it must be absolute")
     return folder / "machines"
 
 
 def find_machine(name: str, root: Path, may_read: Callable[[Path], bool] | None = None) -> Cluster:
-    """The machine of that name, or the file: relative to `root`, then `machines_dir()/NAME.toml`.
+    """The machine of a file (relative to `root`), else of the name (`machines_dir()/NAME.toml`). Raises MachineError.
 
-    `may_read`: which files a name out of a checked tree may lead to; None: every one, the user named it.
+    `may_read`: the files that a name in a checked tree may lead to; None: any file, because the user named it.
     """
     path, plainly = root / name, os.path.basename(name) == name
     if os.path.lexists(path):
         if may_read is not None and not may_read(path):
-            raise MachineError(f"{name} lies outside the project: it is not read without --trust {path}")
+            raise MachineError(f"{name} lies outside the project: it is read only with --trust {path}")
         return load_machine(path)
     kept = machines_dir() / f"{name}.toml"
     if (plainly or may_read is None) and os.path.lexists(kept):
         return load_machine(kept)
     known = ", ".join(sorted(path.stem for path in machines_dir().glob("*.toml"))) or "none"
-    raise MachineError(f"no machine {name!r}: no such file, and no machine of that name (known: {known})")
+    raise MachineError(f"no machine {name!r}: there is no such file, and no machine with this name (known: {known})")
 
 
 def plain(cluster: Cluster) -> dict[str, object]:
     """A cluster as plain data, for `preflight machine show`."""
-    from dataclasses import asdict
-
     return asdict(cluster)

@@ -1,6 +1,6 @@
-"""The form of a file of GPUs: preflight's own `gpus.json`, and those that other distributions add (`preflight.gpus`).
+"""The schema of a file of GPUs: of preflight's own `gpus.json`, and of files that other distributions add.
 
-The checks are made of files that are added; a test makes them of preflight's own, so that no start pays for them.
+Added files are checked when they are read. A test checks preflight's own file, so that this costs no time at the start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Strict(BaseModel):
 
 
 class FamilyRow(_Strict):
-    """What one process loses of each card of a family. The note says where the figures are from."""
+    """Memory that a process loses on each card of a family. `note`: where the figures come from."""
 
     context: Bytes
     nccl: Bytes
@@ -32,12 +32,12 @@ class FamilyRow(_Strict):
     @classmethod
     def _in_order(cls, value: Bytes) -> Bytes:
         if list(value) != sorted(value):
-            raise ValueError("low, expected and high must not fall")
+            raise ValueError("low, expected and high must be in ascending order")
         return value
 
 
 class GpuRow(_Strict):
-    """One GPU. The source says where its capacity was read."""
+    """One GPU. `source`: where its capacity was measured or read."""
 
     name: str = Field(min_length=1)
     capacity_gib: float = Field(gt=0)
@@ -49,7 +49,7 @@ class GpuRow(_Strict):
 
 
 class GpuFile(_Strict):
-    """A whole file. A family may be one of preflight's own."""
+    """A whole file. A GPU may be of a family in the file or of preflight's own."""
 
     about: str = ""
     windows: str = ""
@@ -70,7 +70,7 @@ def read(one: Added, families: Mapping[str, object]) -> GpuFile:
 
 
 def _problems(file: GpuFile, families: Mapping[str, object]) -> Iterator[str]:
-    yield from (f"the family {name} is preflight's own" for name in file.families if name in families)
+    yield from (f"the family {name} is one of preflight's own" for name in file.families if name in families)
     for row in file.gpus:
         if row.family not in {*families, *file.families}:
             yield f"{row.name}: there is no family {row.family}"

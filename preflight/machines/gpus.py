@@ -1,29 +1,26 @@
-"""GPUs by name: what CUDA reports as their memory and what one process loses of it, from `gpus.json`.
+"""GPUs by name: their memory as CUDA reports it, and what a process loses of it, from `gpus.json`.
 
-Other distributions add files of the same form (`preflight.gpus`, a value `package:file.json`).
+Other distributions can add files of the same form (entry point group `preflight.gpus`, value `package:file.json`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict, cast
 
 from preflight.vocabulary.extensions import GPUS, distinct, installed
 from preflight.vocabulary.machine import Gpu
-
-if TYPE_CHECKING:
-    from preflight.machines.gpu_file import FamilyRow, GpuRow
 
 GIB = 2**30
 
 
 class _Family(TypedDict):
-    context: list[float]
-    nccl: list[float]
+    context: Sequence[float]
+    nccl: Sequence[float]
     note: str
 
 
@@ -31,7 +28,7 @@ class _Row(TypedDict, total=False):
     name: str
     capacity_gib: float
     family: str
-    compute_capability: list[int]
+    compute_capability: Sequence[int]
     aliases: list[str]
     source: str
     partial: bool
@@ -50,7 +47,7 @@ _NOISE = frozenset(
         "sxm sxm2 sxm3 sxm4 sxm5 pcie hbm2 hbm2e hbm3 hbm3e",
     )
 )
-"""Words of a marketing name that say nothing about which card it is."""
+"""Words of a marketing name that do not tell which card it is."""
 
 _PREFIX = re.compile(r"^(?:nvidia|geforce|tesla|quadro|amd|instinct|gpu|rtx|gtx)+(?=[a-z]*\d)")
 
@@ -62,14 +59,14 @@ def _data() -> _Data:
     return data
 
 
-def _bytes(gib: list[float]) -> tuple[int, int, int]:
+def _bytes(gib: Sequence[float]) -> tuple[int, int, int]:
     low, expected, high = (round(x * GIB) for x in gib)
     return low, expected, high
 
 
 @lru_cache(maxsize=1)
 def _added() -> tuple[tuple[_Row, _Family], ...]:
-    """Rows of other distributions, each with its family. Raises ExtensionError."""
+    """GPUs of other distributions, each with its family. Raises ExtensionError."""
     points = installed(GPUS)
     if not points:
         return ()
@@ -78,21 +75,10 @@ def _added() -> tuple[tuple[_Row, _Family], ...]:
     own = _data()
     rows = []
     for one in points:
-        file = read(one, own["families"])
-        families = {**own["families"], **{name: _family(row) for name, row in file.families.items()}}
-        rows += [(row.name, (_row(row), families[row.family]), one) for row in file.gpus]
+        file = cast("_Data", read(one, own["families"]).model_dump())
+        families = {**own["families"], **file["families"]}
+        rows += [(row["name"], (row, families[row["family"]]), one) for row in file["gpus"]]
     return tuple(distinct(rows, {row["name"] for row in own["gpus"]}, "the GPU").values())
-
-
-def _family(row: FamilyRow) -> _Family:
-    return {"context": [*row.context], "nccl": [*row.nccl], "note": row.note}
-
-
-def _row(row: GpuRow) -> _Row:
-    return {
-        "name": row.name, "capacity_gib": row.capacity_gib, "family": row.family, "aliases": row.aliases,
-        "compute_capability": [*row.compute_capability], "source": row.source, "partial": row.partial,
-    }  # fmt: skip
 
 
 def _rows() -> list[tuple[_Row, _Family]]:
@@ -121,12 +107,12 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def windows_note() -> str:
-    """What a verdict means where the driver spills to host memory (Windows, WSL2)."""
+    """What a verdict means on Windows and WSL2, where the driver can use host memory for the GPU."""
     return _data()["windows"]
 
 
 def normalise(name: str) -> str:
-    """A GPU's name without case, spaces, dashes and maker's words: "NVIDIA A100-SXM4-80GB" -> "a10080g"."""
+    """A GPU's name in lower case, without spaces, dashes and maker's words: "NVIDIA A100-SXM4-80GB" -> "a10080g"."""
     words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _NOISE]
     text = _PREFIX.sub("", "".join(words))
     return re.sub(r"(\d)gi?b?$", r"\1g", text)
@@ -142,18 +128,18 @@ def _index() -> dict[str, tuple[Gpu, ...]]:
 
 
 def candidates(name: str) -> tuple[Gpu, ...]:
-    """Every GPU that a name can mean, the smallest first ("a100": 40 and 80 GB)."""
+    """All GPUs that a name can mean, the smallest first ("a100": 40 and 80 GB)."""
     return _index().get(normalise(name), ())
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """The GPU of that name, the smallest where several have it (`ambiguity` says so); None: unknown."""
+    """The GPU of that name, the smallest if several have it (see `ambiguity`); None: unknown."""
     found = candidates(name)
     return found[0] if found else None
 
 
 def ambiguity(name: str) -> str | None:
-    """What was assumed where a name has several meanings, in words for the user; None where it has one."""
+    """A note on what is assumed when a name means several GPUs; None: it means one or none."""
     found = candidates(name)
     if len(found) < 2:
         return None
@@ -161,7 +147,7 @@ def ambiguity(name: str) -> str | None:
 
 
 def nearest(name: str, count: int = 3) -> tuple[str, ...]:
-    """Names of known GPUs that look like `name`, for an error message."""
+    """Names of known GPUs that are similar to `name`, for an error message."""
     from difflib import get_close_matches
 
     keys = get_close_matches(normalise(name), list(_index()), n=count, cutoff=0.5)
@@ -169,14 +155,14 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
 
 
 def smallest_that_fits(needed: int | Callable[[Gpu], int]) -> Gpu | None:
-    """The GPU with the least memory that holds `needed`; see `that_fit`. None: no single GPU does."""
+    """The smallest GPU with enough memory for `needed` (see `that_fit`); None: no GPU does."""
     return next(that_fit(needed), None)
 
 
 def that_fit(needed: int | Callable[[Gpu], int]) -> Iterator[Gpu]:
-    """GPUs that hold `needed`, the smallest first: process bytes, or a function of the GPU that gives them.
+    """GPUs with enough memory for `needed`, the smallest first; `needed`: process bytes, or a function of the GPU.
 
-    A function lets each candidate count its own context. Slices and half cards are left out.
+    With a function each GPU can have its own context. Slices of cards (MIG) and half cards are left out.
     """
     partial = {row["name"] for row, _ in _rows() if row.get("partial")}
     for gpu in gpus():

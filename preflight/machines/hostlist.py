@@ -1,4 +1,4 @@
-"""Host lists: `gpu[01-03,7],login` and the names that they stand for."""
+"""SLURM's host lists: `gpu[01-03,7],login`, and the names in them."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def _runs(numbers: list[int], width: int) -> list[str]:
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts gpu2 before gpu10, as the controller sorts its nodes."""
+    """A sort key that puts gpu2 before gpu10, as the controller sorts its nodes."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.findall(r"\d+|\D+", name))

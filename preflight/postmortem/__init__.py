@@ -1,1 +1,1 @@
-"""What is left of a job that died, read: evidence from logs, the conclusion, and the estimate beside it."""
+"""Reads the logs of a job that died: evidence, the diagnosis, and the estimate for the same job."""

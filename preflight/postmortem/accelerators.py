@@ -1,4 +1,4 @@
-"""GPU allocations that fail elsewhere than in PyTorch's allocator: cuBLAS, cuDNN, NCCL, JAX, TensorFlow."""
+"""Failed GPU allocations outside PyTorch's allocator: of cuBLAS, cuDNN, NCCL, JAX, TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, GpuOom
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.units import LARGEST, SIZE, size
 
@@ -24,18 +24,13 @@ _CUDNN = re.compile(
 _TYPES = {"half": 2, "bfloat16": 2, "float": 4, "double": 8, "int32": 4, "int64": 8, "bool": 1, "uint8": 1, "int8": 1}
 
 
-class Accelerators:
+class Accelerators(Parser):
     """Reads one log."""
 
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
 
-    @property
-    def awake(self) -> bool:
-        return False
-
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says."""
         text = line.text
         if "Tried to allocate" in text or "torch.cuda.OutOfMemoryError" in text:
             return  # PyTorch's own
@@ -60,9 +55,6 @@ class Accelerators:
     def _made(self, line: Line, library: str, tried: int | None = None) -> GpuOom:
         frames = self._traces.frames(line.stream)
         return GpuOom(line.place, library, tried=tried, stream=line.stream, frames=frames)  # type: ignore[arg-type]
-
-    def end(self) -> Iterator[Evidence]:
-        return iter(())
 
 
 def _tensor(shape: str, kind: str) -> int | None:

@@ -1,10 +1,10 @@
-"""All evidence of some logs, in their order. Memory stays bounded: repetitions are counted, not kept."""
+"""Collects the evidence of logs, in their order, in bounded memory: repetitions are counted and not kept."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
 from preflight.postmortem.accelerators import Accelerators
 from preflight.postmortem.daemons import Daemons
@@ -12,35 +12,24 @@ from preflight.postmortem.evidence import Evidence, GpuOom, Place, Progress
 from preflight.postmortem.kernel import Kernel
 from preflight.postmortem.program import Program
 from preflight.postmortem.pytorch import PyTorch
-from preflight.postmortem.reading import Block, Line, blocks, blocks_of
+from preflight.postmortem.reading import Block, Line, Parser, blocks, blocks_of
 from preflight.postmortem.sacct import Sacct
 from preflight.postmortem.slurm import Slurm
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.trials import Trials, progress
 
+E = TypeVar("E")
+
 MOST_OF_A_KIND = 2_000
-"""Pieces of evidence of one kind that are kept; a loop that catches and retries can fail for ever."""
-
-
-class Parser(Protocol):
-    """One source's reader: a line in, evidence out as soon as it is complete.
-
-    `awake`: in the middle of something, so that the next lines are needed whatever they hold.
-    """
-
-    @property
-    def awake(self) -> bool: ...
-
-    def feed(self, line: Line) -> Iterator[Evidence]: ...
-
-    def end(self) -> Iterator[Evidence]: ...
+"""Most pieces of evidence of one kind that are kept: a program that catches the error and retries can fail for ever."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the logs hold. `before`: for each piece of evidence, by path and line, the progress seen last before it.
+    """The evidence of the logs.
 
-    `last`: for each log how far the run was at its end. Both are sorted by line.
+    `before`: by path and line of a piece of evidence, the progress before it; `last`: by log, the progress at its end.
+    Progress is sorted by line.
     """
 
     evidence: tuple[Evidence, ...]
@@ -51,6 +40,10 @@ class Found:
     left_out: int = 0
     raised: tuple[Place, ...] = ()
     """The last exception that each log shows."""
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The evidence of one kind, in the order of the logs."""
+        return [one for one in self.evidence if isinstance(one, kind)]
 
 
 SIGNS = tuple(
@@ -66,16 +59,16 @@ SIGNS = tuple(
         "failed with parameters", "tarting run", "tarting Run", "[HYDRA]", "Traceback (most",
     )
 )  # fmt: skip
-"""Bytes without one of which no parser has anything to say of a block: ten times as fast as asking each line."""
+"""Any evidence contains one of these. To search a block for them is ten times as fast as to parse each line."""
 
 
 def collect(names: Iterable[str]) -> Found:
-    """Reads logs one after the other. Raises UsageError for one that cannot be read."""
+    """The evidence of logs. Raises UsageError for a log that cannot be read."""
     return _collect((name, blocks(name)) for name in names)
 
 
 def collect_text(name: str, text: str) -> Found:
-    """Reads a text that is here already."""
+    """The evidence of a text in memory."""
     return _collect([(name, blocks_of(name, text))])
 
 
@@ -110,16 +103,22 @@ def _collect(sources: Iterable[tuple[str, Iterator[Block]]]) -> Found:
 
 
 class Reader:
-    """Reads one log: passes over blocks without a sign, unless a parser is in the middle of something."""
+    """Reads one log. Skips blocks without a sign of evidence, unless a parser is in the middle of a message."""
 
     def __init__(self) -> None:
         self.progress: dict[str, Progress] = {}
         self._traces = Traces()
         self._passed: Block | None = None
         self._parsers: tuple[Parser, ...] = (
-            Kernel(), Slurm(), Sacct(), PyTorch(self._traces), Accelerators(self._traces), Program(self._traces),
-            Daemons(), Trials(),
-        )  # fmt: skip
+            Kernel(),
+            Slurm(),
+            Sacct(),
+            PyTorch(self._traces),
+            Accelerators(self._traces),
+            Program(self._traces),
+            Daemons(),
+            Trials(),
+        )
 
     @property
     def error(self) -> Place | None:
@@ -127,7 +126,7 @@ class Reader:
         return self._traces.error
 
     def read(self, block: Block) -> list[tuple[Evidence, tuple[Progress, ...]]]:
-        """What a block completes, each with the progress seen before it."""
+        """The evidence that a block completes, each piece with the progress before it."""
         awake = self._traces.awake or any(parser.awake for parser in self._parsers)
         if not block.edge and not awake and not any(sign in block.data for sign in SIGNS):
             self._passed = block
@@ -152,7 +151,7 @@ class Reader:
         return [(one, _sorted(self.progress)) for one in found]
 
     def end(self) -> list[tuple[Evidence, tuple[Progress, ...]]]:
-        """What the end of the log completes."""
+        """The evidence that the end of the log completes."""
         return [(one, _sorted(self.progress)) for parser in self._parsers for one in parser.end()]
 
 

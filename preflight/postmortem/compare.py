@@ -1,4 +1,4 @@
-"""What was seen beside what was estimated: allocated against allocated, a node against a node, never across."""
+"""Compares the logs with the estimate, tier by tier: allocated with allocated, a node with a node."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.engine.what_if import states
-from preflight.postmortem.cause import GPU_LIMITS, HOST_LIMITS, Cause
 from preflight.postmortem.configuration import Candidate
+from preflight.postmortem.diagnosis import GPU_LIMITS, HOST_LIMITS, Diagnosis
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
 from preflight.postmortem.units import LARGEST
@@ -20,12 +20,12 @@ SEGMENT = 2 << 20
 """PyTorch asks the driver for multiples of 2 MiB (kRoundLarge, c10/cuda/CUDACachingAllocator); messages show that."""
 
 CAPACITY_DIFFERS = 0.03
-"""What drivers report for one card varies by less: 7.79 to 7.57 GiB on RTX 3070 is the widest range seen."""
+"""Drivers report capacities of one card that differ by less: 7.57 to 7.79 GiB for RTX 3070 is the widest range seen."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One tier: bytes when it failed, at least how many with the request, and the estimate's peak."""
+    """One tier: bytes at the failure, bytes with the failed request, and the estimated peak."""
 
     tier: str
     seen: int
@@ -35,21 +35,21 @@ class Row:
 
 @dataclass(frozen=True)
 class Compared:
-    """A candidate beside a cause: rows of tiers, and what follows from them in words."""
+    """A study compared with a diagnosis: the tiers, and what follows from them in words."""
 
     candidate: Candidate
-    cause: Cause
+    cause: Diagnosis
     rows: tuple[Row, ...]
     words: tuple[str, ...]
 
 
-def compare(candidate: Candidate, cause: Cause) -> Compared:
-    """What the estimate had said of this failure."""
+def compare(candidate: Candidate, cause: Diagnosis) -> Compared:
+    """The comparison of a study with a diagnosis."""
     if cause.limit in GPU_LIMITS and cause.gpu is not None:
         return Compared(
             candidate, cause, tuple(_tiers(cause.gpu, candidate)), tuple(_gpu_words(candidate, cause, cause.gpu))
         )
-    if cause.limit in HOST_LIMITS and cause.seen is not None:
+    if cause.limit in HOST_LIMITS and cause.host is not None:
         return Compared(candidate, cause, tuple(_host_rows(candidate, cause)), tuple(_host_words(candidate, cause)))
     if cause.limit == "time":
         return Compared(candidate, cause, (), tuple(_time_words(candidate)))
@@ -69,19 +69,19 @@ def _tiers(one: GpuOom, candidate: Candidate) -> Iterator[Row]:
         yield Row(tier, seen, needed, getattr(device, tier) if device is not None else None)
 
 
-def _gpu_words(candidate: Candidate, cause: Cause, one: GpuOom) -> Iterator[str]:
+def _gpu_words(candidate: Candidate, cause: Diagnosis, one: GpuOom) -> Iterator[str]:
     device = candidate.estimates.device
     if device is None:
-        reason = candidate.estimates.reasons.get("device", "nothing says why")
-        yield f"GPU memory is unknown to the estimate: {reason}"
+        reason = candidate.estimates.reasons.get("device", "the reason is not known")
+        yield f"the GPU memory cannot be estimated: {reason}"
         return
     yield from _capacity(device, one)
     yield _verdict(candidate, cause, device, one)
     kept = sum(states(candidate.job, device, candidate.estimate).values())
     used = own(one) or in_use(one)
     if kept:
-        beside = f" ({gib(used)} were in use)" if used is not None else ""
-        yield f"weights, gradients and optimizer states alone take {gib(kept)} from the first step on{beside}"
+        total = f"; {gib(used)} was in use" if used is not None else ""
+        yield f"weights, gradients and optimizer states alone need {gib(kept)} from the first step on{total}"
     yield from _request(device, one)
     yield from _moment(device, cause)
     yield from _explanations(candidate, device, one)
@@ -92,39 +92,38 @@ def _capacity(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
         return
     if abs(device.capacity - one.capacity) > CAPACITY_DIFFERS * one.capacity:
         yield (
-            f"the GPU that failed has {gib(one.capacity)}, the files are judged for {gib(device.capacity)}: "
-            "it is not the one that the configuration names"
+            f"the GPU of the log has {gib(one.capacity)}, that of the configuration {gib(device.capacity)}: "
+            "the job ran on another GPU than the one that is configured"
         )
 
 
-def _verdict(candidate: Candidate, cause: Cause, device: DeviceEstimate, one: GpuOom) -> str:
-    """Whether the estimate had said so, and who is to blame where it had not."""
+def _verdict(candidate: Candidate, cause: Diagnosis, device: DeviceEstimate, one: GpuOom) -> str:
+    """Whether the estimate predicts the failure, and the likely reason if it does not."""
     need, capacity = device.process, one.capacity or device.capacity
     bound = "at least " if device.lower_bound else ""
-    peak = f"the estimate: {bound}{gib(need.expected)} ({gib(need.low)} to {gib(need.high)}) for the process"
+    peak = f"estimated need of the process: {bound}{gib(need.expected)} ({gib(need.low)} to {gib(need.high)})"
     if capacity is None:
         return peak
+    peak += f"; the GPU has {gib(capacity)}"
     verdict = need.verdict(capacity)
     others = elsewhere(one) or 0
     if verdict == "exceeds":
         also = ", with or without other processes" if cause.limit == "gpu-shared" else ""
-        return f"{peak}, of {gib(capacity)}: {_sure(need, capacity)}{also}"
+        return f"{peak}: {_sure(need, capacity)}{also}"
     if device.lower_bound:
-        return (
-            f"{peak}, of {gib(capacity)}: of the states alone, as no law is known for this model, so it tells nothing"
-        )
+        return f"{peak}: no memory law is known for this model, so only its states are counted, and the rest is unknown"
     if need.expected + others > capacity:
-        return f"{peak} would fit {gib(capacity)} alone: with {gib(others)} held by other processes it does not"
+        return f"{peak}: it fits alone, but not together with the {gib(others)} of other processes"
     if verdict == "at-risk":
-        return f"{peak}, of {gib(capacity)}: at risk, as the interval's end is above"
+        return f"{peak}: at risk, because the high end of the estimate is above that"
     seen = (one.allocated or 0) + (one.tried or 0)
     if one.allocated is not None and seen > device.allocated.high + ROUNDING:
-        return f"{peak} fits {gib(capacity)}, and the run had already more: the estimate is too low for this job"
-    return f"{peak} fits {gib(capacity)}: what filled it is not in the estimate, or the files are not those of the run"
+        return f"{peak}: it fits, but the run already needed more: the estimate is too low for this job"
+    return f"{peak}: it fits; what filled the GPU is not in the estimate, or these files are not those of the run"
 
 
 def _sure(need: Interval, capacity: int) -> str:
-    """Words for an estimate above the capacity, by its low end."""
+    """What an estimate above the capacity means: by its low end, certain or likely."""
     return "it had to fail" if need.low > capacity else "it was likely to fail"
 
 
@@ -134,30 +133,30 @@ def _request(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
         return
     what = f"{largest.product}, in {largest.where}"
     if -ROUNDING <= one.tried - largest.bytes <= SEGMENT + ROUNDING:
-        yield f"the {gib(one.tried)} asked for are the estimate's largest tensor: {what}"
+        yield f"the requested {gib(one.tried)} is the largest tensor of the estimate: {what}"
     elif largest.bytes and abs(one.tried - 2 * largest.bytes) <= SEGMENT + ROUNDING:
-        yield f"the {gib(one.tried)} asked for are twice the estimate's largest tensor ({what})"
+        yield f"the requested {gib(one.tried)} is twice the largest tensor of the estimate: {what}"
 
 
-def _moment(device: DeviceEstimate, cause: Cause) -> Iterator[str]:
+def _moment(device: DeviceEstimate, cause: Diagnosis) -> Iterator[str]:
     phase = cause.when.phase
     if not phase or phase == device.phase:
         return
     size = device.phases.get(phase)
     if size is not None:
-        yield f"it failed in {phase}, where the estimate has {gib(size)}; its peak is {device.phase}"
+        yield f"it failed in {phase}, for which the estimate is {gib(size)}; the estimated peak is in {device.phase}"
     elif phase in ("validation", "generation"):
-        yield f"it failed in {phase}, which the estimate does not count for these files; the peak is that of training"
+        yield f"it failed in {phase}, which the estimate for these files does not include: it covers training alone"
 
 
 def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
-    """Settings that would explain a process that had grown beyond the estimate."""
+    """Settings with which the estimate would be as high as the memory that the process needed."""
     mine = own(one)
     if mine is None or one.tried is None or mine + one.tried <= device.process.high + ROUNDING:
         return
     from preflight.engine.what_if import compare as measured
 
-    yield f"the process needed at least {gib(mine + one.tried)}, above the estimate's high end"
+    yield f"the process needed at least {gib(mine + one.tried)}, more than the high end of the estimate"
     for found in measured(mine + one.tried, candidate.job, device, candidate.estimate).explanations[:2]:
         yield f"with {found.field} = {found.value} the estimate would be {gib(found.expected)}"
 
@@ -165,9 +164,9 @@ def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> 
 # --- host -----------------------------------------------------------------------------------------------------------
 
 
-def _host_rows(candidate: Candidate, cause: Cause) -> Iterator[Row]:
-    """A node against a node: what the kernel cannot take back, which is what the estimate counts too."""
-    seen, host = cause.seen, candidate.estimates.host
+def _host_rows(candidate: Candidate, cause: Diagnosis) -> Iterator[Row]:
+    """The memory of the node that the kernel cannot take back; the estimate counts the same."""
+    seen, host = cause.host, candidate.estimates.host
     if seen is None or cause.limit != "cgroup":
         return
     kept = seen.usage if seen.anon is None else seen.anon + (seen.shmem or 0)
@@ -175,8 +174,8 @@ def _host_rows(candidate: Candidate, cause: Cause) -> Iterator[Row]:
         yield Row("node", kept, None, host.per_node if host is not None else None)
 
 
-def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
-    host, seen = candidate.estimates.host, cause.seen
+def _host_words(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
+    host, seen = candidate.estimates.host, cause.host
     if host is None:
         yield from _host_unknown(candidate, cause)
         return
@@ -185,33 +184,33 @@ def _host_words(candidate: Candidate, cause: Cause) -> Iterator[str]:
         return
     need = host.per_node
     limit = seen.limit if seen is not None and seen.limit is not None else host.limit
-    text = f"the estimate: {gib(need.expected)} per node ({gib(need.low)} to {gib(need.high)}) at {host.peak}"
+    text = f"estimated need per node: {gib(need.expected)} ({gib(need.low)} to {gib(need.high)}), peak at {host.peak}"
     if limit is not None:
         words = {
             "exceeds": _sure(need, limit),
-            "at-risk": "at risk, as the interval's end is above",
-            "fits": "it fits, so what filled the memory is not in the estimate, or not this job's",
+            "at-risk": "at risk, because the high end of the estimate is above that",
+            "fits": "it fits; what filled the memory is not in the estimate, or is not of this job",
         }
-        text += f", of {gib(limit)}: {words.get(need.verdict(limit), 'unknown')}"
+        text += f"; the limit is {gib(limit)}: {words.get(need.verdict(limit), 'unknown')}"
     yield text
-    yield f"its parts: {sum_of(host.breakdown)}"
+    yield f"parts of the estimate: {sum_of(host.breakdown)}"
     if host.limit is not None and limit is not None and abs(limit - host.limit) > CAPACITY_DIFFERS * limit:
-        yield f"the files are judged for {gib(host.limit)} ({host.limited_by}), the limit that was hit is {gib(limit)}"
+        yield f"the files say {gib(host.limit)} ({host.limited_by}), but the limit that was reached is {gib(limit)}"
     if host.train_only is not None:
-        yield f"training alone: {gib(host.train_only)}; the rest comes with the validation loaders"
+        yield f"training alone needs {gib(host.train_only)}; the validation loaders need the rest"
     yield from _host_moment(host, cause)
 
 
-def _host_moment(host: HostEstimate, cause: Cause) -> Iterator[str]:
+def _host_moment(host: HostEstimate, cause: Diagnosis) -> Iterator[str]:
     phase = cause.when.phase
     if phase in ("validation", "load") and phase not in host.peak:
-        yield f"the log was in {phase} when it ended; the estimate has its peak at {host.peak}"
+        yield f"the log ended in {phase}, but the estimated peak is at {host.peak}"
 
 
-def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
-    """An inequality solved for the sample's size, read the other way round: it did not fit."""
-    reason = candidate.estimates.reasons.get("host", "nothing says why")
-    yield f"host memory is unknown to the estimate: {reason}"
+def _host_unknown(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
+    """What the failure says about the size of a sample, when that size is not known."""
+    reason = candidate.estimates.reasons.get("host", "the reason is not known")
+    yield f"the host memory cannot be estimated: {reason}"
     if cause.limit not in ("cgroup", "node") or candidate.job.data.sample_bytes is not None:
         return
     from preflight.engine.estimator import largest_sample_bytes
@@ -222,24 +221,24 @@ def _host_unknown(candidate: Candidate, cause: Cause) -> Iterator[str]:
         return
     silent = possible(job, {"data.validation_workers": None})
     trained = largest_sample_bytes(silent, candidate.tracing) if silent and cause.when.phase == "validation" else None
-    between = f" (and at most {at_most(trained)}, as training went well)" if trained and trained > largest else ""
+    between = f" (and at most {at_most(trained)}, because training did fit)" if trained and trained > largest else ""
     yield (
-        f"it did not fit: so one decoded sample is larger than {at_most(largest)}{between}, or memory went into "
-        "what no file shows; with --set data.sample_bytes=BYTES this becomes a verdict"
+        f"it did not fit, so one decoded sample is larger than {at_most(largest)}{between}, or something that no file "
+        "shows used the memory; with --set data.sample_bytes=BYTES you get a verdict"
     )
 
 
 def _shm_words(candidate: Candidate) -> Iterator[str]:
-    """What lies in /dev/shm at once: the engine says it of a job that has next to none of it."""
+    """What the loaders keep in /dev/shm: the estimate says it of a job whose /dev/shm is too small."""
     tiny: dict[str, object] = {"machine.shm": 1, "machine.memory_limit": LARGEST, "machine.node_memory": None}
     job = possible(candidate.job, tiny)
     found = candidate.estimate(job).host if job is not None else None
     if found is not None and found.limited_by == "/dev/shm":
         shm = candidate.job.machine.shm
-        room = f" of {gib(shm)}" if shm is not None else ""
-        yield f"the estimate: the loaders of a node have {gib(found.per_node.expected)} in /dev/shm at once{room}"
+        room = f"; it has {gib(shm)}" if shm is not None else ""
+        yield f"the data loaders of a node keep {gib(found.per_node.expected)} in /dev/shm at the same time{room}"
     if candidate.job.machine.shm is None:
-        yield "how large /dev/shm is stands in no file: --set machine.shm=BYTES, or shm in the machine's file"
+        yield "no file says how large /dev/shm is: use --set machine.shm=BYTES, or shm in the machine file"
 
 
 # --- time -----------------------------------------------------------------------------------------------------------
@@ -252,4 +251,4 @@ def _time_words(candidate: Candidate) -> Iterator[str]:
         origin = request.origins.get("time_minutes") if request is not None else None
         found = place(candidate.report, origin) if origin is not None else None
         where = f" ({origin.path}:{found.line})" if origin is not None and found is not None else ""
-        yield f"the script asks for {minutes:,} minutes{where}; the estimate says nothing of how long a run takes"
+        yield f"the script requests {minutes:,} minutes{where}; preflight does not estimate how long a run takes"

@@ -1,22 +1,30 @@
-"""From evidence to a conclusion: which limit was hit, when, and what in the logs misleads."""
+"""Draws the conclusion from the evidence: which limit was hit, when, and which figures in the logs mislead."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from preflight.postmortem import end_causes, gpu_causes, host_causes
-from preflight.postmortem.cause import RANK, Cause, Conclusion
 from preflight.postmortem.collect import Found
+from preflight.postmortem.diagnosis import RANK, Diagnosis, Misleading
 from preflight.postmortem.evidence import Evidence
-from preflight.postmortem.moments import at
 from preflight.vocabulary.findings import Confidence
 
 WEAK = frozenset({"killed", "ended"})
-"""Ends that something else explains better."""
+"""Limits that only report an end; another diagnosis explains it better."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """Diagnoses, the gravest first, and figures that mislead."""
+
+    causes: tuple[Diagnosis, ...]
+    misleading: tuple[Misleading, ...]
+    notes: tuple[str, ...] = ()
 
 
 def conclude(found: Found) -> Conclusion:
-    """The causes, the gravest first."""
+    """Diagnoses from the evidence of all logs."""
     killed = host_causes.memory(found)
     found_causes = [
         *([killed] if killed is not None else []),
@@ -32,19 +40,19 @@ def conclude(found: Found) -> Conclusion:
     misleading = (*host_causes.misleading(found), *(one for cause in kept for one in gpu_causes.misleading(cause)))
     notes = []
     if found.left_out:
-        notes.append(f"{found.left_out:,} further messages of the same kinds were counted, not read")
+        notes.append(f"{found.left_out:,} further messages of the same kinds were counted but not analysed")
     return Conclusion(tuple(kept), misleading, tuple(notes))
 
 
-def _followed(cause: Cause, left: list[Cause]) -> Cause:
-    """What followed and is sure; signals and cancelled steps are only how the end spreads."""
+def _followed(cause: Diagnosis, left: list[Diagnosis]) -> Diagnosis:
+    """The diagnosis with a note of what followed from it. Signals and cancelled steps without a reason are left out."""
     known = [one for one in left if one.confidence is Confidence.high]
-    after = [f"followed by: {one.title} ({at(one.places[0])})" for one in known if one.places]
+    after = [f"followed by: {one.title} ({one.places[0]})" for one in known if one.places]
     return replace(cause, notes=(*cause.notes, *after))
 
 
 def of_job(found: Found, job: str) -> Found:
-    """Only what concerns one SLURM job: evidence that names another one is left out."""
+    """The evidence without that of other SLURM jobs."""
     base = job.partition("_")[0].partition(".")[0]
     return replace(found, evidence=tuple(one for one in found.evidence if _names(one) in (None, base)))
 

@@ -1,4 +1,4 @@
-"""The configuration of what died: named by the user, or by the logs; and what `check` says of it."""
+"""The configuration of the job that died, named by the user or by the logs, and what `check` finds in it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from preflight.engine.check import Options, Setup, check, job_at, setup
 from preflight.engine.files import batches
-from preflight.postmortem.cause import Cause
 from preflight.postmortem.collect import Found
+from preflight.postmortem.diagnosis import Diagnosis
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
 from preflight.postmortem.trace import library
 from preflight.vocabulary.errors import UsageError
@@ -25,7 +25,7 @@ SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".job")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A study that the job may have been, with the Job of the combination that died (or may have)."""
+    """A study that may be the job that died, with the Job of the combination that failed, or of the worst one."""
 
     report: Report
     result: StudyResult
@@ -35,9 +35,9 @@ class Candidate:
     certain: bool
     """The logs name the combination, or there is only one."""
     estimate: Callable[[Job], Estimates]
-    """Judges any other Job on the same GPU."""
+    """Estimates any other Job on the same GPU."""
     tracing: Tracing
-    """Whether models that no shipped law knows may be traced."""
+    """Tracing policy: allowed for models without a shipped law, and with which interpreter."""
 
 
 def named(found: Found, cwd: Path) -> list[str]:
@@ -49,7 +49,7 @@ def named(found: Found, cwd: Path) -> list[str]:
 
 
 def meant(candidates: Sequence[Candidate], found: Found, cwd: Path) -> list[Candidate]:
-    """Of several studies those that the logs name a file of; all where they name none."""
+    """Of several studies those whose files the logs name; all of them when the logs name none."""
     here = cwd.resolve()
     files = {here / path for path in _files(found, here)}
     of_log = [one for one in candidates if files & {one.report.project.root / path for path in one.result.study.paths}]
@@ -80,7 +80,7 @@ def _names(one: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def _existing(name: str, folder: str, cwd: Path) -> Path | None:
-    """The file under `cwd` that a name on another machine means: as it is, or by the longest of its endings."""
+    """The file under `cwd` that a path from another machine means: the longest ending of the path that exists."""
     if not name or len(name) > 4096 or "\0" in name:
         return None
     parts = [part for part in Path(folder, name).parts if part not in ("/", "..", ".")]
@@ -95,11 +95,11 @@ def _existing(name: str, folder: str, cwd: Path) -> Path | None:
 
 
 def judge(
-    paths: Sequence[str], options: Options, causes: Sequence[Cause], cwd: Path
+    paths: Sequence[str], options: Options, causes: Sequence[Diagnosis], cwd: Path
 ) -> tuple[list[Report], list[Candidate], list[str]]:
-    """What `check` says of the files, the studies with the jobs that died, and what was taken from the logs.
+    """What `check` says of the files, the studies that may be the job, and notes on what was taken from the logs.
 
-    Where nobody says which GPU or how much memory there is, the logs do. Raises UsageError for a file that is none.
+    The logs say the GPU's memory and the memory limit when the files do not. Raises UsageError for a wrong file.
     """
     reports: list[Report] = []
     candidates: list[Candidate] = []
@@ -121,45 +121,39 @@ def judge(
     return reports, candidates, list(dict.fromkeys(notes))
 
 
-def _from_logs(report: Report, causes: Sequence[Cause], options: Options) -> tuple[dict[str, Value], list[str]]:
-    """Capacity and memory limit that the logs show and the files leave open."""
+def _from_logs(report: Report, causes: Sequence[Diagnosis], options: Options) -> tuple[dict[str, Value], list[str]]:
+    """GPU memory and memory limit that the logs show and the files do not state, with a note on each."""
     jobs = [(result, result.space.worst.job) for result in report.studies]
     capacity = next((c.gpu.capacity for c in causes if c.gpu is not None and c.gpu.capacity is not None), None)
-    limit = next((c.seen.limit for c in causes if c.seen is not None and c.seen.limit is not None), None)
+    limit = next((c.host.limit for c in causes if c.host is not None and c.host.limit is not None), None)
     found: dict[str, Value] = {}
     said = []
     if capacity is not None and any(r.gpu is None and job.machine.gpu_memory is None for r, job in jobs):
         found["machine.gpu_memory"] = capacity
-        said.append("the files name no GPU: its memory is what the log says")
+        said.append("the files name no GPU: the size of its memory is taken from the log")
     machine_open = [job.machine.memory_limit is None and job.machine.node_memory is None for _, job in jobs]
     if limit is not None and any(machine_open):
         found["machine.memory_limit"] = limit
-        said.append("the files state no memory limit: it is what the logs say")
+        said.append("the files state no memory limit: it is taken from the logs")
     return found, said
 
 
-def _candidates(report: Report, asked: Setup, causes: Sequence[Cause]) -> Iterator[Candidate]:
+def _candidates(report: Report, asked: Setup, causes: Sequence[Diagnosis]) -> list[Candidate]:
     trial = next((cause.trial for cause in causes if cause.trial is not None), None)
-    found = []
+    failed, worst = [], []
     for result in report.studies:
+        estimate, case = asked.estimators[result.gpu].full, result.space.worst
+        shared = estimate, asked.tracing
         at = at_trial(result, trial) if trial is not None else None
         if at is not None:
-            job, values = at
-            estimate = asked.estimators[result.gpu].full
-            found.append(Candidate(report, result, job, estimate(job), values, True, estimate, asked.tracing))
-    if found:
-        return iter(found)
-    return (
-        Candidate(
-            report, result, result.space.worst.job, result.space.worst.estimates, result.space.worst.assignment,
-            not result.study.is_search, asked.estimators[result.gpu].full, asked.tracing,
-        )
-        for result in report.studies
-    )  # fmt: skip
+            failed.append(Candidate(report, result, at[0], estimate(at[0]), at[1], True, *shared))
+        only_one = not result.study.is_search
+        worst.append(Candidate(report, result, case.job, case.estimates, case.assignment, only_one, *shared))
+    return failed or worst
 
 
 def at_trial(result: StudyResult, trial: Trial) -> tuple[Job, dict[str, Value]] | None:
-    """The Job of a trial's parameters, where they name every axis that memory depends on."""
+    """The Job of a trial's parameters; None: they leave out an axis that memory depends on."""
     given = {name: _value(value) for name, value in trial.parameters.items()}
     for box in result.study.boxes:
         if any(name in given and given[name] != value for name, value in box.fixed.items()):

@@ -1,4 +1,4 @@
-"""Killers that are not the kernel, and runtimes that report its kills: Kubernetes, Docker, oomd, earlyoom, Ray."""
+"""Daemons that kill processes, and runtimes that report a kill: Kubernetes, Docker, systemd-oomd, earlyoom, Ray."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import ContainerKilled, DaemonKill, Evidence
-from preflight.postmortem.reading import Line
-from preflight.postmortem.units import slurm
+from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.units import kubernetes, slurm
 
 _REASON = re.compile(
     r"""(?:["']?[Rr]eason["']?:\s*["']?OOMKilled\b|["']?OOMKilled["']?:\s*true\b|\bOOMKilled\b\s+\d+)"""
@@ -26,7 +26,7 @@ _RAY = re.compile(
 _RAY_TASK = re.compile(r"name=([^,)]+), pid=\d+, memory used=([\d.]+)GB")
 
 
-class Daemons:
+class Daemons(Parser):
     """Reads one log."""
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Daemons:
         return self._killed is not None or self._section == "limits"
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says. `kubectl describe` lists a container's limits after its last state."""
+        """The evidence of a line. `kubectl describe` lists the limits of a container after its last state."""
         text = line.text
         if found := _SECTION.match(text):
             self._section = found[1].lower()
         elif self._section == "limits" and (found := _MEMORY.match(text)):
-            self._limit = _quantity(found[1], found[2] or "")
+            self._limit = kubernetes(found[1], found[2] or "")
             if self._killed is not None:
                 yield from self.end()
         elif "OOMKilled" in text and _REASON.search(text):
@@ -58,10 +58,8 @@ class Daemons:
             yield DaemonKill(line.place, "earlyoom", found[2], int(found[3][:9]) * 2**20 if found[3] else None)
         elif "Memory on the node" in text and "exceeds the memory" in text and (found := _RAY.search(text)):
             task = _RAY_TASK.search(text)
-            yield DaemonKill(
-                line.place, "Ray's memory monitor", task[1] if task else "", _gb(task[2]) if task else None,
-                _gb(found[1]), _gb(found[2]),
-            )  # fmt: skip
+            victim, rss = (task[1], _gb(task[2])) if task else ("", None)
+            yield DaemonKill(line.place, "Ray's memory monitor", victim, rss, _gb(found[1]), _gb(found[2]))
         elif "node running low on memory" in text and "killed" in text:
             yield DaemonKill(line.place, "Ray's memory monitor")
         elif ("oom-kill'" in text or "OOM killer" in text) and _UNIT.search(text):
@@ -73,14 +71,6 @@ class Daemons:
             limit = self._killed.limit if self._killed.limit is not None else self._limit
             yield ContainerKilled(self._killed.place, limit)
         self._killed, self._limit, self._section = None, None, ""
-
-
-def _quantity(number: str, unit: str) -> int | None:
-    """Bytes of a Kubernetes quantity: Gi is 2^30, G 10^9."""
-    if unit.endswith("i"):
-        return slurm(number + unit[0])[0]
-    power = "KMGT".index(unit) + 1 if unit else 0
-    return round(float(number) * float(1000**power))
 
 
 def _gb(text: str) -> int | None:

@@ -1,19 +1,22 @@
-"""Evidence: what one place of a log says, typed. Bytes are integers; None is "the text does not say"."""
+"""Types of evidence: what one place of a log says. Sizes are bytes; None: the text does not say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, Union
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a log, counted from 1. `text` is the line as shown: cleaned, cut to a sane length."""
+    """A line of a log, counted from 1. `text`: the line as it is shown, shortened."""
 
     path: str
     line: int
     text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,9 @@ class Frame:
     path: str
     line: int
     function: str
+
+    def __str__(self) -> str:
+        return f"{self.path.rpartition('site-packages/')[2]}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +42,20 @@ class Task:
 
 
 @dataclass(frozen=True)
-class KernelKill:
+class Evidence:
+    """What one place of a log says; the kinds of evidence extend it."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class KernelKill(Evidence):
     """The kernel's out-of-memory killer chose a process.
 
     `scope`: cgroup (a limit of a control group), node (the machine), policy (a cpuset or NUMA policy).
     `usage` and `limit` are the cgroup's, `anon` and `shmem` from its statistics.
     """
 
-    place: Place
     victim: str
     pid: int | None
     scope: Literal["cgroup", "node", "policy"]
@@ -65,30 +77,27 @@ class KernelKill:
 
 
 @dataclass(frozen=True)
-class StepKilled:
-    """slurmstepd saw its cgroup's counter: `count` processes of a step were killed."""
+class StepKilled(Evidence):
+    """slurmstepd reports that `count` processes of a step were killed for memory."""
 
-    place: Place
     job: str | None
     step: str = ""
     count: int | None = None
 
 
 @dataclass(frozen=True)
-class MemoryExceeded:
-    """SLURM itself found a job above its limit (no cgroup enforced it); bytes, None where the unit is unclear."""
+class MemoryExceeded(Evidence):
+    """SLURM itself found a job above its memory limit, without a cgroup. None: the unit of the figures is not clear."""
 
-    place: Place
     job: str | None
     used: int | None = None
     limit: int | None = None
 
 
 @dataclass(frozen=True)
-class JobEnded:
-    """SLURM ended a job or step for a reason of its own."""
+class JobEnded(Evidence):
+    """SLURM ended a job or a step."""
 
-    place: Place
     job: str | None
     reason: Literal["time", "node-failure", "preempted", "cancelled"]
     node: str = ""
@@ -96,13 +105,12 @@ class JobEnded:
 
 
 @dataclass(frozen=True)
-class Accounting:
-    """A row of sacct (or what seff says). `requested` bytes are `per` node or cpu ("" where not said).
+class Accounting(Evidence):
+    """A row of sacct, or the output of seff. `requested` bytes are `per` node or cpu ("": not said).
 
     `largest_task` is MaxRSS, `average_task` AveRSS: sampled resident bytes of one task.
     """
 
-    place: Place
     job: str
     step: str
     state: str
@@ -124,7 +132,7 @@ class Accounting:
 
     @property
     def per_node(self) -> int | None:
-        """Bytes that the job was given on each node, where the row tells."""
+        """Bytes that the job got on each node; None: the row does not tell."""
         nodes = self.nodes or 1
         if self.allocated is not None and (self.nodes is not None or not self.requested):
             return self.allocated // nodes
@@ -138,14 +146,13 @@ class Accounting:
 
 
 @dataclass(frozen=True)
-class GpuOom:
-    """A GPU allocation failed. `library` says who reported it; figures are PyTorch's where it did.
+class GpuOom(Evidence):
+    """A GPU allocation failed, as `library` reports it.
 
-    `free` is the GPU's, `own` what the driver says of this process, `others` of others (pid, bytes). `in_use` is a
-    process that the message does not call this one (containers number processes differently).
+    `free`: on the GPU; `own`: of this process, by the driver; `others`: of other processes (pid, bytes). In a container
+    this process may be one of the others, because processes have other numbers there.
     """
 
-    place: Place
     library: Literal["pytorch", "cuda", "cublas", "cudnn", "nccl", "jax", "tensorflow"]
     device: int | None = None
     tried: int | None = None
@@ -162,63 +169,56 @@ class GpuOom:
 
 
 @dataclass(frozen=True)
-class WorkerDied:
-    """A DataLoader's worker ended: by which signal, or only that it did."""
+class WorkerDied(Evidence):
+    """A DataLoader worker ended by a signal ("": not said)."""
 
-    place: Place
     pid: int | None
     signal: str
     frames: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True)
-class SharedMemoryFull:
+class SharedMemoryFull(Evidence):
     """A write to /dev/shm failed."""
 
-    place: Place
     frames: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True)
-class HostAllocation:
-    """The system refused memory to a process: an error in the program, not a kill."""
+class HostAllocation(Evidence):
+    """The system refused to allocate memory: the program got an error and was not killed."""
 
-    place: Place
     tried: int | None = None
     pinned: bool = False
     frames: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True)
-class TooManyProcesses:
+class TooManyProcesses(Evidence):
     """No further process or thread was allowed."""
 
-    place: Place
     cgroup: str = ""
 
 
 @dataclass(frozen=True)
-class Killed:
-    """A process ended by signal 9 (or with status 137), as something beside it reports; nobody says why."""
+class Killed(Evidence):
+    """Another process reports that a process ended by signal 9 (or with status 137), without the reason."""
 
-    place: Place
     pid: int | None = None
     rank: int | None = None
 
 
 @dataclass(frozen=True)
-class ContainerKilled:
-    """A container runtime says OOMKilled. `limit`: the container's memory limit, where it stands near."""
+class ContainerKilled(Evidence):
+    """A container runtime reports OOMKilled. `limit`: the memory limit of the container."""
 
-    place: Place
     limit: int | None = None
 
 
 @dataclass(frozen=True)
-class DaemonKill:
-    """A daemon of the node (systemd-oomd, earlyoom, Ray's monitor) killed before the kernel had to."""
+class DaemonKill(Evidence):
+    """A daemon of the node (systemd-oomd, earlyoom, Ray's monitor) killed a process before the kernel did."""
 
-    place: Place
     daemon: str
     victim: str = ""
     rss: int | None = None
@@ -227,10 +227,9 @@ class DaemonKill:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A search started a trial with these parameters, or lost it: `error` is what it failed of ("": it started)."""
+class Trial(Evidence):
+    """A search started a trial with these parameters, or the trial failed with `error` ("": it started)."""
 
-    place: Place
     tool: Literal["optuna", "wandb", "hydra"]
     name: str
     parameters: Mapping[str, object] = field(default_factory=dict)
@@ -238,37 +237,15 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far the run was: the last words of it before a failure. `phase` as an estimate names phases, or ""."""
+class Progress(Evidence):
+    """A line that shows progress. `phase` has the estimates' names of phases; "": not known."""
 
-    place: Place
     phase: str
 
 
 @dataclass(frozen=True)
-class Named:
-    """A file that the log says was run: a job script or a program."""
+class Named(Evidence):
+    """A job script or a program that was run, as the log says."""
 
-    place: Place
     path: str
     folder: str = ""
-
-
-Evidence: TypeAlias = Union[
-    KernelKill,
-    StepKilled,
-    MemoryExceeded,
-    JobEnded,
-    Accounting,
-    GpuOom,
-    WorkerDied,
-    SharedMemoryFull,
-    HostAllocation,
-    TooManyProcesses,
-    Killed,
-    ContainerKilled,
-    DaemonKill,
-    Trial,
-    Progress,
-    Named,
-]

@@ -1,25 +1,29 @@
-"""GPU out-of-memory: several messages to one cause, and what a message tells about who holds the memory."""
+"""Diagnoses of GPU memory: groups the messages of one failure, and says who used the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
-from preflight.postmortem.cause import Cause, Limit, Misleading, When
+from preflight.postmortem.circumstances import MOST_PLACES, Moment, moment_of, trial_of
 from preflight.postmortem.collect import Found
-from preflight.postmortem.evidence import GpuOom, Place, Trial
+from preflight.postmortem.diagnosis import Diagnosis, Limit, Misleading
+from preflight.postmortem.evidence import GpuOom, Place
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
-from preflight.postmortem.trace import moment
 from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib, plural
 
-MOST_PLACES = 4
-"""Lines of a cause that are shown."""
+_FIGURES = attrgetter("library", "tried", "capacity", "allocated", "reserved", "free", "own", "device", "stream")
+"""What two messages of one failure have in common."""
 
 
 @dataclass
 class Group:
-    """Messages that report the same failure, on one rank or several: the first, where each is, and is told again."""
+    """Messages that report the same failure, on one rank or on several.
+
+    `first`: the first message; `places`: one per failure; `told`: every message, with repetitions.
+    """
 
     first: GpuOom
     places: list[Place]
@@ -29,9 +33,9 @@ class Group:
     count: int = 1
 
 
-def causes(found: Found) -> Iterator[Cause]:
-    """One cause for each way in which GPU memory ran out."""
-    messages = [one for one in found.evidence if isinstance(one, GpuOom)]
+def causes(found: Found) -> Iterator[Diagnosis]:
+    """One diagnosis for each way in which GPU memory ran out."""
+    messages = found.of(GpuOom)
     real = [one for one in messages if one.library == "pytorch"]
     groups = _grouped(real or messages)
     for index, group in enumerate(groups):
@@ -40,21 +44,11 @@ def causes(found: Found) -> Iterator[Cause]:
 
 
 def _grouped(messages: Sequence[GpuOom]) -> list[Group]:
-    """Equal figures are one failure told twice; ranks that fail alike at one line are one cause."""
+    """Messages with equal figures report one failure; ranks that fail at the same line are one diagnosis."""
     told: dict[tuple[object, ...], GpuOom] = {}
     again: dict[tuple[object, ...], list[Place]] = {}
     for one in messages:
-        key: tuple[object, ...] = (
-            one.library,
-            one.tried,
-            one.capacity,
-            one.allocated,
-            one.reserved,
-            one.free,
-            one.own,
-            one.device,
-            one.stream,
-        )
+        key: tuple[object, ...] = _FIGURES(one)
         if one.tried is None:
             key = (*key, one.place.path)
         if key in told and one.frames and not told[key].frames:
@@ -63,7 +57,7 @@ def _grouped(messages: Sequence[GpuOom]) -> list[Group]:
         again.setdefault(key, []).append(one.place)
     groups: dict[object, Group] = {}
     for identity, one in told.items():
-        at = moment(one.frames)
+        at = moment_of(one.frames)
         where = (one.library, limit_of(one), "" if one.frames else one.place.path, at.phase, at.beneath, at.frame)
         found = groups.get(where)
         if found is None:
@@ -81,21 +75,21 @@ def _devices(one: GpuOom) -> set[int]:
     return set() if one.device is None else {one.device}
 
 
-def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Cause:
+def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Diagnosis:
     one = group.first
     limit = limit_of(one)
-    at = moment(one.frames)
+    at = moment_of(one.frames)
     before = found.before.get((group.places[-1].path, group.places[0].line), ())
     phase = at.phase or (before[-1].phase if before and not one.frames else "")
-    notes = [*_notes(one, limit), *_several(group), *(f"followed by {_name(x)} ({_at(x.place)})" for x in after[:2])]
+    notes = [*_notes(one, limit), *_several(group), *(f"followed by {_name(x)} ({x.place})" for x in after[:2])]
     trial = trial_of(group.told, found)
-    return Cause(
+    return Diagnosis(
         limit,
         _title(one, limit),
         _confidence(one, limit),
         tuple(group.places[:MOST_PLACES]),
         group.count,
-        When(phase, at.frame, at.beneath, before[-1].place if before else None),
+        Moment(phase, at.frame, at.beneath, before[-1].place if before else None),
         tuple(notes),
         tuple(_help(one, limit)),
         gpu=one,
@@ -104,7 +98,7 @@ def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Cause:
 
 
 def _confidence(one: GpuOom, limit: Limit) -> Confidence:
-    """A library that fails for lack of memory may fail for another reason; old messages name no process."""
+    """Medium for libraries that may have failed for another reason, and for old messages, which name no process."""
     if one.library in ("cublas", "cudnn", "cuda") or (limit == "gpu-shared" and one.own is None and not one.others):
         return Confidence.medium
     return Confidence.high
@@ -113,10 +107,10 @@ def _confidence(one: GpuOom, limit: Limit) -> Confidence:
 _NAMES = {
     "cuda": "a CUDA out-of-memory error",
     "cublas": "cuBLAS could not allocate its workspace",
-    "cudnn": "cuDNN found no algorithm, which is how it fails without memory",
+    "cudnn": "cuDNN found no algorithm, which it also reports when memory is short",
     "nccl": "NCCL could not allocate its buffers",
-    "jax": "XLA's allocator ran out (JAX takes 75 % of the GPU at its start)",
-    "tensorflow": "TensorFlow's allocator ran out",
+    "jax": "XLA's allocator ran out of memory (JAX reserves 75 % of the GPU when it starts)",
+    "tensorflow": "TensorFlow's allocator ran out of memory",
 }
 
 
@@ -126,22 +120,22 @@ def _name(one: GpuOom) -> str:
 
 def _title(one: GpuOom, limit: Limit) -> str:
     gpu = "the GPU" if one.device is None else f"GPU {one.device}"
-    asked = f"{gib(one.tried)} were asked for" if one.tried is not None else "memory was asked for"
+    asked = f"the program requested {gib(one.tried)}" if one.tried is not None else "the program requested more"
     whole = gib(one.capacity) if one.capacity is not None else ""
     room = f" of {whole}" if whole else ""
     if limit == "gpu-shared":
         held = gib(elsewhere(one) or 0)
         if one.own is None and not one.others:  # an old message: nothing in it names processes
-            return f"{gpu}: {held}{room} were held outside PyTorch, by other processes; {asked}"
-        return f"{gpu} was shared: other processes held {held}{room}; {asked}"
+            return f"{gpu} was shared: {held}{room} was used outside PyTorch, by other processes; {asked}"
+        return f"{gpu} was shared: other processes used {held}{room}; {asked}"
     if limit == "gpu-fraction":
-        return f"{gpu}: {asked} beyond the {gib(one.allowed or 0)} that the program allows itself{room}"
+        return f"{gpu}: the program reached its own limit of {gib(one.allowed or 0)}{room}; {asked}"
     if limit == "gpu-fragmented":
         loose = gib((one.reserved or 0) - (one.allocated or 0))
-        return f"{gpu}'s memory was fragmented: {asked}, {loose} lay reserved and unused in pieces{room}"
-    free = f"; it has {whole}" if whole else ""
+        return f"the memory of {gpu} was fragmented: {asked}, and {loose}{room} was reserved but unused, in pieces"
+    free = f", and the GPU has {whole}" if whole else ""
     if one.free is not None:
-        free = f", {gib(one.free)}{room} were free"
+        free = f", and {gib(one.free)}{room} was free"
     reason = "" if one.library == "pytorch" else f": {_name(one)}"
     return f"{gpu} ran out of memory{reason}" + (f": {asked}{free}" if one.tried is not None else "")
 
@@ -149,25 +143,25 @@ def _title(one: GpuOom, limit: Limit) -> str:
 def _notes(one: GpuOom, limit: Limit) -> Iterator[str]:
     mine, others, used = own(one), elsewhere(one), in_use(one)
     if one.allocated is not None:
-        held = f"PyTorch had {gib(one.allocated)} allocated"
+        used_by = f"PyTorch had allocated {gib(one.allocated)}"
         if one.reserved is not None:
-            held += f", {gib(one.reserved)} reserved"
-        yield held + (f"; the process as the driver counts it {gib(mine)}" if mine is not None else "")
+            used_by += f" and reserved {gib(one.reserved)}"
+        yield used_by + (f"; the driver counted {gib(mine)} for the whole process" if mine is not None else "")
     elif used is not None:
-        yield f"{gib(used)} were in use, by this process and any other"
+        yield f"{gib(used)} of the GPU was in use, by all processes together"
     if mine is not None and one.reserved is not None and mine - one.reserved > largest_context():
         outside = gib(mine - one.reserved)
-        yield f"{outside} of the process lie outside PyTorch: another library in it (JAX, TensorFlow, a renderer)"
+        yield f"{outside} of the process was used outside PyTorch, by another library (JAX, TensorFlow, a renderer)"
     if others and limit != "gpu-shared" and others > ROUNDING * 20:
         who = "other processes" if one.others else "other processes, a display or the driver"
-        yield f"{gib(others)} more were in use by {who}"
+        yield f"another {gib(others)} of the GPU was used by {who}"
     if limit == "gpu-shared" and one.others:
         listed = ", ".join(
             f"{pid} ({gib(size)})" for pid, size in one.others[:4] if size != mine or one.own is not None
         )
-        yield f"held by process {listed}"
+        yield f"used by process {listed}"
     if one.private_pools:
-        yield f"{gib(one.private_pools)} of it in private pools (CUDA graphs)"
+        yield f"{gib(one.private_pools)} of PyTorch's memory is in private pools (CUDA graphs)"
 
 
 def _several(group: Group) -> Iterator[str]:
@@ -176,7 +170,7 @@ def _several(group: Group) -> Iterator[str]:
     elif len(group.devices) > 1:
         yield f"on {len(group.devices)} GPUs: {_some([str(n) for n in sorted(group.devices)])}"
     elif group.count > 1:
-        yield f"{group.count} times in these logs, with different figures; the first is shown"
+        yield f"this happened {group.count} times in these logs, with different figures; the first is shown"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -184,51 +178,39 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(ordered[:8]) + (", ..." if len(ordered) > 8 else "")
 
 
-def _at(place: Place) -> str:
-    return f"{place.path}:{place.line}"
-
-
 def _help(one: GpuOom, limit: Limit) -> Iterator[str]:
     if limit == "gpu-shared":
-        yield "see who they are with nvidia-smi on that node; a job of yours that has not ended, or a GPU not asked for"
+        yield (
+            "run nvidia-smi on that node to see these processes: perhaps an earlier job of yours still runs, or this "
+            "job uses a GPU that it did not request"
+        )
     if limit == "gpu-fragmented":
-        yield "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins pieces; batches of one shape keep them whole"
+        yield (
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which reduces fragmentation; batches of one fixed "
+            "shape reduce it too"
+        )
     if limit == "gpu-fraction":
-        yield "raise torch.cuda.set_per_process_memory_fraction, or leave it out"
+        yield "raise the fraction in torch.cuda.set_per_process_memory_fraction, or remove the call"
     if one.library in ("cublas", "cudnn", "nccl", "cuda"):
-        yield "this is where memory ran out, not where it went: an estimate of the configuration says what fills it"
+        yield "this library only made the last request; with --config FILE you see what filled the GPU"
 
 
-def trial_of(places: Sequence[Place], found: Found) -> Trial | None:
-    """The trial that a failure belongs to: reported in the same line, or started (lost) last before it."""
-    if not places:
-        return None
-    lines = {(place.path, place.line) for place in places}
-    trials = [one for one in found.evidence if isinstance(one, Trial)]
-    for one in trials:
-        if (one.place.path, one.place.line) in lines:
-            return one
-    path, line = places[0].path, places[0].line
-    before = [one for one in trials if one.place.path == path and one.place.line <= line and not one.error]
-    if before:
-        return before[-1]
-    near = [one for one in trials if "emory" in one.error and one.place.path == path]
-    return min(near, key=lambda one: abs(one.place.line - line), default=None)
-
-
-def misleading(cause: Cause) -> Iterator[Misleading]:
-    """Figures of a message that people take for the need."""
+def misleading(cause: Diagnosis) -> Iterator[Misleading]:
+    """Figures of a message that are easily mistaken for the memory that the job needs."""
     one = cause.gpu
     if one is None or one.tried is None or one.library != "pytorch" or cause.limit != "gpu":
         return
     used = in_use(one) or one.allocated
-    if used is not None and one.tried * 10 < used:  # nobody takes half the GPU for a last straw
+    if used is not None and one.tried * 10 < used:  # a request of half the GPU misleads nobody
         yield Misleading(
             one.place,
-            f"{gib(one.tried)} asked for",
-            f"the last straw, not what is lacking: {gib(used)} were in use before it, and the step was not over",
+            f"{gib(one.tried)} requested",
+            f"this is only the last request, not the amount that is missing: {gib(used)} was already in use, and the "
+            "step was not finished",
         )
     if one.free is not None and one.allocated is not None and one.free >= one.tried:
         yield Misleading(
-            one.place, f"{gib(one.free)} free", "free at the moment of the message, after caches were given back"
+            one.place,
+            f"{gib(one.free)} free",
+            "this was free after PyTorch had released its cached memory, not when it made the request",
         )

@@ -1,15 +1,15 @@
-"""What one GPU out-of-memory message tells about who holds the memory, and what stood in the way."""
+"""What one GPU out-of-memory message tells: who used the memory, and which limit was hit."""
 
 from __future__ import annotations
 
-from preflight.postmortem.cause import Limit
+from preflight.postmortem.diagnosis import Limit
 from preflight.postmortem.evidence import GpuOom
 
 ROUNDING = round(0.005 * 2**30)
 """A message shows hundredths of a GiB."""
 
 LOOSE = 0.074
-"""A share of the GPU that lies reserved and unused in pieces and counts as fragmentation: three quarters of 60 public
+"""Share of the GPU that is reserved but unused, from which on it counts as fragmentation: three quarters of 60 public
 messages show less (median 1 %, upper quartile 7.4 %)."""
 
 
@@ -19,10 +19,9 @@ def in_use(one: GpuOom) -> int | None:
 
 
 def own(one: GpuOom) -> int | None:
-    """Bytes that the driver gives this process.
+    """Bytes of this process, as the driver counts them; None: the message does not tell.
 
-    In a container this process is one of the "Process N": the smallest that can hold what PyTorch has reserved. None
-    where nothing tells.
+    In a container this process is one of the "Process N": the smallest one that can hold what PyTorch reserved.
     """
     if one.own is not None:
         return one.own
@@ -33,10 +32,10 @@ def own(one: GpuOom) -> int | None:
 
 
 def elsewhere(one: GpuOom) -> int | None:
-    """Bytes that other processes hold. None where the message cannot tell.
+    """Bytes of other processes; None: the message does not tell.
 
-    Messages before 2.1 name no process: what is neither free nor reserved is others' and this process's context, so the
-    largest context known is taken off.
+    Messages before 2.1 name no process. What is neither free nor reserved belongs to other processes and to the context
+    of this one, so the largest known context is subtracted.
     """
     used, mine = in_use(one), own(one)
     if one.others and mine is not None:
@@ -55,14 +54,14 @@ def largest_context() -> int:
 
 
 def limit_of(one: GpuOom) -> Limit:
-    """What stood in the way. Other processes do where the request would have fitted without them."""
+    """The limit that was hit. Other processes are the reason if the request would have fitted without them."""
     others, tried = elsewhere(one), one.tried
     if tried is None:
         return "gpu"
     if one.allowed is not None and (one.reserved or 0) + tried > one.allowed and (one.free or 0) >= tried:
         return "gpu-fraction"
     if others and others + (one.free or 0) >= tried and others > largest_context():
-        return "gpu-shared"  # with less, they hold contexts and do nothing
+        return "gpu-shared"  # with less, these processes only have a context
     if one.reserved is not None and one.allocated is not None:
         loose = one.reserved - one.allocated
         if loose + (one.free or 0) >= tried and loose > LOOSE * (one.capacity or one.reserved):

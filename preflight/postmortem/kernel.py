@@ -1,7 +1,7 @@
-"""The kernel's out-of-memory reports, of every generation since 2.6: dmesg, syslog, journalctl -k.
+"""The kernel's out-of-memory reports since Linux 2.6: in dmesg, syslog, journalctl -k.
 
-A report is a block: who asked, the cgroup's usage and statistics, a table of tasks, `oom-kill:constraint=...`, and the
-line with the victim. What went before is kept until the victim's line closes the block.
+A report has several parts: the process that asked, the usage and statistics of the cgroup, a table of tasks,
+`oom-kill:constraint=...`, and the line of the killed process, which ends the report.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Literal
 
 from preflight.postmortem.evidence import Evidence, KernelKill, Place, Task, TooManyProcesses
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.units import LARGEST, kib
 
 MOST_TASKS = 4096
-"""Rows of a task table that are kept."""
+"""Most rows of a task table that are kept."""
 
 _INVOKED = re.compile(r"^(?:.*\]\s|.*\bkernel:\s)?\s*(\S.*?) invoked oom-killer")
 _USAGE = re.compile(r"\bmemory: usage (\d+)kB, limit (\d+)kB")
@@ -37,8 +37,8 @@ _FORK = re.compile(r"fork rejected by pids controller in (\S+)")
 _JOB = re.compile(r"(?:^|/)job_(\d+)")
 
 
-class Kernel:
-    """Reads one log. Ranks do not matter: the kernel speaks for a node."""
+class Kernel(Parser):
+    """Reads one log. The report is of a node: ranks do not matter."""
 
     def __init__(self) -> None:
         self._clear()
@@ -169,7 +169,7 @@ def job_of(cgroup: str) -> str | None:
 
 
 def owner(cgroup: str) -> str:
-    """Whose limit a cgroup's path is, in words."""
+    """The owner of a cgroup, in words, by its path."""
     job = job_of(cgroup)
     if job is not None:
         return f"SLURM job {job}"
@@ -183,7 +183,7 @@ def owner(cgroup: str) -> str:
 
 
 def page_bytes(kill: KernelKill) -> int | None:
-    """Bytes of a page, from the victim's own row and line: 4, 16 or 64 KiB. None where they do not tell."""
+    """Bytes of a page, 4, 16 or 64 KiB, from the row and the line of the killed process; None: they do not tell."""
     sizes = [kill.anon_rss, kill.file_rss, kill.shmem_rss]
     row = next((task for task in kill.tasks if task.pid == kill.pid and task.total_pages), None)
     if row is None or kill.total_vm is None or None in sizes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from preflight.postmortem.cause import Cause, When
+from preflight.postmortem.circumstances import Moment
 from preflight.postmortem.compare import Compared
+from preflight.postmortem.diagnosis import Diagnosis
 from preflight.postmortem.evidence import Evidence, Place, Progress
-from preflight.postmortem.report import Postmortem
+from preflight.postmortem.run import Postmortem
 from preflight.reports import plain
 
 VERSION = 1
@@ -41,7 +42,7 @@ def document(found: Postmortem) -> plain.Plain:
     }
 
 
-def _cause(cause: Cause) -> plain.Plain:
+def _cause(cause: Diagnosis) -> plain.Plain:
     return {
         "limit": cause.limit,
         "title": cause.title,
@@ -52,12 +53,12 @@ def _cause(cause: Cause) -> plain.Plain:
         "notes": list(cause.notes),
         "help": list(cause.help),
         "gpu": None if cause.gpu is None else _evidence(cause.gpu),
-        "host": None if cause.seen is None else dataclasses.asdict(cause.seen),
+        "host": None if cause.host is None else dataclasses.asdict(cause.host),
         "trial": None if cause.trial is None else _evidence(cause.trial),
     }
 
 
-def _when(when: When) -> plain.Plain:
+def _when(when: Moment) -> plain.Plain:
     return {
         "phase": when.phase or None,
         "frame": None if when.frame is None else dataclasses.asdict(when.frame),
@@ -94,7 +95,7 @@ def _place(place: Place) -> plain.Plain:
 
 
 def _evidence(one: Evidence) -> plain.Plain:
-    """A record by its fields, with its kind; the task table stays out."""
+    """A piece of evidence by its kind and fields, without the table of tasks."""
     data: plain.Plain = {"kind": type(one).__name__}
     for field in dataclasses.fields(one):
         if field.name != "tasks" or isinstance(getattr(one, field.name), int):

@@ -1,4 +1,4 @@
-"""Host-side errors that a program reports itself: loader workers, shared memory, refused memory, processes, kills."""
+"""Errors of host memory that a program reports: DataLoader workers, shared memory, refused memory, processes, kills."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from preflight.postmortem.evidence import (
     TooManyProcesses,
     WorkerDied,
 )
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.trace import Traces
-from preflight.postmortem.units import LARGEST, SIZE, size
+from preflight.postmortem.units import SIZE, count, size
 
 _WORKER = re.compile(
     r"DataLoader worker \(pid\(?s?\)? ?(\d+)?[\d, ]*\) (?:is killed by signal: (.*)|exited unexpectedly)"
@@ -48,18 +48,13 @@ _KILLED = re.compile(
 )
 
 
-class Program:
+class Program(Parser):
     """Reads one log."""
 
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
 
-    @property
-    def awake(self) -> bool:
-        return False
-
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says."""
         text = line.text
         frames = self._traces.frames(line.stream)
         if "DataLoader worker" in text and (found := _WORKER.search(text)):
@@ -68,7 +63,7 @@ class Program:
         elif ("torch_" in text or "bus error" in text or "shared memory" in text) and _SHM.search(text):
             yield SharedMemoryFull(line.place, frames)
         elif found := _CPU.search(text) if "CPUAllocator" in text else None:
-            yield HostAllocation(line.place, _bytes(found[1]), frames=frames)
+            yield HostAllocation(line.place, count(found[1]), frames=frames)
         elif found := _NUMPY.search(text) if "Unable to allocate" in text else None:
             yield HostAllocation(line.place, size(found[1], found[2]), frames=frames)
         elif _THREADS.search(text):
@@ -79,11 +74,3 @@ class Program:
             pid = found["pid"] or found["elastic"] or found["binary"] or found["shell"]
             rank = found["rank"]
             yield Killed(line.place, int(pid[-9:]) if pid else None, int(rank[-9:]) if rank else None)
-
-    def end(self) -> Iterator[Evidence]:
-        return iter(())
-
-
-def _bytes(text: str) -> int | None:
-    number = int(text[:18])
-    return number if number < LARGEST else None

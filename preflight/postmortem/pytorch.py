@@ -1,4 +1,4 @@
-"""PyTorch's out-of-memory messages of every generation since 1.0, whatever is put around them or between their parts.
+"""PyTorch's out-of-memory messages of every version since 1.0, whatever text stands around or between their parts.
 
 1.x     Tried to allocate A (GPU 0; T total capacity; X already allocated; F free; R reserved in total by PyTorch)
         (before 1.5 "C cached" in place of the last, at first without what is allocated)
@@ -9,7 +9,7 @@ async   Allocation on device 0 would exceed allowed memory. (out of memory), the
 between "Process N has B memory in use." for other processes, "Including non-PyTorch memory, this process has B memory
         in use."; in a container this process can be a "Process N" too. "B allowed;" with a fraction set.
 
-Figures are looked for by their words, each for itself: people shorten and break these messages when they quote them.
+Each figure is found by its own words: people shorten and break these messages when they quote them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, GpuOom
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.units import SIZE, size
 
@@ -50,7 +50,7 @@ _OTHER = re.compile(rf"\bProcess (\d+) has {SIZE} memory in use", re.IGNORECASE)
 _MORE = re.compile(rf"{SIZE}|reserved by PyTorch|fragmentation|memory in use|allocated|capacity", re.IGNORECASE)
 
 
-class PyTorch:
+class PyTorch(Parser):
     """Reads one log; `traces` knows the traceback above each stream's current line."""
 
     def __init__(self, traces: Traces) -> None:
@@ -62,7 +62,7 @@ class PyTorch:
         return bool(self._pending)
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line completes: a message ends where a line of its stream has none of its words."""
+        """The evidence of a line. A message ends at a line of its stream that has none of its words."""
         started = self._pending.get(line.stream)
         text = line.text
         if ("llocate" in text or "exceed allowed" in text) and _START.search(text):

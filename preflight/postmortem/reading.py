@@ -1,4 +1,4 @@
-"""Logs as lines: streamed, decoded leniently, freed of what terminals and collectors put around them."""
+"""Reads logs as lines: streamed, decoded leniently, without the escape codes of terminals."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
-from preflight.postmortem.evidence import Place
+from preflight.postmortem.evidence import Evidence, Place
 from preflight.vocabulary.errors import UsageError
 
 BLOCK = 1 << 18
-"""Bytes read at once; a line is cut at the next as many. The longest message known here is a tenth of it."""
+"""Bytes read at once. A line that is longer is cut; the longest message known is a tenth of this."""
 
 TAIL = 1 << 15
-"""Bytes of a block in which nothing is wrong that are still looked at: how far the run was, before the next block."""
+"""Bytes at the end of a skipped block that are read for the progress of the run."""
 
 LONGEST = 1 << 13
-"""Characters of a line that are read as one: patterns may take the square of it. A message takes some hundreds."""
+"""Most characters that are matched at once: a pattern may take time with their square. Messages have some hundreds."""
 
 SHOWN = 400
-"""Characters of a line that are kept to be shown."""
+"""Most characters of a line that are shown."""
 
 LEAD = 40
-"""Characters shown before what matters in a long line."""
+"""Characters of a long line that are shown before the message."""
 
 SAMPLE = 1 << 13
-"""Bytes looked at to tell text from binary."""
+"""Bytes that are inspected to tell text from binary data."""
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOG_NAMES = re.compile(r"(?:slurm-.*|dmesg.*|.*\.(?:log|out|err|txt|stdout|stderr)(?:\.\d+)?(?:\.(?:gz|xz|bz2))?)")
@@ -48,7 +48,7 @@ _STREAM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: cleaned of escapes; `stream` tells the ranks of one log apart ("" where nothing does)."""
+    """One line without escape codes. `stream`: the rank that wrote it; "": the log does not tell."""
 
     path: str
     number: int
@@ -60,7 +60,7 @@ class Line:
         return self.at(0)
 
     def at(self, start: int) -> Place:
-        """The place, showing a long line from a little before `start` on."""
+        """The place; a long line is shown from a little before `start`."""
         text = self.text
         if len(text) > SHOWN and start > LEAD:
             text = "..." + text[start - LEAD :]
@@ -69,7 +69,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some whole lines, as bytes: most of a log is never looked at closer. `edge`: the first or the last of a log."""
+    """Some whole lines as bytes: most blocks are never parsed. `edge`: the first or the last block of a log."""
 
     path: str
     number: int
@@ -77,7 +77,7 @@ class Block:
     edge: bool = False
 
     def lines(self, data: bytes | None = None, number: int | None = None) -> Iterator[Line]:
-        """The lines that are not empty; a progress bar's states are lines of one number."""
+        """The lines that are not empty; all states of a progress bar have the same line number."""
         texts = (self.data if data is None else data).decode("utf-8", "replace").split("\n")
         for at, text in enumerate(texts, self.number if number is None else number):
             for part in text.split("\r"):
@@ -93,6 +93,23 @@ class Block:
         return self.lines(self.data[start:], self.number + self.data.count(b"\n", 0, start))
 
 
+class Parser:
+    """Reads what one source (a library, a daemon) writes to a log: a line in, evidence out once it is complete."""
+
+    @property
+    def awake(self) -> bool:
+        """Whether it needs the next lines, whatever they contain: it is in the middle of a message."""
+        return False
+
+    def feed(self, line: Line) -> Iterator[Evidence]:
+        """The evidence that a line completes."""
+        raise NotImplementedError
+
+    def end(self) -> Iterator[Evidence]:
+        """The evidence that the end of the log completes."""
+        return iter(())
+
+
 def logs(names: Iterable[str]) -> list[str]:
     """The files of a command: named ones, and those of named directories that look like logs. Raises UsageError."""
     found: list[str] = []
@@ -101,7 +118,7 @@ def logs(names: Iterable[str]) -> list[str]:
         if name != "-" and path.is_dir():
             inside = sorted(one for one in path.iterdir() if one.is_file() and _LOG_NAMES.fullmatch(one.name))
             if not inside:
-                raise UsageError(f"{name}: no file in this directory is named like a log; name the files")
+                raise UsageError(f"{name}: no file in this directory has the name of a log; name the files yourself")
             found += map(str, inside)
         else:
             found.append(name)
@@ -109,7 +126,7 @@ def logs(names: Iterable[str]) -> list[str]:
 
 
 def blocks(name: str) -> Iterator[Block]:
-    """A log in blocks of whole lines, `-` for standard input. Raises UsageError where it cannot be read as text."""
+    """A log in blocks of whole lines; `-` is standard input. Raises UsageError when it cannot be read as text."""
     try:
         if name == "-":
             if sys.stdin is None:
@@ -127,12 +144,12 @@ def blocks(name: str) -> Iterator[Block]:
 
 
 def blocks_of(name: str, text: str) -> Iterator[Block]:
-    """The blocks of a text that is here already."""
+    """The blocks of a text in memory."""
     return _blocks(name, io.BytesIO(text.encode("utf-8", "replace")))
 
 
 def _blocks(name: str, file: IO[bytes]) -> Iterator[Block]:
-    """Blocks with one read ahead: the last one is an edge too."""
+    """The blocks, read one ahead, so that the last one is marked as an edge."""
     number, held, first = 1, None, True
     for data in _texts(name, file):
         if held is not None:
@@ -144,7 +161,7 @@ def _blocks(name: str, file: IO[bytes]) -> Iterator[Block]:
 
 
 def _texts(name: str, file: IO[bytes]) -> Iterator[bytes]:
-    """UTF-8 text, packed logs unpacked, in pieces that end with a line (or are as long as a line may get)."""
+    """The decompressed log as UTF-8, in pieces that end with a line (or have the most bytes of a line)."""
     reader = file
     start = _peek(reader)
     for magic, unpack in _PACKED:
@@ -169,13 +186,13 @@ def _peek(reader: IO[bytes]) -> bytes:
 
 
 def _encoding(name: str, start: bytes) -> str:
-    """How the text is written. Raises UsageError for what is none."""
+    """The encoding. Raises UsageError for binary data."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"  # what PowerShell's redirection writes
     if start.startswith(b"LPKSHHRH"):
-        raise UsageError(f"{name}: a binary journal; write it out with journalctl --file {name} and give that")
-    rest = start.lstrip(b"\0")  # a log that was cut off while open begins with a hole
-    if rest.count(b"\0") * 100 > len(rest):  # a crash leaves a few in a text, a program's file is full of them
+        raise UsageError(f"{name}: a binary journal; give the output of journalctl --file {name} instead")
+    rest = start.lstrip(b"\0")  # a log that was truncated while it was open begins with zeros
+    if rest.count(b"\0") * 100 > len(rest):  # a crash leaves some in a text; a binary file is full of them
         raise UsageError(f"{name}: a binary file, not a log")
     return "utf-8"
 

@@ -1,32 +1,48 @@
-"""A post-mortem from beginning to end: logs to evidence, a conclusion, the configuration, the estimate beside it."""
+"""A whole post-mortem: reads the logs, draws the conclusion, finds the configuration, compares with the estimate."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.engine.check import Options
-from preflight.postmortem.cause import Cause
-from preflight.postmortem.collect import collect, collect_text
+from preflight.postmortem.collect import Found, collect, collect_text
 from preflight.postmortem.compare import Compared, compare
-from preflight.postmortem.conclude import conclude, of_job
+from preflight.postmortem.conclude import Conclusion, conclude, of_job
 from preflight.postmortem.configuration import Candidate, judge, meant, named
-from preflight.postmortem.report import Postmortem
+from preflight.postmortem.diagnosis import Diagnosis
 from preflight.system.processes import ask_program
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.outcome import Outcome, Report
 
 MOST_STUDIES = 3
-"""Studies whose estimate is shown; the check lists all."""
+"""Most studies whose estimate is shown; the findings of `check` are shown for all."""
 
 SACCT_SECONDS = 30
-"""How long sacct may take: it asks the accounting database and nothing else."""
+"""Seconds that sacct may take: it only asks the accounting database."""
 
 FIELDS = (
     "JobID,JobName,State,ExitCode,Elapsed,Timelimit,ReqMem,MaxRSS,AveRSS,AllocTRES,NNodes,NTasks,AllocCPUS,WorkDir,"
     "SubmitLine"
 )
+
+
+@dataclass(frozen=True)
+class Postmortem:
+    """What the logs say, the estimate for the job, and the findings of `check` (None: no configuration is known).
+
+    `configuration`: the files; `from_logs`: the logs name them; `notes`: shown once, at the end.
+    """
+
+    found: Found
+    conclusion: Conclusion
+    compared: tuple[Compared, ...] = ()
+    outcome: Outcome | None = None
+    configuration: tuple[str, ...] = ()
+    from_logs: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def postmortem(
@@ -37,9 +53,9 @@ def postmortem(
     cwd: Path,
     outcome: Callable[[Sequence[Report]], Outcome],
 ) -> Postmortem:
-    """The post-mortem of logs; without logs, of what accounting says of the job.
+    """The post-mortem of logs; without logs, of what sacct says of the job.
 
-    `outcome` makes of reports what `check` prints. Raises UsageError for logs or configurations that cannot be read.
+    `outcome` turns reports into what `check` prints. Raises UsageError for logs or files that cannot be read.
     """
     found = collect(logs) if logs or job is None else collect_text("sacct", ask_sacct(job))
     if job is not None:
@@ -52,7 +68,7 @@ def postmortem(
         return Postmortem(found, conclusion)
     reports, candidates, notes = judge(files, options, conclusion.causes, cwd)
     if from_logs:
-        notes.append(f"the logs name {files[0]}; --config says which files to judge instead")
+        notes.append(f"the logs name {files[0]}; use --config FILE for another one")
     return Postmortem(
         found,
         conclusion,
@@ -64,8 +80,8 @@ def postmortem(
     )
 
 
-def _compared(candidates: Sequence[Candidate], causes: Sequence[Cause]) -> list[Compared]:
-    """The first cause that an estimate can speak of, beside each study; a search's own trial counts before others."""
+def _compared(candidates: Sequence[Candidate], causes: Sequence[Diagnosis]) -> list[Compared]:
+    """The first diagnosis that the estimate says something about, compared with each study."""
     for cause in causes:
         found = [compare(candidate, cause) for candidate in candidates[:MOST_STUDIES]]
         told = [one for one in found if one.words or one.rows]
@@ -75,7 +91,7 @@ def _compared(candidates: Sequence[Candidate], causes: Sequence[Cause]) -> list[
 
 
 def ask_sacct(job: str) -> str:
-    """What accounting says of a job, as text. Raises UsageError where it cannot be asked."""
+    """The output of sacct for a job. Raises UsageError when sacct cannot be asked."""
     if not job.replace("_", "").replace(".", "").replace("+", "").isalnum():
         raise UsageError(f"--job-id {job}: not the number of a SLURM job")
     command = ["sacct", "-j", job, "-P", f"--format={FIELDS}"]
@@ -83,12 +99,12 @@ def ask_sacct(job: str) -> str:
         found = ask_program(command, SACCT_SECONDS)
     except FileNotFoundError:
         raise UsageError(
-            "no logs are named, and sacct is not here: run this where SLURM is, or give its output as a file"
+            "no logs are given, and sacct is not found: run this where SLURM is, or give a file with its output"
         ) from None
     except subprocess.TimeoutExpired:
         raise UsageError(f"sacct did not answer within {SACCT_SECONDS} s") from None
     if found.returncode:
         raise UsageError(
-            f"sacct failed: {found.stderr.strip().splitlines()[0] if found.stderr.strip() else 'no reason'}"
+            f"sacct failed: {found.stderr.strip().splitlines()[0] if found.stderr.strip() else 'it gave no reason'}"
         )
     return found.stdout

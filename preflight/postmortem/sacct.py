@@ -1,4 +1,4 @@
-"""Accounting: `sacct` as columns, with -P or -p, or as JSON of its generations, and what `seff` says."""
+"""SLURM's accounting: `sacct` as columns, with -P or -p, or as JSON of several versions; and `seff`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from preflight.postmortem.evidence import Accounting, Evidence, Place
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 from preflight.postmortem.units import slurm
 
 _COLUMNS = frozenset({
@@ -15,7 +15,7 @@ _COLUMNS = frozenset({
     "reqmem", "elapsed", "alloctres", "reqtres", "nnodes", "ntasks", "ncpus", "timelimit", "nodelist", "submitline",
     "workdir", "start", "end", "user", "reqcpus", "allocnodes", "derivedexitcode", "maxvmsize",
 })  # fmt: skip
-"""Fields by which a header of sacct is known."""
+"""Fields of a header of sacct."""
 
 _STATES = (
     "OUT_OF_MEMORY", "TIMEOUT", "NODE_FAIL", "FAILED", "CANCELLED", "COMPLETED", "PREEMPTED", "DEADLINE", "BOOT_FAIL",
@@ -27,12 +27,12 @@ _MEMORY = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?[KMGTP]?)", re.IGNORECASE)
 _SEFF = re.compile(r"^\s*#?\s*(Job ID|State|Nodes|Cores per node|Cores|Memory Utilized|Memory Efficiency):\s*(.*\S)")
 _PRINTED = re.compile(r"(\d+(?:\.\d+)?) ?([KMGTP])i?B")
 LARGEST_JSON = 1 << 26
-"""Characters of JSON that are kept to be parsed: far more than a job takes."""
+"""Most characters of JSON that are kept: far more than a job takes."""
 
 Row = Mapping[str, str]
 
 
-class Sacct:
+class Sacct(Parser):
     """Reads one log. A header starts a table; rows follow until a line does not look like one."""
 
     def __init__(self) -> None:
@@ -50,7 +50,6 @@ class Sacct:
         return bool(self._names) or bool(self._seff) or self._json_place is not None
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says."""
         if self._json_place is None and line.number == 1 and line.text.lstrip().startswith("{"):
             self._json_place = line.place
         if self._json_place is not None:
@@ -72,7 +71,7 @@ class Sacct:
             yield from self._row(line)
 
     def _starts(self, text: str) -> bool:
-        """Whether this is a header (or the ruler below one), which is then in force."""
+        """Whether this is the header of a table, or the ruler below one; the next rows belong to it."""
         if self._names and set(text.strip()) <= {"-", " "}:
             self._spans = _spans(text)
             return True
@@ -145,7 +144,7 @@ def _spans(ruler: str) -> list[tuple[int, int | None]]:
 
 
 def _accounting(place: Place, row: Row) -> Accounting | None:
-    """A row of a table; None where it is none."""
+    """The accounting in a row of a table; None: the line is not a row."""
     job = _JOB.fullmatch(row.get("jobid") or row.get("jobidraw") or "")
     if job is None:
         return None

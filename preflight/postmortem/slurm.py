@@ -1,4 +1,4 @@
-"""What SLURM's daemons write into a job's own log: kills, limits, and who ended it."""
+"""Messages of SLURM's daemons in a job's log: kills, limits, and why SLURM ended it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, JobEnded, Killed, MemoryExceeded, Named, StepKilled
-from preflight.postmortem.reading import Line
+from preflight.postmortem.reading import Line, Parser
 
 _EVENTS = re.compile(
     r"Detected (\d+) oom[-_]kill event(?:s|\(s\))? in (?:StepId=|step )(\d+)(?:_\d+)?(?:\.(\w+|\d+))?", re.IGNORECASE
@@ -23,11 +23,7 @@ _ENDED = re.compile(
 _NODE = re.compile(r"(?:srun|salloc): error: Node failure on (\S+)|Job (\d+) cancelled from node failure")
 _SUBMITTED = re.compile(r"(?:^|[\s$>+])sbatch\s+((?:-\S+\s+)*)(\S+\.(?:sh|slurm|sbatch|job|bash))\b")
 _PYTHON = re.compile(r"\b(?:python[\d.]*|torchrun|accelerate launch|deepspeed)\s+(?:-\S+\s+)*(\S+\.py)\b")
-_REASONS = {
-    "TIME LIMIT": "time",
-    "NODE FAILURE": "node-failure",
-    "PREEMPTION": "preempted",
-}
+_REASONS = {"TIME LIMIT": "time", "NODE FAILURE": "node-failure", "PREEMPTION": "preempted"}
 
 SMALLEST_BYTES = 1 << 31
 """A limit of this many KiB would be 2 TiB: from here on the figure is bytes (before 18.08 it was KiB)."""
@@ -35,15 +31,10 @@ LARGEST_KIB = 1 << 26
 """A limit of fewer bytes would be below 64 MiB, less than an interpreter takes: so it is KiB."""
 
 
-class Slurm:
+class Slurm(Parser):
     """Reads one log."""
 
-    @property
-    def awake(self) -> bool:
-        return False
-
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says."""
         text = line.text
         if "oom" in text and (found := _EVENTS.search(text)):
             yield StepKilled(line.place, found[2], found[3] or "", int(found[1][:9]))
@@ -74,12 +65,9 @@ class Slurm:
         scale = _scale(found[1], limit)
         yield MemoryExceeded(line.place, found[2], used * scale or None, limit * scale or None)
 
-    def end(self) -> Iterator[Evidence]:
-        return iter(())
-
 
 def _scale(words: str, limit: int) -> int:
-    """Bytes per unit of the figures; 0 where either would be possible."""
+    """Bytes per unit of the figures; 0: bytes and KiB are both possible."""
     if words == "StepId=" or limit >= SMALLEST_BYTES:
         return 1
     return 1024 if limit < LARGEST_KIB else 0

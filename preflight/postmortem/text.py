@@ -1,14 +1,14 @@
-"""The post-mortem as text: causes with their lines, what misleads, the estimate, then what `check` says."""
+"""The post-mortem as text: diagnoses with the lines of the logs, the estimate, misleading figures, findings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.postmortem.cause import Cause, Misleading
+from preflight.postmortem.circumstances import Moment
 from preflight.postmortem.compare import Compared, Row
+from preflight.postmortem.diagnosis import Diagnosis, Misleading
 from preflight.postmortem.evidence import Accounting, Place
-from preflight.postmortem.moments import at, of
-from preflight.postmortem.report import Postmortem
+from preflight.postmortem.run import Postmortem
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, wrap
 from preflight.vocabulary.findings import Confidence
@@ -17,8 +17,12 @@ from preflight.vocabulary.words import plural
 _SURE = {Confidence.high: "", Confidence.medium: "most likely: ", Confidence.low: "unexplained: "}
 
 
+_NO_CONFIGURATION = (
+    "Add --config FILE (the job script or the configuration) to see how much memory the job needs, and how to fix it."
+)
+
 MOST_ERRORS = 3
-"""Logs whose last exception is shown where nothing else was found."""
+"""Most logs whose last exception is shown when nothing else was found."""
 
 
 def render(found: Postmortem, look: Look) -> str:
@@ -33,11 +37,11 @@ def render(found: Postmortem, look: Look) -> str:
     if found.outcome is not None:
         from preflight.reports import render as check
 
-        title = "the same as preflight check" if not found.from_logs else "the files that the logs name"
-        blocks.append(look.paint(f"What check says of {_names(found.configuration)} ({title})", "bold"))
+        named = ", which the logs name" if found.from_logs else ""
+        blocks.append(look.paint(f"Findings of preflight check for {_names(found.configuration)}{named}", "bold"))
         blocks.append(check("full", found.outcome, look).rstrip("\n"))
     elif causes:
-        blocks.append(_no_configuration())
+        blocks.append(wrap(_NO_CONFIGURATION, look.width, "  "))
     text = "\n\n".join(blocks)
     for note in (*found.conclusion.notes, *found.notes):
         text += "\n" + wrap(f"note: {clean(note)}", look.width, "      ")
@@ -46,29 +50,25 @@ def render(found: Postmortem, look: Look) -> str:
 
 def _nothing(found: Postmortem, look: Look) -> str:
     read = f"{plural(found.found.lines, 'line')} in {plural(len(found.found.files), 'log')} read"
-    lines = [f"nothing found: {read}; none tells of a limit, a kill or memory that ran out."]
-    for row in of(Accounting, found.found):
+    lines = [f"nothing found: {read}, without a sign of a limit, a kill or a lack of memory."]
+    for row in found.found.of(Accounting):
         if not row.step:
             status = "" if row.exit_code is None else f", exit status {row.exit_code}"
-            lines.append(f"Accounting has job {row.job} as {row.state}{status}.")
+            lines.append(f"SLURM's accounting lists job {row.job} as {row.state}{status}.")
     for place in found.found.raised[:MOST_ERRORS]:
-        lines.append(f"An error of the program itself, the last shown in {at(place)}: {place.text}")
-    lines.append("What would tell more: dmesg -T of the node, sacct -j JOB -P --format=ALL, the job's standard error.")
+        lines.append(f"The last error of the program, at {place}: {place.text}")
+    lines.append("Helpful logs: dmesg -T of the node, sacct -j JOB -P --format=ALL, the job's standard error.")
     return "\n".join(wrap(clean(line), look.width, "  ") for line in lines)
-
-
-def _no_configuration() -> str:
-    return "No configuration is known: with --config FILE this shows what the estimate had said, and fixes."
 
 
 def _names(paths: tuple[str, ...]) -> str:
     return ", ".join(map(clean, paths[:3])) + (", ..." if len(paths) > 3 else "")
 
 
-# --- causes ---------------------------------------------------------------------------------------------------------
+# --- diagnoses -----------------------------------------------------------------------------------------------------
 
 
-def _cause(cause: Cause, look: Look, first: bool) -> Iterator[str]:
+def _cause(cause: Diagnosis, look: Look, first: bool) -> Iterator[str]:
     head = f"{'cause' if first else 'also'}[{cause.limit}]"
     style = "bold red" if first else "bold yellow"
     title = wrap(_SURE[cause.confidence] + clean(cause.title), look.width, "  ", len(head) + 2)
@@ -78,7 +78,7 @@ def _cause(cause: Cause, look: Look, first: bool) -> Iterator[str]:
         yield _note(kind, text, look)
 
 
-def _places(cause: Cause, look: Look, style: str) -> Iterator[str]:
+def _places(cause: Diagnosis, look: Look, style: str) -> Iterator[str]:
     bar = look.paint("|", "bold blue")
     gutter = max((len(str(place.line)) for place in cause.places), default=1)
     path = ""
@@ -101,9 +101,11 @@ def _distinct(places: tuple[Place, ...]) -> list[Place]:
     return sorted(seen.values(), key=lambda place: list(dict.fromkeys(p.path for p in places)).index(place.path))
 
 
-def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
-    if when := _when(cause):
+def _facts(cause: Diagnosis) -> Iterator[tuple[str, str]]:
+    if when := _when(cause.when):
         yield "when", when
+    if cause.when.last is not None:
+        yield "last progress", f'"{_shortened(cause.when.last.text)}" ({cause.when.last})'
     if cause.trial is not None:
         values = ", ".join(f"{name}={value}" for name, value in list(cause.trial.parameters.items())[:12])
         yield "trial", f"{cause.trial.tool} {cause.trial.name}: {values}"
@@ -113,26 +115,26 @@ def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
 
 _PHASES = {
     "": "",
-    "load": "while loading or building the model",
+    "load": "while the model was loaded or built",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
     "optimizer": "in the optimizer step",
-    "save": "while saving",
+    "save": "while a checkpoint was saved",
 }
 
 
-def _when(cause: Cause) -> str:
-    when = cause.when
-    phase = _PHASES.get(when.phase, f"in {when.phase}")
-    frames = []
-    if when.frame is not None:
-        frames.append(f"{when.frame.function} at {when.frame.path}:{when.frame.line}")
-    if when.beneath is not None and when.beneath != when.frame:
-        frames.append(f"beneath it {when.beneath.function} of {when.beneath.path.rpartition('site-packages/')[2]}")
-    words = [": ".join(filter(None, (phase, ", ".join(frames))))]
-    if when.last is not None:
-        text = " ".join(when.last.text.split())
-        text = text if len(text) <= 70 else text[:67] + "..."
-        words.append(f'the last progress shown: "{text}" ({when.last.path}:{when.last.line})')
+def _when(moment: Moment) -> str:
+    words = [_PHASES.get(moment.phase, f"in {moment.phase}")]
+    if moment.frame is not None:
+        words.append(f"your code: {moment.frame.function} ({moment.frame})")
+    if moment.beneath is not None and moment.beneath != moment.frame:
+        words.append(f"innermost call: {moment.beneath.function} ({moment.beneath})")
     return "; ".join(filter(None, words))
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 70 else text[:67] + "..."
 
 
 def _note(kind: str, text: str, look: Look) -> str:
@@ -142,27 +144,27 @@ def _note(kind: str, text: str, look: Look) -> str:
 
 
 def _misleading(found: tuple[Misleading, ...], look: Look) -> Iterator[str]:
-    yield look.paint("Figures that mislead", "bold")
+    yield look.paint("Misleading figures in the logs", "bold")
     for one in found:
-        text = f"{one.figure} ({one.place.path}:{one.place.line}): {one.why}"
+        text = f"{one.figure} ({one.place}): {one.why}"
         yield "  " + wrap(clean(text), look.width, "    ", 2)
 
 
-# --- the estimate beside it -----------------------------------------------------------------------------------------
+# --- comparison with the estimate -------------------------------------------------------------------------------------
 
 
 def _compared(one: Compared, look: Look) -> Iterator[str]:
     from preflight.reports.estimate import heading
 
     candidate = one.candidate
-    yield look.paint(f"What the estimate had said of {clean(candidate.result.study.paths[0])}", "bold")
+    yield look.paint(f"Estimate for {clean(candidate.result.study.paths[0])}", "bold")
     yield "  " + wrap(clean(heading(candidate.job)), look.width, "    ", 2)
     if candidate.combination:
         values = ", ".join(f"{name}={value}" for name, value in candidate.combination.items())
         which = (
-            "the combination that died"
+            "the combination that failed"
             if candidate.certain
-            else "its worst combination; the logs do not say which died"
+            else "the worst combination of the search (the logs do not say which one failed)"
         )
         yield "  " + wrap(clean(f"{which}: {values}"), look.width, "    ", 2)
     if one.rows:
@@ -172,7 +174,7 @@ def _compared(one: Compared, look: Look) -> Iterator[str]:
 
 
 def _table(rows: tuple[Row, ...], look: Look) -> Iterator[str]:
-    head = f"  {'GiB':<12}{'when it failed':>16}{'with the request':>19}{'the estimate of the peak':>29}"
+    head = f"  {'GiB':<12}{'at the failure':>16}{'with the request':>19}{'estimated peak':>29}"
     yield look.paint(head, "bold")
     for row in rows:
         needed = f"{row.needed / 2**30:.2f}" if row.needed is not None else "-"

@@ -1,9 +1,8 @@
-"""Python tracebacks as they pass by, one for each stream, and the phase of a run that their frames tell."""
+"""Python tracebacks, followed line by line, one for each stream of a log."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from preflight.postmortem.evidence import Frame, Place
 from preflight.postmortem.reading import Line
@@ -66,70 +65,6 @@ class Traces:
     def over(self, stream: str) -> None:
         """The traceback's error was read: what follows is another's."""
         self._frames.pop(stream, None)
-
-
-_RULES: tuple[tuple[str, int, re.Pattern[str]], ...] = (
-    (
-        "validation",
-        2,
-        re.compile(
-            r":(?!\w*train|cross_)(?:\w*validat\w*|_?evaluat\w*|eval(?:_\w+)?|\w*_eval|prediction_step|prediction_loop"
-            r"|test_step|_?run_sanity_check|sanity_check\w*)$"
-        ),
-    ),
-    ("save", 2, re.compile(r":(?:save\w*|_save\w*|state_dict|full_state_dict|consolidate\w*)$")),
-    (
-        "optimizer",
-        2,
-        re.compile(
-            r"(?:torch/optim/|bitsandbytes/optim|apex/optimizers|zero/stage\w*\.py).*:\w*step\w*$|:optimizer_step$"
-            r"|torch/optim/.*:_(?:init_group|multi_tensor\w*|single_tensor\w*|foreach\w*|fused\w*)$"
-        ),
-    ),
-    ("backward", 2, re.compile(r"torch/autograd/.*:backward$|:(?:loss_)?backward$|:_(?:engine_)?run_backward$")),
-    ("generation", 2, re.compile(r":(?:generate|_sample|_beam_search|_greedy_search|greedy_search|beam_search)$")),
-    ("forward", 1, re.compile(r":(?:forward|_call_impl|_wrapped_call_impl|training_step|compute_loss|__call__)$")),
-    (
-        "load",
-        0,
-        re.compile(
-            r":(?:from_pretrained|_load_\w+|load_state_dict|load_checkpoint|_from_config|caching_allocator_warmup|__init__"
-            r"|_init_weights|init_process_group)$|(?:nn/modules/module|modeling_utils)\.py:(?:to|cuda|half|float|_apply)$"
-        ),
-    ),
-)
-"""Phases by frames, as `path:function`, with what may follow what: a phase holds those of the same weight or less that
-lie within it (validation its own forward passes), and gives way to weightier ones."""
-
-_TRAINING = re.compile(r":(?:closure|training_step|fit|train|train_one_epoch|train_epoch|_inner_training_loop)$")
-"""Frames within which a step begins anew: Lightning runs it as the optimizer's closure, a cross-validation trains."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """When in the run: a phase as estimates name it (or ""), and the innermost frame of the user's own code."""
-
-    phase: str
-    frame: Frame | None
-    beneath: Frame | None = None
-    """The innermost frame of all."""
-
-
-def moment(frames: tuple[Frame, ...]) -> Moment:
-    """What the frames of a traceback tell, from the outermost inwards."""
-    if not frames:
-        return Moment("", None)
-    phase, weight = "", -1
-    for frame in frames:
-        name = f"{frame.path}:{frame.function}"
-        if _TRAINING.search(name):
-            phase, weight = "", -1
-        for candidate, strength, rule in _RULES:
-            if strength > weight and rule.search(name):
-                phase, weight = candidate, strength
-                break
-    own = [frame for frame in frames if not library(frame)]
-    return Moment(phase, own[-1] if own else None, frames[-1])
 
 
 def library(frame: Frame) -> bool:

@@ -1,4 +1,4 @@
-"""Which combination of a search died: Optuna's failed trials, W&B agents' runs, Hydra's multirun jobs; and progress."""
+"""The combination of a search that failed (Optuna's trials, W&B agents' runs, Hydra's multirun jobs), and progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, Place, Progress, Trial
-from preflight.postmortem.reading import SHOWN, Line
+from preflight.postmortem.reading import SHOWN, Line, Parser
 
 LONGEST = 1 << 14
 """Characters of a parameter dictionary that are read."""
@@ -36,10 +36,10 @@ _PHASES: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
 )
-"""What progress looks like: Lightning, Trainer, Ultralytics, tqdm, hand-written loops."""
+"""Lines that show progress: of Lightning, Trainer, Ultralytics, tqdm, hand-written loops."""
 
 
-class Trials:
+class Trials(Parser):
     """Reads one log."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Trials:
         return self._place is not None
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line says; a W&B run's parameters follow on lines of their own."""
+        """The evidence of a line. The parameters of a W&B run are on the next lines."""
         text = line.text
         if self._place is not None:
             found = _WANDB_VALUE.match(text)
@@ -79,7 +79,7 @@ class Trials:
 
 
 def _value(text: str) -> object:
-    """A literal as Python prints it; the text itself where it is none."""
+    """The value of a Python literal; the text itself if it is not one."""
     try:
         return ast.literal_eval(text) if len(text) <= LONGEST else text
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
@@ -87,7 +87,7 @@ def _value(text: str) -> object:
 
 
 def progress(line: Line) -> Progress | None:
-    """How far the run was, where the line shows it. Only the last of each phase before a failure is kept."""
+    """The progress that a line shows; None: it shows none. Only the last line of each phase is kept."""
     for phase, words in _PHASES:
         if words.search(line.text):
             return Progress(line.place, phase)

@@ -1,4 +1,4 @@
-"""Sizes as logs write them, in bytes."""
+"""Sizes in logs, converted to bytes; None for a size that no memory can have."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SIZE = re.compile(SIZE, re.IGNORECASE)
 _SLURM = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.IGNORECASE)
 
 LARGEST = 1 << 50
-"""A petabyte: nothing here is that large. WSL reports memory in use of 2^64 bytes."""
+"""A petabyte: no memory is that large. WSL reports 2^64 bytes of memory in use."""
 
 
 def size(number: str, unit: str) -> int | None:
-    """Bytes of "7.45", "GiB"; None for what no memory can be."""
+    """Bytes of "7.45", "GiB"."""
     found = round(float(number) * _SCALE[unit[0].lower() if unit.lower() != "bytes" else ""])
     return found if found < LARGEST else None
 
@@ -31,6 +31,20 @@ def kib(text: str) -> int | None:
     """Bytes of the kernel's kB, which is 1024."""
     found = int(text) * 1024 if text.isascii() and text.isdecimal() and len(text) < 20 else None
     return found if found is not None and found < LARGEST else None
+
+
+def count(text: str) -> int | None:
+    """Bytes of a plain number."""
+    number = int(text[:18])
+    return number if number < LARGEST else None
+
+
+def kubernetes(number: str, unit: str) -> int | None:
+    """Bytes of a Kubernetes quantity: Gi is 2^30, G is 10^9."""
+    if unit.endswith("i"):
+        return slurm(number + unit[0])[0]
+    power = "KMGT".index(unit) + 1 if unit else 0
+    return round(float(number) * float(1000**power))
 
 
 def slurm(text: str) -> tuple[int | None, Literal["node", "cpu", ""]]:

@@ -1,9 +1,9 @@
-"""What a SLURM request gets per node: tasks, CPUs, GPUs, memory, and which nodes of the cluster can give it.
+"""What a SLURM request gets on each node: tasks, CPUs, GPUs, memory; and which nodes of the cluster can give it.
 
-The verdict and the counts are the scheduler's (preflight.slurm.controller). Where a value or the cluster is not known,
-the arithmetic below goes as far as it can: memory is per node, per allocated CPU or per allocated GPU; one task and one
-CPU per task unless asked otherwise; `--exclusive` gives all CPUs and GPUs of a node but only the memory that was asked
-for.
+The verdict and the counts are those of the controller (preflight.slurm.controller). Where a value or the cluster is not
+known, the arithmetic below goes as far as it can. Memory is per node, per allocated CPU or per allocated GPU. A job has
+one task, and a task one CPU, unless it asks for more. `--exclusive` gives all CPUs and GPUs of a node, but only the
+memory that was requested.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from preflight.slurm.controller.describe import describe
+from preflight.slurm.controller.job import CLIENT, NODE_CONFIG, Refused, whole
 from preflight.slurm.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
 from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
 from preflight.vocabulary.reading import HET_GROUP, Launch, Request
@@ -24,13 +26,19 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 
+_DECISIVE = (
+    "nodes", "tasks", "tasks_per_node", "cpus_per_task", "memory", "memory_per_cpu", "memory_per_gpu", "gpus_per_node",
+    "gpus", "gpus_per_task", "cpus_per_gpu", "tasks_per_gpu", "partition",
+)  # fmt: skip
+"""Fields of a request that decide what the job gets on a node."""
+
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a job gets on each of its nodes. None: unknown (`unknown` has why, by the names of these fields).
+    """What a job gets on each of its nodes. None: unknown; `unknown` says why, by the names of these fields.
 
-    `impossible` says in words why no node can give it (None: some can, or no cluster is known); `warnings` what SLURM
-    accepts but will not start. `settings` names the request's fields that `impossible` is about, the first to blame.
+    `impossible` says why no node can give it (None: some node can, or no cluster is known). `settings` names the fields
+    of the request that are the reason, the most direct first. `warnings`: what SLURM accepts but will not start.
     """
 
     nodes: int | None = None
@@ -39,14 +47,14 @@ class Allocation:
     gpus_per_node: int | None = None
     memory_limit: int | None = None
     memory_said: str = ""
-    """How memory_limit came about: "--mem", "--mem-per-cpu x 16 CPUs", "the whole node", ..."""
+    """Where memory_limit comes from: "--mem", "--mem-per-cpu x 16 CPUs", "the whole node", ..."""
     node: Node | None = None
     gpu: Gpu | None = None
     partition: Partition | None = None
     unknown: tuple[tuple[str, str], ...] = ()
     impossible: str | None = None
     answer: str = ""
-    """What the controller says when it refuses, in its own words; empty where sbatch does not ask it."""
+    """The controller's own message when it refuses; empty where sbatch refuses before it asks the controller."""
     settings: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -77,19 +85,17 @@ def resolve(request: Request, cluster: Cluster | None) -> Allocation:
         return _refusal(request, cluster, verdict, unknown)
     placed = [(verdict.partition, node, share) for node, share in _types(request, cluster, verdict)]
     partition, node, share = placed[0]
-    need = (_need(request, node, partition, cluster) if unknown else
-            _given(request, share, node, partition, cluster))  # fmt: skip
+    need = _given(request, share, node, partition, cluster)
+    if unknown:
+        need = _need(request, node, partition, cluster)
     others = tuple(dict.fromkeys(other.name for _, other, _ in placed[1:] if _differs(other, node)))
-    notes = (f"nodes of type {', '.join(others)} would do as well; {node.name} is assumed",) if others else ()
+    notes = (f"nodes of type {', '.join(others)} could run it too; {node.name} is assumed",) if others else ()
     gpu, said = gpu_of(request, node, need.gpus)
     return replace(_allocation(need, node, gpu, partition, unknown, (*notes, *said)), warnings=verdict.over)
 
 
 def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocation:
-    """Without a cluster: what sbatch itself refuses, and the arithmetic."""
-    from preflight.slurm.controller.answers import Refused
-    from preflight.slurm.controller.job import describe
-
+    """Without a cluster: sbatch's own checks, and the arithmetic."""
     try:
         describe(request, None)
     except Refused as refused:
@@ -99,7 +105,7 @@ def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocat
 
 
 def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[Node, tuple[Share, ...]]]:
-    """The node types that can give it all, in the partition's order; else what the job gets on types together."""
+    """The node types that can give it alone, in the partition's order; else what the job gets on several types."""
     from preflight.slurm.controller.verdict import on_one_type
 
     assert verdict.partition is not None
@@ -115,8 +121,10 @@ def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[N
 
 
 def part_of(request: Request, launch: Launch) -> Request:
-    """The part of a heterogeneous job that a launch runs in: its own becomes the first. Where srun names none it is the
-    first, as it is for a script's own lines (srun(1), --het-group)."""
+    """The request with the part of a heterogeneous job that a launch runs in as its first part.
+
+    Without --het-group that is the first part, as for the script's own lines (srun(1)).
+    """
     expr = launch.environment.get(HET_GROUP)
     if expr is None:
         return request
@@ -128,7 +136,7 @@ def part_of(request: Request, launch: Launch) -> Request:
 
 
 def one_part(request: Request, launch: Launch) -> bool:
-    """Whether it is known which part of the job a launch runs in, and it is one alone."""
+    """Whether a launch is known to run in one part of the job, and in which."""
     expr = launch.environment.get(HET_GROUP)
     if not request.components or expr is None:
         return True
@@ -137,7 +145,7 @@ def one_part(request: Request, launch: Launch) -> bool:
 
 
 def counts_memory(cluster: Cluster) -> bool:
-    """Whether a job is given the memory that it asks for, and no more."""
+    """Whether the cluster limits a job to the memory that it requests."""
     from preflight.slurm.controller.offer import rules_of
 
     return rules_of(cluster, Partition("", ())).memory
@@ -146,12 +154,12 @@ def counts_memory(cluster: Cluster) -> bool:
 def _given(
     request: Request, shares: tuple[Share, ...], node: Node, partition: Partition | None, cluster: Cluster
 ) -> _Need:
-    """What the scheduler gives the node with the most tasks (of equal ones the least memory)."""
+    """What the controller gives on the node with the most tasks; among equal ones, on that with the least memory."""
     busiest = min(shares, key=lambda one: (-one.tasks, -one.gpus, one.memory if one.memory is not None else 0))
     cpus = busiest.cpus if node.cpus is not None else _need(request, node, partition, cluster).cpus
     said = _memory(request, node, partition, cluster, cpus, busiest.gpus)[1]
     if not counts_memory(cluster):
-        said = "memory is not counted on this cluster (SelectTypeParameters): the whole node"
+        said = "this cluster does not limit the memory of a job (SelectTypeParameters): the whole node"
     return _Need(len(shares), busiest.tasks, cpus, busiest.gpus, busiest.memory, said)
 
 
@@ -165,20 +173,12 @@ def _allocation(
 ) -> Allocation:
     if need.memory is None:
         unknown = (*unknown, ("memory_limit", need.said))
-    return Allocation(
-        need.nodes, need.tasks_per_node, need.cpus, need.gpus, need.memory, need.said, node, gpu, partition, unknown,
-        notes=notes,
-    )  # fmt: skip
+    given = (need.nodes, need.tasks_per_node, need.cpus, need.gpus, need.memory, need.said)
+    return Allocation(*given, node, gpu, partition, unknown, notes=notes)
 
 
 def _values(request: Request) -> Iterator[tuple[str, Value]]:
-    for name in ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "memory", "memory_per_cpu", "memory_per_gpu",
-                 "gpus_per_node", "gpus", "gpus_per_task", "cpus_per_gpu", "tasks_per_gpu", "partition"):  # fmt: skip
-        yield name, getattr(request, name)
-
-
-def _int(value: Value) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return ((name, getattr(request, name)) for name in _DECISIVE)
 
 
 # --- per node -------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _need(request: Request, node: Node | None, partition: Partition | None, clus
     gpus = _gpus_per_node(request, nodes)
     tasks = tasks_per_node(request, nodes, gpus)
     if gpus is None and request.gpus_per_task is not None and tasks is not None:
-        per_task = _int(request.gpus_per_task)
+        per_task = whole(request.gpus_per_task)
         gpus = None if per_task is None else per_task * tasks
     if gpus is None and not _asks_gpus(request):
         gpus = 0
@@ -208,23 +208,23 @@ def _asks_gpus(request: Request) -> bool:
 
 
 def node_count(request: Request, node: Node | None) -> int | None:
-    """Nodes of the job: as asked; else the fewest that hold its tasks and GPUs; None where it cannot be said."""
+    """Nodes of the job: as requested, else the fewest that hold its tasks and GPUs; None: not known."""
     if request.nodes is not None:
-        return _int(request.nodes)
+        return whole(request.nodes)
     counts = [1]
-    tasks, per_node = _int(request.tasks), _int(request.tasks_per_node)
+    tasks, per_node = whole(request.tasks), whole(request.tasks_per_node)
     if tasks is not None and per_node:
         counts.append(-(-tasks // per_node))
-    gpus = _int(request.gpus)
+    gpus = whole(request.gpus)
     if gpus is not None and node is not None and node.gpus:
         counts.append(-(-gpus // node.gpus))
     if isinstance(request.tasks, Unknown):
         return None
     if tasks is not None and not per_node and node is not None:
-        cpus = _int(request.cpus_per_task) or 1
+        cpus = whole(request.cpus_per_task) or 1
         if node.cpus:
             counts.append(-(-tasks * cpus // node.cpus))
-        per_task = _int(request.gpus_per_task)
+        per_task = whole(request.gpus_per_task)
         if per_task and node.gpus:
             counts.append(-(-tasks * per_task // node.gpus))
     return max(counts)
@@ -235,7 +235,7 @@ def tasks_per_node(request: Request, nodes: int | None, gpus: int | None = None)
     tasks, per_node = request.tasks, request.tasks_per_node
     if isinstance(tasks, Unknown) or isinstance(per_node, Unknown):
         return None
-    total, most = _int(tasks), _int(per_node)
+    total, most = whole(tasks), whole(per_node)
     if total is not None:
         if nodes is None:
             return most
@@ -244,27 +244,27 @@ def tasks_per_node(request: Request, nodes: int | None, gpus: int | None = None)
     if most is not None:
         return most
     if request.tasks_per_gpu is not None:
-        each = _int(request.tasks_per_gpu)
+        each = whole(request.tasks_per_gpu)
         return None if each is None or gpus is None else each * gpus
-    per_task, all_gpus = _int(request.gpus_per_task), _int(request.gpus)
+    per_task, all_gpus = whole(request.gpus_per_task), whole(request.gpus)
     if per_task and all_gpus and nodes:
         return -(-all_gpus // per_task // nodes) or 1
     return 1
 
 
 def _gpus_per_node(request: Request, nodes: int | None) -> int | None:
-    per_node = _int(request.gpus_per_node)
+    per_node = whole(request.gpus_per_node)
     if per_node is not None:
         return per_node
-    total = _int(request.gpus)
+    total = whole(request.gpus)
     return None if total is None or nodes is None else -(-total // nodes)
 
 
 def _cpus(request: Request, tasks: int | None, gpus: int | None) -> int | None:
     if request.cpus_per_gpu is not None:
-        each = _int(request.cpus_per_gpu)
+        each = whole(request.cpus_per_gpu)
         return None if each is None or gpus is None else each * gpus
-    each = 1 if request.cpus_per_task is None else _int(request.cpus_per_task)
+    each = 1 if request.cpus_per_task is None else whole(request.cpus_per_task)
     return None if each is None or tasks is None else each * tasks
 
 
@@ -276,31 +276,32 @@ def _memory(
     cpus: int | None,
     gpus: int | None,
 ) -> tuple[int | None, str]:
-    """Bytes per node and how they come about (None: why they are not known)."""
+    """Bytes per node and where they come from (None, and why they are not known)."""
     if request.memory is not None:
-        asked = _int(request.memory)
+        asked = whole(request.memory)
         return _whole(node, "--mem=0") if asked == 0 else (asked, "--mem" if asked else _why(request.memory))
     for name, value, count in (("cpu", request.memory_per_cpu, cpus), ("gpu", request.memory_per_gpu, gpus)):
         if value is not None:
-            each = _int(value)
+            each = whole(value)
             if each is None or count is None:
-                return None, _why(value) if each is None else f"how many {name.upper()}s a node gives is not known"
+                return None, _why(value) if each is None else f"the number of {name.upper()}s per node is not known"
             return each * count, f"--mem-per-{name} x {count} {name.upper()}{'s' if count != 1 else ''}"
     if cluster is None:
-        return None, "no memory is requested: the cluster's default is not known"
+        return None, "no memory is requested, and the default of the cluster is not known"
     for name, count in (("node", 1), ("cpu", cpus), ("gpu", gpus)):
         own = getattr(partition, f"default_memory_per_{name}", None)
         default = own if own is not None else cluster.defaults.get(f"memory_per_{name}")
-        if default is not None:
-            return (
-                (None, f"the default is per {name}") if count is None else (default * count, f"the default per {name}")
-            )
-    return _whole(node, "no memory is requested and the cluster sets no default")
+        if default is None:
+            continue
+        if count is None:
+            return None, f"the default is per {name}, and the number of {name.upper()}s per node is not known"
+        return default * count, f"the default per {name}"
+    return _whole(node, "no memory is requested, and the cluster has no default")
 
 
 def _whole(node: Node | None, why: str) -> tuple[int | None, str]:
     if node is None or node.memory is None:
-        return None, f"{why}: the whole node's memory, which is not known"
+        return None, f"{why}: the memory of the whole node, which is not known"
     return node.memory, f"{why}: the whole node"
 
 
@@ -312,9 +313,7 @@ def _why(value: Value) -> str:
 
 
 def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tuple[tuple[str, str], ...]) -> Allocation:
-    """Why it is refused; with the best candidate's limits, so that a rule can say what would fit."""
-    from preflight.slurm.controller.answers import CLIENT, NODE_CONFIG
-
+    """Why it is refused, with the limits of the node type that lacks the least: a rule says what would fit there."""
     said = "" if verdict.answer in (None, CLIENT) else str(verdict.answer)
     plain = Allocation(unknown=unknown, impossible=verdict.words, answer=said, settings=verdict.settings)
     partitions = partitions_of(request, cluster)
@@ -322,9 +321,9 @@ def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tupl
         return plain
     candidates = [(partition, node) for partition in partitions for node in nodes_of(partition, cluster)]
     if not candidates:
-        return replace(plain, impossible="its partition has no nodes", settings=("request.partition",))
+        return replace(plain, impossible="the partition has no nodes", settings=("request.partition",))
     reasons = [
-        (_short(request, _need(request, node, one, cluster), node, cluster), (one, node)) for one, node in candidates
+        (_lacking(request, _need(request, node, one, cluster), node, cluster), (one, node)) for one, node in candidates
     ]
     order = ("together", "constraint", "gpu_type", "gpus_per_node", "memory", "cpus_per_task", "nodes")
     ranked = sorted(
@@ -341,11 +340,11 @@ def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tupl
     return replace(found, impossible=text, answer=said, settings=(f"request.{setting}",) if setting else ())
 
 
-_TOGETHER = ("together", "no nodes have together what is asked for: nodes, tasks, CPUs, memory and GPUs")
+_TOGETHER = ("together", "no set of nodes has everything that the job requests (nodes, tasks, CPUs, memory, GPUs)")
 
 
 def _setting(request: Request, name: str) -> str:
-    """The field of the request to blame for what a node lacks."""
+    """The field of the request that asks for what a node lacks."""
     options = {
         "memory": ("memory", "memory_per_cpu", "memory_per_gpu"),
         "gpus_per_node": ("gpus_per_node", "gpus", "gpus_per_task", "tasks_per_gpu"),
@@ -359,8 +358,8 @@ def _setting(request: Request, name: str) -> str:
     return next((one for one in options.get(name, ()) if getattr(request, one) is not None), name)
 
 
-def _short(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple[str, str] | None:
-    """What this node type cannot give: (field, words); None where it can."""
+def _lacking(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple[str, str] | None:
+    """What this node type lacks for the request: (field, words); None where it lacks nothing."""
     what = f"a node of type {node.name}"
     if not meets(request.constraint, node):
         return "constraint", f"no node has the feature --constraint={request.constraint}"
@@ -369,7 +368,7 @@ def _short(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple
         other = node.gpu_type or node.gpu
         return (
             "gpu_type",
-            f"GPUs of type {kind} are requested; {what} has {'none' if not node.gpus else other or 'others'}",
+            f"GPUs of type {kind} are requested; {what} has {'none' if not node.gpus else other or 'another type'}",
         )
     if need.gpus is not None and need.gpus > node.gpus:
         return "gpus_per_node", f"{_asked(need.gpus, 'GPU')}; {what} has {node.gpus}"
@@ -380,7 +379,7 @@ def _short(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple
         return "cpus_per_task", f"{_asked(need.cpus, 'CPU')}; {what} has {node.cpus}"
     counted = any(one.count > 1 for one in cluster.nodes)
     if counted and need.nodes is not None and need.nodes > node.count:
-        return "nodes", f"{plural(need.nodes, 'node')} are needed; there are {node.count} of type {node.name}"
+        return "nodes", f"the job needs {plural(need.nodes, 'node')}; there are {node.count} of type {node.name}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Which nodes of a cluster a request names: by partition, by feature, by GRES type; and the GPU that this means."""
+"""Which nodes of a cluster a request names by partition, feature or GRES type, and which GPU these nodes have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight.vocabulary.values import Unknown, Value
 
 
 def partitions_of(request: Request, cluster: Cluster) -> list[Partition] | str:
-    """The partitions asked for, else the default one, else all nodes as one; or why there is none."""
+    """The requested partitions, else the default one, else all nodes as one partition; or why there is none."""
     everything = Partition("", tuple(node.name for node in cluster.nodes))
     if not cluster.partitions:
         return [everything]
@@ -31,7 +31,7 @@ def nodes_of(partition: Partition, cluster: Cluster) -> list[Node]:
 
 
 def meets(constraint: Value, node: Node) -> bool:
-    """Whether a node type can meet a constraint of features joined by & and |; anything richer passes unjudged."""
+    """Whether a node type can meet a constraint of features joined by & and |; anything else passes."""
     if not isinstance(constraint, str) or any(letter in constraint for letter in "[]()*$"):
         return True
     return any(all(_feature(one, node) for one in group.split("&")) for group in constraint.split("|"))
@@ -55,14 +55,14 @@ def is_type(kind: str, node: Node) -> bool:
 
 
 def _features(constraint: Value) -> list[Value]:
-    """The features of a constraint that all nodes must have (none where there is a choice)."""
+    """The features that all nodes must have (none if the constraint has a choice)."""
     if not isinstance(constraint, str) or "|" in constraint:
         return []
     return [part.split("*")[0] for part in constraint.strip("[]()").split("&")]
 
 
 def named_gpu(request: Request) -> tuple[Gpu | None, tuple[str, ...]]:
-    """The GPU that the request names by type or, where no type is given, by constraint."""
+    """The GPU that the request names by type; without a type, by constraint."""
     names = [request.gpu_type] if request.gpu_type is not None else _features(request.constraint)
     for name in names:
         found = find_gpu(name) if isinstance(name, str) else None

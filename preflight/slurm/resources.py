@@ -1,4 +1,4 @@
-"""What the launch and SLURM's request say about processes, nodes and memory, as bindings."""
+"""What a launch and the SLURM request say about processes, nodes and memory, as bindings of Job fields."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Launch, Ran
 from preflight.vocabulary.study import Source
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
 
-# Their rank is that of what is read from the program's text: a Trainer(num_nodes=4) that stands after it wins. What a
-# request leaves out says less than a program that names its accelerator: it has the rank of a default.
+# These bindings have the rank of what is read from the program's text, so a later Trainer(num_nodes=4) wins. That a
+# request names no GPU has the rank of a default: a program that names its accelerator wins.
 
 _GPU = re.compile(r"gpu|cuda|dgx|tesla|shard|mps|\b(rtx|gtx|[ahlvpt]\d{1,3})", re.IGNORECASE)
-"""Names of generic resources, partitions and features that speak of GPUs."""
+"""Names of generic resources, partitions and features that mean GPUs."""
 
 _SOURCES = {
     "nodes": ("nodes", "tasks", "tasks_per_node"),
@@ -21,11 +21,11 @@ _SOURCES = {
     "gpus_per_node": ("gpus_per_node", "gpus", "gpus_per_task"),
     "memory_limit": ("memory", "memory_per_cpu", "memory_per_gpu"),
 }
-"""Fields of an allocation and the options of the request that they come from, the most direct first."""
+"""Field of an allocation -> the options of the request that it comes from, the most direct first."""
 
 
 def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding, Source]]:
-    """Bindings of parallel.* and machine.memory_limit, each with who says it."""
+    """Bindings of parallel.* and machine.memory_limit, each with its source."""
     asked = _allocation(request) if request is not None else {}
     nodes = launch.nodes if launch.nodes is not None else asked.get("nodes")
     ranks = launch.ranks_per_node
@@ -51,9 +51,9 @@ def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding
 
 
 def _without_gpu(request: Request) -> bool:
-    """Whether SLURM gives the job no GPU: none is asked for, and not whole nodes either.
+    """Whether SLURM gives the job no GPU: it requests none, and no whole nodes.
 
-    A partition or a feature that is named after GPUs may bring them on clusters that hand them out with the node.
+    On clusters that give GPUs with the node, a partition or feature named after GPUs may bring them.
     """
     names = " ".join(str(one) for one in (request.partition, request.constraint) if one is not None)
     asked = (request.gpus_per_node, request.gpus, request.gpus_per_task, request.gpus_per_socket, request.tasks_per_gpu)
@@ -64,7 +64,7 @@ def _without_gpu(request: Request) -> bool:
 
 
 def _allocation(request: Request) -> dict[str, Expr]:
-    """What the request leads to on any cluster; what depends on the cluster is left out (the machine fills it in)."""
+    """What the request gets on any cluster. What depends on the cluster is left out; the machine fills it in."""
     from preflight.slurm.allocation import resolve
 
     found = resolve(request, None)
@@ -80,7 +80,7 @@ def _allocation(request: Request) -> dict[str, Expr]:
 
 
 def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, Source]]:
-    """What a container gives the processes in it; a memory limit of the job's own request stands."""
+    """What a container gives the processes in it; a memory limit of the request comes before the container's."""
     for name, field in ((SHM, "machine.shm"), (MEMORY, "machine.memory_limit")):
         expr = launch.environment.get(name)
         if expr is not None and not (asked and name == MEMORY):

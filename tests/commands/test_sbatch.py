@@ -167,7 +167,7 @@ def test_only_reports_and_submits_nothing(room: Room) -> None:
 def test_warn_shows_and_submits(room: Room) -> None:
     ran = room.run("large.sh", PREFLIGHT_SBATCH="warn")
     assert (ran.code, ran.words) == (5, [b"large.sh"])
-    assert "the job is submitted all the same" in ran.err
+    assert "the job is submitted nevertheless" in ran.err
     assert room.run("--preflight-default=off", "large.sh").err == ""
     assert room.run("--preflight-default=off", "large.sh", PREFLIGHT_SBATCH="on").code == 1
 

@@ -65,8 +65,8 @@ def test_the_vocabulary_of_ten_million(tmp_path: Path) -> None:
     [cause] = found["causes"]
     assert (cause["limit"], cause["when"]["phase"]) == ("gpu", "forward")
     assert "200 tokens x 10,000,000 vocabulary x 4" in words(found)  # 7.45 GiB, to the digit
-    assert "optimizer states alone take 9.54 GiB" in words(found)
-    assert "11.38 GiB were in use" in words(found)
+    assert "optimizer states alone need 9.54 GiB" in words(found)
+    assert "11.38 GiB was in use" in words(found)
     rules = {one["rule"] for one in found["check"]["findings"]}
     assert {"logits-exceed-gpu", "eval-unbatched"} <= rules
 
@@ -77,7 +77,7 @@ def test_killed_when_validation_starts(tmp_path: Path) -> None:
     assert (cause["limit"], cause["when"]["phase"]) == ("cgroup", "validation")
     assert cause["host"]["limit"] == 256 * GIB
     [one] = [one for one in found["misleading"] if "MaxRSS 72.5 GiB" in one["figure"]]
-    assert "sampled" in one["why"]
+    assert "samples" in one["why"]
     assert found["configuration"] == ["train_4node_16gpu_l40s.slurm"]  # as the accounting names it
     assert "one decoded sample is larger than" in words(found)
 
@@ -87,7 +87,7 @@ def test_the_size_of_a_sample_makes_it_a_verdict(tmp_path: Path) -> None:
     options = ("--config", "train_4node_16gpu_l40s.slurm", "--set", "data.sample_bytes=230000000")
     found = postmortem("slurm-validation-oom", tmp_path, *options, without="sacct.txt")
     assert "to fail" in words(found)
-    assert "the rest comes with the validation loaders" in words(found)
+    assert "the validation loaders need the rest" in words(found)
     assert any(one["rule"] == "validation-memory-spike" and one["fix"] for one in found["check"]["findings"])
 
 

@@ -50,12 +50,12 @@ def test_a_gpu_without_a_count_is_one() -> None:
     [
         ('[node.a]\ncpus = 4\nmemory = "lots"\n', "m.toml:3: node.a.memory: 'lots' is not a size"),
         ('[node.a]\nmemry = "5GB"\n', "m.toml:2: node.a.memry: no such key"),
-        ('[node.a]\n\n[partition.p]\nnodes = ["b"]\n', "m.toml:4: partition.p.nodes: no [node.b] here (there is a)"),
+        ('[node.a]\n\n[partition.p]\nnodes = ["b"]\n', "m.toml:4: partition.p.nodes: there is no [node.b] ("),
         ("[node", "m.toml: not valid TOML"),
         ("[node.a]\ncpus = 0\n", "m.toml:2: node.a.cpus: "),
         ('name = "c"\n\n[[node]]\nname = "big"\n', "m.toml:3: write [node.big] instead of [[node]]"),
         ("[node.a]\n[[partition]]\nnodes = []\n", "m.toml:2: write [partition.NAME] instead of [[partition]]"),
-        ("format = 7\n[node.a]\ncpus = 1\n", "m.toml:1: format 7 is another version's"),
+        ("format = 7\n[node.a]\ncpus = 1\n", "m.toml:1: this version reads format 1, and the file has format 7"),
         ('name = "x"\n', "node: Field required"),
     ],
 )

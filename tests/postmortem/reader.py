@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from preflight.postmortem.cause import Cause, Conclusion
 from preflight.postmortem.collect import Found, collect_text
-from preflight.postmortem.conclude import conclude
+from preflight.postmortem.conclude import Conclusion, conclude
+from preflight.postmortem.diagnosis import Diagnosis
 
 E = TypeVar("E")
 
@@ -30,6 +30,6 @@ def concluded(text: str) -> Conclusion:
     return conclude(read(text))
 
 
-def cause(text: str) -> Cause:
+def cause(text: str) -> Diagnosis:
     """The first cause."""
     return concluded(text).causes[0]

@@ -21,7 +21,9 @@ def test_a_cause_is_exit_status_1(project: Write, capsys: pytest.CaptureFixture[
     project({"job.err": OOM})
     run = preflight(capsys, "postmortem", "job.err")
     assert run.status == 1
-    assert run.out.startswith("cause[gpu]: GPU 0 ran out of memory: 4 GiB were asked for, 3 GiB of 23.56 GiB were free")
+    assert run.out.startswith(
+        "cause[gpu]: GPU 0 ran out of memory: the program requested 4 GiB, and 3 GiB of 23.56 GiB was free"
+    )
     assert "--config FILE" in run.out
 
 
@@ -63,9 +65,9 @@ def test_the_estimate_of_the_configuration_stands_beside_it(
     assert run.status == 1
     table = [line.split() for line in run.out.splitlines() if line.startswith("  allocated")]
     assert table == [["allocated", "20.00", "24.00", "33.00", "(33.00", "to", "33.00)"]]
-    assert "of 23.56 GiB: it had to fail" in run.out
-    assert "the files name no GPU: its memory is what the log says" in run.out
-    assert "What check says of sweep.yaml" in run.out
+    assert "the GPU has 23.56 GiB: it had to fail" in run.out
+    assert "the files name no GPU: the size of its memory is taken from the log" in run.out
+    assert "Findings of preflight check for sweep.yaml" in run.out
 
 
 def test_json_holds_the_same(
@@ -100,7 +102,7 @@ def test_another_gpu_than_the_files_name_is_said(
     fake_engine(monkeypatch)
     project({"job.err": OOM, "sweep.yaml": SWEEP, "train.py": PROGRAM})
     run = preflight(capsys, "postmortem", "job.err", "--config", "sweep.yaml", "--gpu", "A100 80GB")
-    assert "it is not the one that the configuration names" in run.out.replace("\n    ", " ")
+    assert "on another GPU than the one that is configured" in run.out.replace("\n    ", " ")
 
 
 def test_files_outside_the_current_directory_are_not_followed(
@@ -164,8 +166,8 @@ def test_an_estimate_that_fits_without_the_others(
     shared = shared.replace("20.50 GiB memory", "1.50 GiB memory").replace("20.00 GiB is", "1.00 GiB is")
     project({"job.err": shared, "train.py": PROGRAM})
     text = said(capsys, "job.err", "--config", "train.py", *FITS)
-    assert "GPU 0 was shared: other processes held 19 GiB" in text
-    assert "would fit 23.56 GiB alone: with 19 GiB held by other processes it does not" in text
+    assert "GPU 0 was shared: other processes used 19 GiB" in text
+    assert "it fits alone, but not together with the 19 GiB of other processes" in text
 
 
 def test_what_the_estimate_does_not_know_is_said(
@@ -174,8 +176,8 @@ def test_what_the_estimate_does_not_know_is_said(
     fake_engine(monkeypatch)
     project({"job.err": OOM.replace("20.00 GiB is", "0.40 GiB is"), "train.py": PROGRAM})
     text = said(capsys, "job.err", "--config", "train.py", *FITS)
-    assert "20 GiB of the process lie outside PyTorch" in text
-    assert "the files are not those of the run" in text
+    assert "20 GiB of the process was used outside PyTorch" in text
+    assert "these files are not those of the run" in text
 
 
 def test_a_bug_of_ours_is_exit_status_2(
@@ -193,4 +195,4 @@ def test_the_line_that_asks_for_the_time(
     script = "#!/bin/bash\n#SBATCH --time=01:30:00\npython train.py --batch_size 8 --max_length 512\n"
     late = "slurmstepd: error: *** JOB 7 ON n CANCELLED AT 2026-10-02T14:02:37 DUE TO TIME LIMIT ***\n"
     project({"job.err": late, "job.sh": script, "train.py": PROGRAM})
-    assert "asks for 90 minutes (job.sh:2)" in said(capsys, "job.err", "--config", "job.sh")
+    assert "requests 90 minutes (job.sh:2)" in said(capsys, "job.err", "--config", "job.sh")

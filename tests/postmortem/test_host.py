@@ -112,8 +112,8 @@ def test_a_pods_limit(limit: str, size: int) -> None:
     assert only(text, ContainerKilled).limit == size
     found = cause(text)
     assert found.limit == "cgroup"
-    assert found.seen is not None
-    assert found.seen.limit == size
+    assert found.host is not None
+    assert found.host.limit == size
 
 
 def test_pods_as_json_and_docker() -> None:
@@ -224,7 +224,7 @@ def test_a_signal_in_the_accounting() -> None:
 
 
 def test_an_error_of_the_program_is_shown_where_nothing_else_is() -> None:
-    from preflight.postmortem.report import Postmortem
+    from preflight.postmortem.run import Postmortem
     from preflight.postmortem.text import render
     from preflight.reports.style import Look
 

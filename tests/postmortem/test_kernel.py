@@ -63,15 +63,15 @@ def test_a_cgroup_report(text: str) -> None:
 def test_the_limit_of_the_cgroup_is_what_the_job_hit() -> None:
     found = cause(V2)
     assert found.limit == "cgroup"
-    assert "256 GiB of SLURM job 4711" in found.title
-    assert found.seen is not None
-    assert found.seen.limit == 256 * 2**30
+    assert "SLURM job 4711 reached its memory limit of 256 GiB" in found.title
+    assert found.host is not None
+    assert found.host.limit == 256 * 2**30
 
 
 def test_figures_that_mislead_are_named() -> None:
     words = [one.figure for one in concluded(V2).misleading]
     assert any("total-vm 34.33 GiB" in word for word in words)
-    assert any("19.07 GiB together" in word for word in words)  # 5,000,000 pages of 4 KiB
+    assert any("19.07 GiB, the sum of rss" in word for word in words)  # 5,000,000 pages of 4 KiB
 
 
 def test_version_1_statistics() -> None:
@@ -94,16 +94,16 @@ def test_old_kernels_take_two_lines_for_a_victim() -> None:
 def test_the_node_ran_out() -> None:
     found = cause(NODE)
     assert found.limit == "node"
-    assert found.seen is not None
-    assert found.seen.limit is None  # no task table: the page size is not known
+    assert found.host is not None
+    assert found.host.limit is None  # no task table: the page size is not known
 
 
 def test_ram_and_swap_are_the_nodes_limit() -> None:
     table = "[7.25] java invoked oom-killer: x\n[7.26] 7864320 pages RAM\n[7.27] Total swap = 8388608kB\n"
     row = "[7.28] [   5]     0     5      100       75      0    0             0 python\n"
     found = cause(table + row + NODE.split("\n", 3)[3])
-    assert found.seen is not None
-    assert found.seen.limit == 7864320 * 4096 + 8388608 * KIB
+    assert found.host is not None
+    assert found.host.limit == 7864320 * 4096 + 8388608 * KIB
 
 
 def test_a_victim_line_that_was_quoted_in_two() -> None:

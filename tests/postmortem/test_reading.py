@@ -16,7 +16,7 @@ from preflight.postmortem.collect import MOST_OF_A_KIND, SIGNS, collect
 from preflight.postmortem.conclude import conclude
 from preflight.postmortem.evidence import StepKilled
 from preflight.postmortem.reading import BLOCK, blocks_of, logs
-from preflight.postmortem.report import Postmortem
+from preflight.postmortem.run import Postmortem
 from preflight.postmortem.text import render
 from preflight.reports.style import Look
 from preflight.vocabulary.errors import UsageError

@@ -65,7 +65,7 @@ def test_a_time_limit_is_no_matter_of_memory() -> None:
     found = cause("slurmstepd: error: *** JOB 7 ON n CANCELLED AT 2026-10-02T14:02:37 DUE TO TIME LIMIT ***\n")
     assert found.limit == "time"
     assert found.gpu is None
-    assert found.seen is None
+    assert found.host is None
 
 
 def test_a_cancelled_step_is_how_a_kill_spreads() -> None:

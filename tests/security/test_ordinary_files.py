@@ -157,10 +157,10 @@ REFUSED |= {
     "machine: digits": (text("m.toml", f"a = {DIGITS}"), ["check", "--machine", "m.toml"], "m.toml: not valid TOML"),
     "slurm.conf: a pipe": (fifo("f"), ["machine", "import", "slurm", "--conf", "f"], "it is not a regular file"),
     "slurm.conf: digits": (
-        text("f", f"NodeName=n CPUs={DIGITS}\n"), ["machine", "import", "slurm", "--conf", "f"], "is no number",
+        text("f", f"NodeName=n CPUs={DIGITS}\n"), ["machine", "import", "slurm", "--conf", "f"], "is not a number",
     ),
     "slurm.conf: a digit that is none": (
-        text("f", "NodeName=n CPUs=\u00b2\n"), ["machine", "import", "slurm", "--conf", "f"], "is no number",
+        text("f", "NodeName=n CPUs=\u00b2\n"), ["machine", "import", "slurm", "--conf", "f"], "is not a number",
     ),
     "estimate: a pipe": (fifo("f.yaml"), ["estimate", "f.yaml"], "it is not a regular file"),
     "estimate: a link to itself": (link("f.yaml", "f.yaml"), ["estimate", "f.yaml"], "f.yaml"),

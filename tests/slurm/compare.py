@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from preflight.dialects.slurm.request import read_request
-from preflight.slurm.controller.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE
+from preflight.slurm.controller.job import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE
 from preflight.slurm.controller.verdict import judge
 from preflight.vocabulary.machine import Cluster
 from preflight.vocabulary.reading import Problem, Request

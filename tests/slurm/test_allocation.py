@@ -36,7 +36,7 @@ CLUSTER = Cluster(
         (Request(cpus_per_task=8), 16 * GIB, "the default per cpu"),
         (Request(exclusive=True, memory_per_cpu=GIB), 32 * GIB, "--mem-per-cpu x 32 CPUs"),
         (Request(exclusive=True), 64 * GIB, "the default per cpu"),
-        (Request(partition="cpu"), 64 * GIB, "no memory is requested and the cluster sets no default: the whole node"),
+        (Request(partition="cpu"), 64 * GIB, "no memory is requested, and the cluster has no default: the whole node"),
     ],
 )
 def test_memory_per_node(request_: Request, limit: int, said: str) -> None:
@@ -107,7 +107,7 @@ def test_the_node_that_can(request_: Request, node: str) -> None:
         (Request(gpu_type="A100", gpus_per_node=1), "type A100", "request.gpu_type"),
         (Request(memory_per_gpu=GIB), "no GPU is requested", "request.memory_per_gpu"),
         (Request(gpus_per_task=1), "needs --ntasks", "request.gpus_per_task"),
-        (Request(gpus_per_node=1, cpus_per_gpu=1, cpus_per_task=1), "exclude each other", "request.cpus_per_gpu"),
+        (Request(gpus_per_node=1, cpus_per_gpu=1, cpus_per_task=1), "cannot be used together", "request.cpus_per_gpu"),
     ],
 )
 def test_what_no_node_can_give(request_: Request, words: str, setting: str) -> None:

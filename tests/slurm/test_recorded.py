@@ -20,7 +20,7 @@ from slurm.compare import ours, theirs
 from slurm.controller import started
 from slurm.generated import request
 
-from preflight.slurm.controller.answers import CLIENT
+from preflight.slurm.controller.job import CLIENT
 from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.slurm.import_.importer import by_type
 

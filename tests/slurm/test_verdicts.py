@@ -12,7 +12,7 @@ from slurm.controller import Controller, started
 from slurm.generated import request
 from slurm.given import Part, given
 
-from preflight.slurm.controller.answers import CLIENT
+from preflight.slurm.controller.job import CLIENT
 from preflight.slurm.import_.importer import import_slurm
 from preflight.vocabulary.machine import Cluster
 

@@ -110,7 +110,7 @@ ESTIMATE = (
         (GPUS, gpu_file(family="h99"), ("machine", "list"), "Q9: there is no family h99"),
         (GPUS, gpu_file(source=""), ("machine", "list"), "gpus.0.source: "),
         (GPUS, gpu_file(colour="red"), ("machine", "list"), "gpus.0.colour: "),
-        (GPUS, gpu_file({**FAMILY, "context": [0.3, 0.2, 0.1]}), ("machine", "list"), "must not fall"),
+        (GPUS, gpu_file({**FAMILY, "context": [0.3, 0.2, 0.1]}), ("machine", "list"), "in ascending order"),
         (GPUS, gpu_file({**FAMILY, "nccl": [1]}), ("machine", "list"), "families.q.nccl"),
         (OPTS, "import nowhere_at_all", ESTIMATE, "cannot be loaded: No module named 'nowhere_at_all'"),
         (OPTS, "raise SystemExit(0)", ESTIMATE, "cannot be loaded: SystemExit"),

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from preflight.slurm.controller import answers
+from preflight.slurm.controller import job as answers
 from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
 
 MIB = 2**20

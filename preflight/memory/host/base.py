@@ -1,8 +1,8 @@
-"""What a Python process takes before it loads any data: the packages that it imports, as measured parts.
+"""Memory of a Python process before it loads data: the sum of the packages that it imports, each measured.
 
-Each part is what it adds to a process that has the others: `torch` alone 143.5 MiB, with `transformers` the sum of the
-two. Anonymous memory after the import; torch 2.13, transformers 5.23, lightning 2.6, datasets 5.2, pandas 3.1, scipy
-1.1x, Python 3.11, Debian 12 (benchmarks/accuracy/host, group "base").
+The size of a part is what it adds to a process with the other parts: `torch` alone takes 143.5 MiB, with `transformers`
+the sum of the two. Anonymous memory after the import; torch 2.13, transformers 5.23, lightning 2.6, datasets 5.2,
+pandas 3.1, scipy 1.1x, Python 3.11, Debian 12 (benchmarks/accuracy/host, group "base").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ optimizer's first step imports (torch/_compile.py) as Trainer, peft and lightnin
 with accelerate."""
 
 SHARED = 12.3 * MIB
-"""What pandas and scipy have in common, counted once where both are loaded."""
+"""What pandas and scipy have in common: counted once if both are loaded."""
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "torch": (),
@@ -52,14 +52,14 @@ NEEDS: dict[str, tuple[str, ...]] = {
 imports transformers where it is installed)."""
 
 HIDDEN = sum(PARTS[name] for name in ("dynamo", "pandas", "scipy")) - SHARED
-"""High end: packages that the files hide, as torch._dynamo, pandas and scipy."""
+"""High end: packages that are imported without a trace in the files (torch._dynamo, pandas, scipy)."""
 
 LAZY = 17.6 * MIB
-"""Low end of transformers: imported, and no class of it used."""
+"""Low end of transformers: it is imported, but none of its classes is used."""
 
 
 def parts_of(packages: Iterable[str], trains: bool) -> frozenset[str]:
-    """The parts that a program's packages bring. `trains`: an optimizer makes a step in this process."""
+    """The parts that a program's packages need. `trains`: an optimizer makes a step in this process."""
     found = {part for name in packages for part in NEEDS.get(name.partition(".")[0], ())}
     if "trainer" in found:
         found.discard("accelerate")

@@ -1,9 +1,10 @@
-"""What a model's weights take on the host while they are loaded, from the device's law of the same job."""
+"""Host memory of a model's weights while they are loaded. Their number comes from the device law of the same job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from preflight.memory.device.prepare import prepare
 from preflight.memory.host.constants import WEIGHT_BYTES
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.edits_of_job import unchecked
@@ -13,13 +14,13 @@ from preflight.vocabulary.values import Unknown
 from preflight.vocabulary.versions import NEWEST, release
 
 ONE_COPY = ("fsdp", "zero3")
-"""Strategies under which one rank of a node reads the checkpoint and the others get their shards
+"""Strategies with which one rank of a node reads the checkpoint, and the other ranks get their shards
 (accelerate's fsdp_cpu_ram_efficient_loading, on by default; deepspeed.zero.Init)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Parameters of the model, and their bytes in the type that they are loaded in."""
+    """The number of parameters, and their bytes in the type in which they are loaded."""
 
     parameters: int
     bytes: int
@@ -33,25 +34,25 @@ COPIES = {
     "torch-load-mmap": 1.0,
     "torch-load-full": 4.0,
 }
-"""Copies of the weights in anonymous memory of a rank while it loads them, by `model.load`. A model that is built holds
-its own; torch.load reads every tensor of the file beside it (a full state has Adam's two moments too), with mmap pages
-of the file. from_pretrained builds the model on the meta device and puts tensors in it that are private mappings of the
-safetensors file (transformers 5.23, core_model_loading.py; safetensors 0.8): page cache, which no limit kills for, as
-long as they have the type that they are wanted in. A cast makes one copy of the result, tensor by tensor. Measured: 0,
-1, 2, 1, 4 copies to 0.1 %, in one file and in shards, on two and four ranks as many each."""
+"""Copies of the weights in a rank's anonymous memory while it loads them, by `model.load`. A built model has its own
+weights. torch.load also reads every tensor of the file (a full state has Adam's two moments, too); with mmap, pages of
+the file. from_pretrained builds the model on the meta device and fills it with private mappings of the safetensors file
+(transformers 5.23, core_model_loading.py; safetensors 0.8). These are page cache, which no limit kills for, as long as
+their type is the requested one. A cast makes one copy of the result, tensor by tensor. Measured: 0, 1, 2, 1, 4 copies
+to 0.1 %, in one file and in shards, the same on each of two and four ranks."""
 
 KEEPS_TYPE = (5,)
-"""transformers from which on from_pretrained takes the type of the file where none is asked for (dtype="auto"); before,
-it cast to fp32 (transformers#34743)."""
+"""From this version of transformers on, from_pretrained keeps the type of the file if none is given (dtype="auto");
+before, it cast to fp32 (transformers#34743)."""
 
 SAVING = 0.0
 """Copies that torch.save, safetensors' save_model and save_pretrained make of tensors on the host: less than 0.1 %."""
 
 
 def copies(job: Job) -> tuple[float, float]:
-    """Copies of the weights that loading takes: at least, and expected (where nobody says how: one).
+    """Copies of the weights while they are loaded: low and expected. Expected is one if `model.load` is unknown.
 
-    On the processor an optimizer writes to the weights, and pages of a file become the process's own.
+    On the CPU the optimizer writes to the weights, so pages of the file become private memory of the process.
     """
     load = job.model.load
     least, expected = COPIES.get(load or "", 0.0), COPIES.get(load or "", 1.0)
@@ -66,23 +67,23 @@ _KNOWN: BoundedCache[Weights | None] = BoundedCache(1024)
 
 
 def weights_of(job: Job, parameters: int | None = None, tracing: Tracing = SHIPPED_ONLY) -> Weights | None:
-    """The model's weights; None where neither a count nor a law is known, nor may one be traced. Quantised
-    ones go to the GPU in pieces."""
+    """The weights of the model; None: no count and no law is known, and tracing is not allowed.
+
+    Quantised weights go to the GPU piece by piece.
+    """
     count = parameters if parameters is not None else job.model.parameters
     if count is not None:
         each = WEIGHT_BYTES[job.train.weights_dtype or _implied(job)]
         return Weights(count, 0 if _quantised(job) else count * each)
     if all(getattr(job.model, name) is None for name in ("name", "architecture", "path", "target")):
         return None
-    # lengths and batch change nothing here: one look-up serves a whole search over them
+    # lengths and batch do not matter here, so one look-up is enough for a whole search over them
     train = unchecked(job, {"train.batch_size": None, "train.grad_accum": None, "train.seq_len": None}).train
     text = f"{identity(job.model)} {job.task} {identity(train)} {job.software}"
     return _KNOWN.get(None, (text, tracing), lambda: _from_law(job, tracing))
 
 
 def _from_law(job: Job, tracing: Tracing) -> Weights | None:
-    from preflight.memory.device.prepare import prepare
-
     lengths = {"train.seq_len": job.train.seq_len or 128, "train.batch_size": job.train.batch_size or 1}
     ready = prepare(unchecked(job, lengths), tracing=tracing)
     if isinstance(ready, Unknown):

@@ -39,7 +39,7 @@ WORKER_FORK_MORE = 4 * MIB
 """High end: what a forked worker takes more; 13 to 15 MiB in all were measured with Trainer imported."""
 
 WORKER_SPAWN = 1.8 * MIB
-"""One spawned worker beside the base of the program, all of whose imports it repeats (145.7 with torch alone, 325 with
+"""One spawned worker, apart from the base of the program, whose imports it repeats (145.7 with torch alone, 325 with
 Trainer and datasets, where the parents took 143.9 and 324.7)."""
 
 SPAWN_TRACKER = 6 * MIB
@@ -92,7 +92,7 @@ PAGE = 4096
 """Bytes that a write copies: of an item that is larger, only the page that its count lies on."""
 
 PICKLED = {"arrays": 1.0, "objects": 0.15, "strings": 0.6}
-"""The pickle of a dataset beside the dataset, while spawned workers start: measured 0.15 for dicts of numbers."""
+"""A dataset's pickle, relative to the dataset, while spawned workers start: measured 0.15 for dicts of numbers."""
 
 UNTOUCHED_PER_ITEM = {"objects": 152, "strings": 8}
 """Bytes per item whose pages reading does not write to: the list's pointer (8), and for a dict its table of keys (128

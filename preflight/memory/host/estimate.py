@@ -1,4 +1,4 @@
-"""Host memory of a job on one node: the host law times the ranks, against what the job may use."""
+"""Host memory of a job on one node: the host law times the ranks, compared with the limit."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ PIXEL_BYTES = 3 * 4
 """A decoded image as the model takes it: three float32 channels (torchvision's ToTensor)."""
 
 LOAD = "load"
-"""The moment in which every rank holds the model's weights on the host."""
+"""The moment when every rank loads the weights of the model."""
 
 NOTEWORTHY = 10
-"""Heaps that may grow by a tenth of what the loader takes are worth a note."""
+"""A note is written when heaps can grow by more than one part in this many of what the loaders take."""
 
 NOTHING = {
     "data.sample_bytes": "samples",
     "data.in_memory_bytes": "data in memory",
     "data.worker_bytes": "the workers' own data",
 }
-"""Fields that are at least nothing, and what is then not counted."""
+"""Fields whose lowest value is 0 -> what is then not counted."""
 
 LARGEST_SAMPLE = 2**50
 """Where the search for the largest sample ends: no sample is a pebibyte."""
 
 
 def limit_of(job: Job) -> tuple[int | None, str]:
-    """Bytes that the job may use on a node, and which Job fields say so: a request counts before the node's memory."""
+    """Bytes that a job may use on a node, and the Job fields that say so; a request comes before the node's memory."""
     machine = job.machine
     if machine.memory_limit is not None:
         if machine.node_memory is not None and machine.node_memory < machine.memory_limit:
@@ -58,10 +58,10 @@ def limit_of(job: Job) -> tuple[int | None, str]:
 
 
 def sample_bytes(job: Job) -> tuple[int | None, str]:
-    """Bytes of one decoded sample and how they are known; None where nothing says them.
+    """Bytes of one decoded sample and a note on their source; None: not known.
 
-    Stated by data.sample_bytes; for text tasks token tensors of the sequence length; for image classification the
-    image as the model takes it.
+    From data.sample_bytes; else for text tasks from the tensors of tokens, for image classification from the image as
+    the model takes it.
     """
     if job.data.sample_bytes is not None:
         return job.data.sample_bytes, ""
@@ -75,7 +75,7 @@ def sample_bytes(job: Job) -> tuple[int | None, str]:
 
 
 def missing_fields(job: Job) -> tuple[str, ...]:
-    """Job fields without which the node's memory cannot be known; data.sample_bytes is the usual one."""
+    """Job fields that are unknown and needed for the host memory; data.sample_bytes is the usual one."""
     wanted: list[tuple[str, object]] = [
         ("data.workers", job.data.workers),
         ("train.batch_size", job.train.batch_size),
@@ -93,20 +93,14 @@ def missing_fields(job: Job) -> tuple[str, ...]:
 
 
 def estimate_host(
-    job: Job,
-    parameters: int | None = None,
-    *,
-    cuda: bool = True,
-    bound: bool = False,
-    tracing: Tracing = SHIPPED_ONLY,
+    job: Job, parameters: int | None = None, *, cuda: bool = True, bound: bool = False, tracing: Tracing = SHIPPED_ONLY
 ) -> HostEstimate | Unknown:
-    """Memory of one node, or why it is unknown: with the largest sample that would still fit, where that can be said.
+    """Memory of one node, or why it is unknown, with the largest sample that still fits if that is known.
 
-    `parameters`: the model's count, for its weights while they load and for offloaded states; None: the job's law says.
-    `tracing`: whether that law may be traced.
-    `bound`: from above, never falling as a numeric field grows (workers that load fewer batches each keep less).
-    A job that would not fit even with empty samples, or with nothing of its data in memory where that is not known,
-    gets the estimate of that, a lower bound.
+    `parameters`: the model's count, for the weights while they load and for offloaded states; None: from the job's law.
+    `tracing`: the tracing policy for that law.
+    `bound`: an upper bound that never falls as a numeric field grows (workers that load fewer batches each keep less).
+    If a job does not fit even with empty samples, or without its unknown data in memory, the estimate is a lower bound.
     """
     missing = missing_fields(job)
     weights = weights_of(job, parameters, tracing)
@@ -121,28 +115,29 @@ def estimate_host(
     if empty.verdict == "exceeds":
         left_out = " and ".join(NOTHING[name] for name in missing)
         verb = "is" if len(missing) == 1 else "are"
-        note = f"a lower bound: {', '.join(missing)} {verb} unknown and {left_out} are not counted"
+        note = f"a lower bound: {', '.join(missing)} {verb} unknown, so {left_out} are not counted"
         return replace(empty, notes=(*empty.notes, note))
     if missing != ("data.sample_bytes",):
         return Unknown(unknown, Cause.not_set, missing)
     largest = solve_sample_bytes(job, parameters, cuda=cuda, tracing=tracing)
     if empty.limit is None:
-        return Unknown("one decoded sample's size is unknown; declare data.sample_bytes", Cause.not_set, missing)
+        return Unknown("the size of one decoded sample is unknown: set data.sample_bytes", Cause.not_set, missing)
     if largest is None:
-        return Unknown("it is at risk even with empty samples; declare data.sample_bytes", Cause.not_set, missing)
+        return Unknown("it is at risk even with empty samples: set data.sample_bytes", Cause.not_set, missing)
     return Unknown(
-        f"fits only if one decoded sample is at most {at_most(largest)}; declare data.sample_bytes",
+        f"it fits only if one decoded sample is at most {at_most(largest)}: set data.sample_bytes",
         Cause.not_set,
         missing,
     )
 
 
-def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True,
-                       tracing: Tracing = SHIPPED_ONLY) -> int | None:  # fmt: skip
-    """The largest data.sample_bytes with which the node's memory fits (its high end too).
+def solve_sample_bytes(
+    job: Job, parameters: int | None = None, *, cuda: bool = True, tracing: Tracing = SHIPPED_ONLY
+) -> int | None:
+    """The largest data.sample_bytes with which even the high end of the estimate fits.
 
-    None: another field is missing, no limit is known, or nothing fits. The law grows with the sample, so bisection
-    finds the edge to the byte.
+    None: another field is unknown, no limit is known, or nothing fits. The law grows with the sample, so bisection
+    finds the largest size to the byte.
     """
     if limit_of(job)[0] is None or set(missing_fields(job)) - {"data.sample_bytes"}:
         return None
@@ -151,16 +146,17 @@ def solve_sample_bytes(job: Job, parameters: int | None = None, *, cuda: bool = 
 
 
 def samples_in_shared_memory(job: Job) -> int | None:
-    """Decoded samples that lie in /dev/shm at one time, all ranks of a node together; None where a field is missing."""
+    """Decoded samples that are in /dev/shm at the same time, of all ranks of a node; None: a field is unknown."""
     if set(missing_fields(job)) - {"data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes"}:
         return None
     rank = rank_of(job, 1, None, False)
     return round(rank.loaders.shared() * rank.trials * (job.parallel.ranks_per_node or 1))
 
 
-def solve_in_memory_bytes(job: Job, parameters: int | None = None, *, cuda: bool = True,
-                          tracing: Tracing = SHIPPED_ONLY) -> int | None:  # fmt: skip
-    """The largest data.in_memory_bytes with which the node's memory fits; None as for `solve_sample_bytes`."""
+def solve_in_memory_bytes(
+    job: Job, parameters: int | None = None, *, cuda: bool = True, tracing: Tracing = SHIPPED_ONLY
+) -> int | None:
+    """The largest data.in_memory_bytes with which the estimate fits; None as for `solve_sample_bytes`."""
     sample = sample_bytes(job)[0]
     if limit_of(job)[0] is None or sample is None or set(missing_fields(job)) - {"data.in_memory_bytes"}:
         return None
@@ -208,7 +204,7 @@ def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool, bound:
 
 
 def moments_of(rank: Rank) -> tuple[Moment, ...]:
-    """Every moment of one process that can be its peak."""
+    """The moments of one process that can be its peak."""
     own = {"base": rank.base.expected, **({"cuda": rank.cuda.expected} if rank.cuda.expected else {})}
     moments = []
     for moment in rank.loaders.moments():
@@ -223,10 +219,10 @@ def moments_of(rank: Rank) -> tuple[Moment, ...]:
 
 
 def _interval(rank: Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
-    """The model's error on what the loaders keep, beside each rank's own (low, high) of base and CUDA.
+    """The interval: the error of the law for the loaders, and the intervals of base and CUDA.
 
-    An array in memory: __getitem__ may return views of it, of which workers keep nothing, or copies. Weights that are
-    loaded are what they are, or pages of their file.
+    For an array in memory __getitem__ may return views, of which workers keep nothing, or copies. Loaded weights take
+    their size, or nothing if they are pages of their file.
     """
     own = rank.base.expected + rank.cuda.expected
     array = bool(rank.loaders.dataset and not rank.loaders.growth and not rank.copied)
@@ -254,10 +250,10 @@ def _interval(rank: Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Me
 
 
 def _offload(job: Job, weights: Weights | None) -> c.Measured:
-    """Bytes per node: states are split over all ranks, so a node holds its share of one copy."""
+    """Bytes per node of offloaded states. They are split over all ranks, so a node has its share of one copy."""
     kind = job.parallel.offload or "none"
     per = c.OFFLOAD_PER_PARAMETER[kind]
-    if job.train.peft.method is not None:  # the adapters' own states are nothing beside the weights
+    if job.train.peft.method is not None:  # the states of the adapters are tiny compared with the weights
         half = 2.0 if kind == "parameters" else 0.0
         per = c.Measured(half, half, half)
     share = (0 if weights is None else weights.parameters) / (job.parallel.nodes or 1)
@@ -270,27 +266,26 @@ def _notes(job: Job, rank: Rank, weights: Weights | None) -> tuple[str, ...]:
     if how:
         notes.append(how)
     if job.data.shuffle and job.data.samples is None:
-        notes.append(f"shuffling keeps {c.SHUFFLE_PER_SAMPLE} bytes per sample: not counted, data.samples is unknown")
+        notes.append(f"shuffling takes {c.SHUFFLE_PER_SAMPLE} bytes per sample: not counted, data.samples is unknown")
     if job.data.validation_workers is not None and job.validation.batch_size is None:
-        notes.append("validation.batch_size is unknown: taken as train.batch_size")
+        notes.append("validation.batch_size is unknown: train.batch_size is used")
     train = rank.loaders.train
     grown = train.growth()
     if train.heap.old is not False and grown * NOTEWORTHY > train.private() + train.queue():
-        unknown = "" if train.heap.old else "; newer ones do not: state software.glibc"
+        unknown = "" if train.heap.old else ", which is assumed; set software.glibc"
         notes.append(
-            f"in a long run the workers of a rank may keep up to {gib(round(grown))} more in holes of their "
-            f"heaps (samples that torch allocates, glibc before 2.38{unknown}): MALLOC_MMAP_THRESHOLD_=131072 keeps "
-            "them out"
+            f"in a long run the heaps of a rank's workers can keep up to {gib(round(grown))} more of freed samples "
+            f"(glibc before 2.38{unknown}); the environment variable MALLOC_MMAP_THRESHOLD_=131072 prevents this"
         )
     if rank.model:
-        notes.append("training on the processor: activations are not counted")
+        notes.append("training on the CPU: activations are not counted")
     if weights is None:
-        notes.append("loading the model's weights is not counted: their number is unknown")
+        notes.append("loading the weights of the model is not counted, because their number is unknown")
     return tuple(notes)
 
 
 def _shared_memory(job: Job, rank: Rank, ranks: int, found: HostEstimate) -> HostEstimate:
-    """`found`, or the estimate of /dev/shm alone where that is what the job runs out of."""
+    """`found`; or the estimate of /dev/shm alone, if the job runs out of that."""
     shm, need = job.machine.shm, round(rank.loaders.shared() * rank.trials * ranks)
     if shm is None or found.verdict == "exceeds" or need <= shm:
         return found

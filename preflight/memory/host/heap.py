@@ -1,10 +1,10 @@
-"""What the heap of a worker keeps of samples that were freed, and what decides how much: the C library and the run.
+"""The freed samples that the heap of a DataLoader worker keeps. How many depends on the C library and the run.
 
-A sample that torch makes is a block of posix_memalign. When its batch is collated it is freed; what lies above a small
-block that is still in use stays with the process. Such blocks are there: torch keeps weak references to the last 128
-storages that it passed through shared memory (torch/multiprocessing/reductions.py, SharedCache), each a StorageImpl in
-the heap, two per batch of a picture and its label. glibc before 2.38 asks for more than a freed block of the same size
-has (sourceware bugs 14581 and 30723), so almost every such block costs a sample, until the references are dropped.
+A sample that torch makes is a block of posix_memalign. It is freed when its batch is collated, but memory near a small
+block that is still in use stays with the process. There are such blocks: torch keeps weak references to the last 128
+storages that it passed through shared memory (torch/multiprocessing/reductions.py, SharedCache). Each is a StorageImpl
+in the heap; a batch of pictures and labels has two. glibc before 2.38 needs more than a freed block of the same size
+(sourceware bugs 14581 and 30723), so almost every such block costs a sample until the reference is dropped.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from preflight.memory.host.constants import MIB, Measured
 from preflight.vocabulary.versions import major_minor
 
 REUSED_FROM = (2, 38)
-"""The glibc from which on holes are used again: 2.38 searches its bins for them, 2.39 joins what memalign cuts off."""
+"""From this glibc on, freed blocks are used again: 2.38 searches its bins for them, 2.39 joins pieces of memalign."""
 
 PINS = 128
-"""SharedCache.limit: storages that torch remembers (torch 2.13). Each pins a small block of the heap."""
+"""SharedCache.limit: storages that torch remembers (torch 2.13). Each keeps (pins) a small block in the heap."""
 
 PIN = 0.95
-"""Blocks (samples of one tensor, or tensors of a text) that a pin costs once all are in use: 0.79, 0.84, 1.04, 1.08
-and 1.10 in five runs of 160 to 210 batches per worker (batches of 2 to 64 samples)."""
+"""Blocks (samples of one tensor, or tensors of a text) that one pin costs when all 128 are in use: 0.79, 0.84, 1.04,
+1.08 and 1.10 in five runs of 160 to 210 batches per worker (batches of 2 to 64 samples)."""
 
 PER_PIN = 0.6
-"""The same while pins become more: 0.5 to 0.7 between the tenth and the sixty-fourth batch; some runs of one worker
-kept no more than at their start."""
+"""The same while the number of pins grows: 0.5 to 0.7 between the tenth and the sixty-fourth batch; some runs of one
+worker kept no more than at their start."""
 
 SETTLED = 10
 """Batches per worker that `first` was measured over: 8 to 12."""
@@ -36,10 +36,10 @@ MANY_PER_PIN = 1.1
 """High end of PIN."""
 
 REUSED = 4.0
-"""Samples beside the batch that a newer glibc keeps: 3 to 8 in runs of 50 to 250 batches with glibc 2.41."""
+"""Freed samples that a newer glibc keeps, apart from the batch: 3 to 8 in runs of 50 to 250 batches with glibc 2.41."""
 
 FROM_NUMPY = 2.0
-"""The same where numpy makes the samples, with any glibc: -8 to 4 in nine points with glibc 2.36, 12 in one."""
+"""The same if numpy makes the samples, with any glibc: -8 to 4 in nine points with glibc 2.36, 12 in one."""
 
 MMAP_THRESHOLD_MAX = 32 * MIB
 """Bytes from which on glibc always takes a block from mmap, and returns it (malloc.c, DEFAULT_MMAP_THRESHOLD_MAX)."""
@@ -47,10 +47,10 @@ MMAP_THRESHOLD_MAX = 32 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """What decides how much a worker's heap keeps, beside the batch and the sample.
+    """What decides how much a worker's heap keeps, apart from batch and sample.
 
-    `old`: glibc is older than 2.38 (None: not known). `batches` that a worker loads (None: not known); `tensors` that
-    a batch consists of.
+    `old`: glibc is older than 2.38; `batches`: that a worker loads (None: not known); `tensors`: of a batch; `blocks`:
+    tensors of a sample; `numpy`: numpy makes the samples.
     """
 
     old: bool | None = None
@@ -61,22 +61,22 @@ class Heap:
 
 
 def is_old(glibc: str | None) -> bool | None:
-    """Whether a glibc ("2.36", "glibc 2.36") leaves holes; None where it is not stated."""
+    """Whether a glibc ("2.36", "glibc 2.36") is older than 2.38; None: not stated."""
     found = major_minor(glibc)
     return None if found is None else found < REUSED_FROM
 
 
 def holes(heap: Heap, batch: int, single: float) -> Measured:
-    """Samples that a worker's heap keeps in holes beside one batch: low, expected, high.
+    """Freed samples that a worker's heap keeps, apart from one batch: low, expected, high.
 
-    `single` is the size in bytes of a sample that is one tensor, 0 where it may be several. Where the glibc is not
-    known, what an older one keeps of a short run is expected, and the interval has a newer one and a long run.
+    `single`: bytes of a sample that is one tensor; 0: it may be several. If the glibc is not known, an older one in a
+    short run is expected, and the interval includes a newer one and a long run.
     """
     if single >= MMAP_THRESHOLD_MAX:
         return Measured(0.0, 0.0, 0.0)
     at_first = first(batch)
-    per_batch = min(heap.tensors, batch * heap.blocks)  # a batch cannot displace more blocks than it has
-    batches = math.inf if heap.batches is None else heap.batches  # data are rarely a few batches
+    per_batch = min(heap.tensors, batch * heap.blocks)  # a batch replaces no more blocks than it has
+    batches = math.inf if heap.batches is None else heap.batches  # few batches are rare
     pins = min(PINS, heap.tensors * batches, per_batch * math.ceil(PINS / heap.tensors)) / heap.blocks
     most = max(at_first, MANY_PER_PIN * pins)
     if heap.numpy:
@@ -91,7 +91,7 @@ def holes(heap: Heap, batch: int, single: float) -> Measured:
 
 
 def first(batch: int) -> float:
-    """q: samples in holes within the first ten batches of a worker, with a glibc before 2.38.
+    """q: freed samples that are kept within the first ten batches of a worker, with a glibc before 2.38.
 
     Each batch leaves one or two (a batch of one at most one), fewer where many samples lie side by side and join.
     Measured: 5 for batches of 1 sample, 16 for 4, 11 for 8, 2 to 16 for 16, 4 to 10 from 32 on.

@@ -1,4 +1,4 @@
-"""One process of a job, as the host law sees it: what it loads, keeps and reads, from the Job's fields."""
+"""One process of a job as the host law takes it: what it loads and keeps, from the fields of the Job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "to
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One process: its own memory, the loaders, what it loads at the start."""
+    """One process: its own memory, its data loaders, the weights that it loads at the start."""
 
     base: c.Measured
     cuda: c.Measured
@@ -27,13 +27,13 @@ class Rank:
     checkpoint_low: int
     trials: int
     copied: bool = False
-    """It is known that samples are copies of what is in memory."""
+    """Samples are known to be copies of the data in memory."""
     model: int = 0
-    """Weights, gradients and optimizer states where the processor trains."""
+    """Bytes of weights, gradients and optimizer states if the CPU trains; else 0."""
 
 
 def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> Rank:
-    """The process of a job whose samples take `sample` bytes; `bound` as `estimate_host` says it."""
+    """The process of a job whose samples take `sample` bytes; `bound`: as in `estimate_host`."""
     data, nothing = job.data, c.Measured(0, 0, 0)
     gpu = cuda and job.machine.accelerator != "cpu"
     objects = base_of(data.imports, trains=weights is not None)
@@ -71,17 +71,17 @@ def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: b
         persistent=bool(data.persistent_workers),
         overlap=bool(data.validation_overlaps),
     )
-    held = 0.0 if weights is None else float(weights.bytes)
+    loading = 0.0 if weights is None else float(weights.bytes)
     if job.parallel.strategy in ONE_COPY:
-        held /= job.parallel.ranks_per_node or 1
-    least, loaded = (round(held * times) for times in copies(job))
+        loading /= job.parallel.ranks_per_node or 1
+    least, loaded = (round(loading * times) for times in copies(job))
     trials, copied = job.parallel.trials_per_gpu or 1, bool(data.copies_samples)
     model = _trained_here(job, weights) if job.machine.accelerator == "cpu" else 0
     return Rank(base, c.CUDA if gpu else nothing, loaders, loaded, least, trials, copied, model)
 
 
 def _evaluated(job: Job) -> float:
-    """Bytes of the validation data in memory, as part of what is held; 0 where their number is not known."""
+    """Bytes of the validation data in memory, by their share of the samples; 0: the number of samples is not known."""
     data, samples = job.data, job.validation.samples
     if not samples or not data.samples or not data.in_memory_bytes or data.in_memory_kind == "mapped":
         return 0.0
@@ -89,7 +89,7 @@ def _evaluated(job: Job) -> float:
 
 
 def _trained_here(job: Job, weights: Weights | None) -> int:
-    """Bytes of weights, gradients and optimizer states; of adapters the frozen weights alone."""
+    """Bytes of weights, gradients and optimizer states on the CPU; with adapters, of the frozen weights alone."""
     if weights is None:
         return 0
     states = 0.0 if job.train.peft.method is not None else 1 + c.OPTIMIZER_COPIES.get(job.train.optimizer or "", 2)
@@ -97,9 +97,9 @@ def _trained_here(job: Job, weights: Weights | None) -> int:
 
 
 def _heap(job: Job, samples: int | None, batch: int, workers: int, bound: bool) -> Heap:
-    """What is known of a loader's heaps: the C library, and how long they run.
+    """What is known of the heaps of a loader's workers: the C library, and how many batches each worker loads.
 
-    Workers that persist see every epoch, others one. Without a number of epochs those that persist see two at least.
+    Persistent workers load every epoch, others one. If the number of epochs is not known, persistent workers load two.
     """
     passes = 1 if not job.data.persistent_workers else job.data.epochs or 2
     batches = samples * passes / (batch * (workers or 1)) if samples else None
@@ -111,9 +111,9 @@ def _heap(job: Job, samples: int | None, batch: int, workers: int, bound: bool) 
 
 
 def _views(job: Job, sample: int) -> bool:
-    """Whether samples are handed out as they lie in memory: an array whose rows are as large as a sample.
+    """Whether samples are views of the data in memory: of an array whose rows are as large as a sample.
 
-    Rows that are smaller (bytes that become floats) are copied when they are asked for.
+    Smaller rows (bytes that become floats) are copied when a sample is loaded.
     """
     data = job.data
     if data.in_memory_kind not in ("arrays", "tensors") or not data.in_memory_bytes or data.copies_samples:
@@ -122,7 +122,7 @@ def _views(job: Job, sample: int) -> bool:
 
 
 def _written_to(job: Job) -> float:
-    """g: the part of the dataset in memory that reading writes to (reference counts); 1 where the kind is unknown."""
+    """g: the part of the dataset in memory that reading changes (reference counts); 1: the kind of data is unknown."""
     data = job.data
     if data.in_memory_kind is None:
         return 1.0

@@ -1,6 +1,7 @@
-"""What slurmctld answers to a request: the checks of sbatch and of the controller, and select/cons_tres, as arithmetic.
+"""The controller's answer to a request, as arithmetic: the checks of sbatch and slurmctld, and the choice of nodes.
 
-The order of the checks and their conditions are those of Slurm 22.05.8 (each function names the one it follows); every
-one is compared with a real controller in tests/slurm. The cluster is taken to be idle, as `sbatch --test-only` answers
-on one: what is refused there is refused on a busy one too.
+This is a port of Slurm 22.05.8. The order of the checks and their conditions are SLURM's; each module names the C files
+that it follows, each function its C function where it follows one. tests/slurm compares all of it with a real
+controller. The cluster is taken to be idle: `sbatch --test-only` answers so too, and what is refused on an idle cluster
+is refused on a busy one.
 """

@@ -1,7 +1,8 @@
-"""Which nodes a job gets: choose_nodes and _eval_nodes of select/cons_tres, on idle nodes without a topology plugin.
+"""Which nodes a job gets from select/cons_tres, on idle nodes without a topology plugin.
 
-The search is greedy, as there: runs of neighbouring nodes are taken by how well they fit, and on failure the nodes with
-the fewest CPUs and GPUs are left out and the search begins again.
+Follows src/plugins/select/cons_tres/job_test.c (choose_nodes, _eval_nodes, _cpus_to_use) and gres_sched.c. The search
+is greedy: it takes runs of neighbouring nodes by how well they fit. When it fails, it leaves out the nodes with the
+fewest CPUs and GPUs and begins again.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from preflight.slurm.controller.cores import select_cores
-from preflight.slurm.controller.gres import Gres
 from preflight.slurm.controller.hosts import Host, Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import Gres, SlurmJob
 from preflight.slurm.controller.offer import Details, Offer, Rules, cpus_per_core
 
 
@@ -28,7 +28,7 @@ class Taken:
 class Search:
     """One job on the nodes of one partition."""
 
-    job: Job
+    job: SlurmJob
     details: Details
     rules: Rules
     offers: dict[str, Offer]
@@ -57,7 +57,7 @@ class Search:
         return self._without_small(hosts, least, most, wanted)
 
     def _without_small(self, hosts: list[Host], least: int, most: int, wanted: int) -> list[Taken] | None:
-        """Leaves out the nodes with the least to give, a little more each time."""
+        """Searches without the nodes that give least, leaving out more of them each time."""
         weights = {self.offers[host.name].weight for host in hosts}
         left = list(hosts)
         for size in sorted((weights | {1}) - {max(weights)}):
@@ -80,7 +80,7 @@ class Search:
 
     @property
     def counted(self) -> list[Gres]:
-        """Resources whose number in the whole job counts: select/cons_res looks at those of each node alone."""
+        """Resources that are counted for the whole job; select/cons_res counts them per node only."""
         return [one for one in self.job.gres if one.per_job and self.rules.cons_tres]
 
     def _evaluate(self, hosts: list[Host], least: int, most: int, wanted: int) -> list[Taken] | None:
@@ -134,7 +134,7 @@ Run = list[tuple[Host, int, Offer]]
 
 
 def _runs(usable: list[tuple[int, Host, int, Offer]], contiguous: bool) -> list[Run]:
-    """Neighbours that are as good as each other (equal scheduling weight: as many GPUs near; any, for --contiguous)."""
+    """Runs of neighbouring nodes of equal scheduling weight (the same GPUs near); with --contiguous, of any weight."""
     runs: list[Run] = []
     before: tuple[int, int] | None = None
     for index, host, cpus, node in usable:
@@ -147,7 +147,7 @@ def _runs(usable: list[tuple[int, Host, int, Offer]], contiguous: bool) -> list[
 
 @dataclass
 class _State:
-    """What is still needed while nodes are taken."""
+    """What the job still needs while nodes are taken."""
 
     search: Search
     cpus: int
@@ -168,7 +168,7 @@ class _State:
         return all(one.total >= one.per_job for one in self.search.counted)
 
     def take(self, host: Host, cpus: int, node: Offer) -> bool:
-        """Adds a node (_cpus_to_use, gres_sched_add); False: it has nothing to give."""
+        """Adds a node (_cpus_to_use, gres_sched_add); False: it gives nothing."""
         search = self.search
         if not search.job.whole_node:
             others = max(self.least_left - 1, 0) * cpus_per_core(search.job, search.details, host.shape, search.rules)
@@ -223,7 +223,7 @@ class _State:
         return nodes >= needed
 
     def _best(self, runs: list[Run]) -> tuple[Run, bool]:
-        """The run with the lowest weight; of those that are enough the tightest, else the largest; is it enough?"""
+        """The run with the lowest weight; among equals the smallest that is enough, else the largest; is it enough?"""
         best, best_cpus, best_enough, best_near = runs[0], 0, False, -1
         for index, run in enumerate(runs):
             cpus = sum(one[1] for one in run)
@@ -254,12 +254,12 @@ class _State:
             if self.most == 1 and cpus < self.cpus:
                 continue
             if not self.take(host, cpus, node):
-                # counted all the same, with nothing to give
+                # it counts as a node of the job, although it gives nothing
                 self.taken.append(Taken(host, 0, node))
                 self.nodes, self.least_left, self.most = self.nodes - 1, self.least_left - 1, self.most - 1
 
     def _single(self, run: Run) -> Host | None:
-        """The one node that is enough, the tightest."""
+        """The smallest single node that is enough."""
         best: tuple[Host, int] | None = None
         for host, cpus, node in run:
             if cpus < self.cpus or not self._gres_enough([node]):

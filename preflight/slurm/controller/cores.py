@@ -1,18 +1,22 @@
-"""How many tasks and CPUs of a job one node takes, and the cores it keeps for them (_select_cores, cons_tres)."""
+"""How many tasks and CPUs of a job one node takes, and the cores that it keeps for them.
+
+Follows _select_cores (src/plugins/select/cons_tres/job_test.c) and gres_select_filter_sock_core
+(src/plugins/select/cons_common/gres_select_filter.c).
+"""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from preflight.slurm.controller.hosts import Host, Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import SlurmJob
 from preflight.slurm.controller.offer import NO_LIMIT, Available, Details, Offer, Rules
 
 
 class Searched(Protocol):
-    """What is searched for: the job, and how the cluster counts."""
+    """The search that a node is checked for: the job, and how the cluster counts."""
 
-    job: Job
+    job: SlurmJob
     details: Details
     rules: Rules
 
@@ -21,7 +25,7 @@ class Searched(Protocol):
 
 
 def select_cores(search: Searched, node: Offer, host: Host) -> int:
-    """The CPUs to use on a node, 0 where no task fits (_select_cores); changes the offer's cores and resources."""
+    """The CPUs to use on a node, 0 if no task fits (_select_cores). Changes the cores and resources of the offer."""
     job, details, shape = search.job, search.details, host.shape
     if not search.rules.cons_tres:
         return node.cpus
@@ -41,7 +45,7 @@ def select_cores(search: Searched, node: Offer, host: Host) -> int:
     return cpus
 
 
-def _task_range(job: Job, details: Details, per_core: int | None, shape: Shape) -> tuple[int, int]:
+def _task_range(job: SlurmJob, details: Details, per_core: int | None, shape: Shape) -> tuple[int, int]:
     """The fewest and the most tasks that one node takes."""
     if job.ntasks_per_node:
         return job.ntasks_per_node, job.ntasks_per_node
@@ -122,7 +126,7 @@ def _most_gres(one: Available) -> int:
 def _needed_cores(
     search: Searched, one: Available, node: Offer, threads: int, low: int, high: int, each: int, count: int, tpc: int
 ) -> tuple[int, int]:
-    """The tasks that the node's cores are enough for, and the cores that they need."""
+    """How many tasks the cores of the node are enough for, and how many cores these need."""
     size, cores = search.details.cpus_per_task, sum(node.cores)
     if search.per_core == 1 and size % threads:
         size = (size // threads + 1) * threads
@@ -141,7 +145,7 @@ def _needed_cores(
 
 
 def _without_extra(node: Offer, needed: int, cpus: int, tpc: int) -> int:
-    """Gives back the cores beyond those needed, from the fullest sockets; the CPUs follow once cores are too few."""
+    """Gives back cores that are not needed, from the fullest sockets; returns the CPUs that are left."""
     total = sum(node.cores)
     if total <= needed:
         return cpus

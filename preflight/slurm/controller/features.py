@@ -1,10 +1,14 @@
-"""Constraints: features joined by & and |, counts, brackets and parentheses, as the controller reads them."""
+"""Constraints: features joined by & and |, counts, brackets and parentheses, as the controller reads them.
+
+Follows src/slurmctld/job_scheduler.c (build_feature_list, _valid_feature_list) and src/slurmctld/node_scheduler.c
+(valid_feature_counts).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from preflight.slurm.controller.answers import FEATURE, PREFER, Refused
+from preflight.slurm.controller.job import FEATURE, PREFER, Refused
 
 SETTING = "request.constraint"
 
@@ -22,7 +26,7 @@ class Term:
 def terms(constraint: str, known: frozenset[str] | None) -> list[Term]:
     """The terms of a constraint (build_feature_list and _valid_feature_list, src/slurmctld/job_scheduler.c).
 
-    `known`: the features that some node has; None: nobody said. Raises Refused.
+    `known`: the features of the nodes; None: not known. Raises Refused.
     """
     found = _split(constraint.replace(",", "&"))
     bracketed, has_count = False, False
@@ -30,7 +34,7 @@ def terms(constraint: str, known: frozenset[str] | None) -> list[Term]:
         if known is not None and term.name not in known:
             raise _refused(f"no node has the feature {term.name} (--constraint={constraint})")
         if (term.joins == "xand") > bool(term.count) or (term.joins == "xor" and term.count):
-            raise _refused(f"in --constraint={constraint}, [a&b] needs counts and [a|b] takes none")
+            raise _refused(f"in --constraint={constraint}, each feature of [a&b] needs a count and [a|b] takes none")
         inside = term.joins in ("xor", "xand")
         if bracketed and not inside and has_count != bool(term.count):
             raise _refused(f"in --constraint={constraint}, only some parts between brackets have counts")
@@ -39,7 +43,7 @@ def terms(constraint: str, known: frozenset[str] | None) -> list[Term]:
 
 
 def check_preferred(constraint: str, known: frozenset[str]) -> None:
-    """--prefer: nobody is refused for want of such a node, only where no node has such a feature. Raises Refused."""
+    """--prefer: a job is refused only if no node at all has such a feature. Raises Refused."""
     try:
         terms(constraint, known)
     except Refused as refused:
@@ -53,7 +57,7 @@ def _refused(words: str) -> Refused:
 
 
 def _split(text: str) -> list[Term]:
-    """One pass over the characters; a name ends where an operator, a bracket or the text's end stands."""
+    """One pass over the characters; a name ends at an operator, a bracket or the end of the text."""
     found: list[Term] = []
     name, count, bracket, brackets, paren = "", 0, 0, 0, 0
     ended = False  # a closing bracket or a count has ended the name

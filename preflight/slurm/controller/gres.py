@@ -1,61 +1,29 @@
-"""Generic resources of a request: what is asked per job, node, socket and task, and what fits together."""
+"""Generic resources of a request: how many per job, node, socket and task, and whether these numbers fit together.
+
+Follows src/common/gres.c (gres_job_state_validate, _get_next_gres, _test_gres_cnt, _merge_generic_data) and
+src/slurmctld/job_mgr.c (valid_tres_cnt).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from preflight.slurm.controller.answers import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE, TRES, Refused
+from preflight.slurm.controller.job import GRES, GRES_PLUGIN, GRES_TYPE, TRES, Gres, Refused, SlurmJob, whole
 from preflight.vocabulary.reading import Request
-from preflight.vocabulary.values import Unknown, Value
-
-if TYPE_CHECKING:
-    from preflight.slurm.controller.job import Job
+from preflight.vocabulary.values import Unknown
 
 MIB = 2**20
 _FACTORS = {"": 1, "k": 2**10, "kib": 2**10, "kb": 10**3, "m": 2**20, "mib": 2**20, "mb": 10**6, "g": 2**30,
             "gib": 2**30, "gb": 10**9, "t": 2**40, "tib": 2**40, "tb": 10**12}  # fmt: skip
 """suffix_mult, src/common/slurm_protocol_defs.c"""
 
-SCOPES = {
-    "job": ("gpus",),
-    "node": ("gpus_per_node",),
-    "socket": ("gpus_per_socket",),
-    "task": ("gpus_per_task",),
-}
-"""Where a resource is asked for, and the field of the request that says so."""
-
-
-@dataclass
-class Gres:
-    """gres_job_state_t: one resource, one type. Counts are 0 where not asked for; memory in MiB."""
-
-    name: str
-    type: str | None = None
-    per_job: int = 0
-    per_node: int = 0
-    per_socket: int = 0
-    per_task: int = 0
-    cpus_per: int = 0
-    memory_per: int = 0
-    tasks_per: int | None = None
-    default_cpus_per: int = 0
-    default_memory_per: int = 0
-    total: int = 0
-
-    @property
-    def cpus_of_each(self) -> int:
-        return self.cpus_per or self.default_cpus_per
-
-    @property
-    def memory_of_each(self) -> int:
-        return self.memory_per or self.default_memory_per
+SCOPES = {"job": ("gpus",), "node": ("gpus_per_node",), "socket": ("gpus_per_socket",), "task": ("gpus_per_task",)}
+"""What a resource is requested for -> the field of the request with the number."""
 
 
 def number(text: str) -> int | None:
-    """A count with an optional suffix, as strtoull and suffix_mult read it; None: no count."""
+    """A count with an optional suffix, as strtoull and suffix_mult read it; None: not a count."""
     found = re.fullmatch(r"\s*[+-]?(\d*)(.*)", text, re.DOTALL)
     if found is None:
         return None
@@ -84,18 +52,22 @@ def items(text: str, types: tuple[str, ...] | None) -> Iterator[tuple[str, str |
             if count is None and rest[0]:
                 kind, count = rest[0], 1
         if count is None:
-            raise Refused(GRES, f"{part} is no resource that SLURM can read", "request.gpus_per_node")
+            raise _unreadable(GRES, part)
         if count == 0:
             continue
         if types is not None and name not in types:
             known = ", ".join(types) or "none"
-            words = f"this cluster has no resource {name} (GresTypes: {known})"
+            words = f"this cluster has no generic resource {name} (GresTypes: {known})"
             raise Refused(GRES, words, "request.gres")
         yield name, kind, count
 
 
+def _unreadable(answer: str, part: str) -> Refused:
+    return Refused(answer, f"SLURM cannot read the generic resource {part} (NAME:TYPE:COUNT)", "request.gpus_per_node")
+
+
 def _texts(request: Request) -> Iterator[tuple[str, str]]:
-    """Scope and text of everything asked for; a request that was not written as text has counts of GPUs alone."""
+    """Scope and text of all requested resources; a request that is not from text has only counts of GPUs."""
     if request.gres:
         yield from request.gres
         return
@@ -108,12 +80,8 @@ def _texts(request: Request) -> Iterator[tuple[str, str]]:
             yield scope, f"gpu:{kind}:{count}" if kind else f"gpu:{count}"
 
 
-def _positive(value: Value) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
 def check_plugin(request: Request, select_type: str | None) -> None:
-    """Only select/cons_tres knows GPUs of a job, a socket or a task, and CPUs or memory per GPU. Raises Refused."""
+    """Only select/cons_tres has GPUs per job, socket or task, and CPUs or memory per GPU. Raises Refused."""
     if select_type in (None, "cons_tres"):
         return
     scopes = {"job": "gpus", "socket": "gpus_per_socket", "task": "gpus_per_task"}
@@ -121,14 +89,14 @@ def check_plugin(request: Request, select_type: str | None) -> None:
     asked += [name for name in ("cpus_per_gpu", "memory_per_gpu") if getattr(request, name) is not None]
     if asked:
         option = "--" + {"memory_per_gpu": "mem-per-gpu"}.get(asked[0], asked[0].replace("_", "-"))
-        words = f"{option} needs select/cons_tres, and the cluster has select/{select_type}: ask with --gres=gpu"
+        words = f"{option} needs select/cons_tres, but the cluster has select/{select_type}: use --gres=gpu"
         raise Refused(GRES_PLUGIN, words, f"request.{asked[0]}")
 
 
 def parse(request: Request, types: tuple[str, ...] | None) -> list[Gres]:
-    """The resources asked for, each name and type once (first half of gres_job_state_validate). Raises Refused."""
+    """The requested resources, each name and type once (first half of gres_job_state_validate). Raises Refused."""
     found: dict[tuple[str, str | None], Gres] = {}
-    cpus, memory = _positive(request.cpus_per_gpu), -(-_positive(request.memory_per_gpu) // MIB)
+    cpus, memory = whole(request.cpus_per_gpu) or 0, -(-(whole(request.memory_per_gpu) or 0) // MIB)
     if cpus:
         _entry(found, "gpu", None).cpus_per = cpus
     for scope, text in _texts(request):
@@ -143,10 +111,10 @@ def _entry(found: dict[tuple[str, str | None], Gres], name: str, kind: str | Non
     return found.setdefault((name, kind), Gres(name, kind))
 
 
-def validate(job: Job, request: Request, client: bool) -> None:
+def validate(job: SlurmJob, request: Request, client: bool) -> None:
     """The rest of gres_job_state_validate: counts that contradict each other, and counts that follow. Raises Refused.
 
-    `client`: as sbatch does it, which minds one more thing than the controller.
+    `client`: as sbatch does it, which checks one thing more than the controller.
     """
     asked = bool(request.gres) or any(
         getattr(request, name) is not None
@@ -175,7 +143,7 @@ def _counts(one: Gres) -> bool:
     return bool(one.per_job or one.per_node or one.per_socket or one.per_task)
 
 
-def _implied_tasks(job: Job) -> None:
+def _implied_tasks(job: SlurmJob) -> None:
     assert job.min_nodes is not None
     if job.ntasks_per_gpu is not None:
         job.num_tasks = job.min_nodes * job.ntasks_per_gpu
@@ -185,7 +153,7 @@ def _implied_tasks(job: Job) -> None:
         job.num_tasks = job.min_nodes
 
 
-def _tasks_per_gpu(job: Job, has_gpu: bool) -> None:
+def _tasks_per_gpu(job: SlurmJob, has_gpu: bool) -> None:
     """Tasks from GPUs, or GPUs from tasks."""
     each = job.ntasks_per_gpu
     if not each:
@@ -193,7 +161,7 @@ def _tasks_per_gpu(job: Job, has_gpu: bool) -> None:
     if has_gpu and job.gres:
         gpus = sum(_total(one, job) for one in job.gres if one.name == "gpu")
         if not gpus:
-            raise Refused(GRES, "--ntasks-per-gpu is given and no GPU is asked for", "request.tasks_per_gpu")
+            raise Refused(GRES, "--ntasks-per-gpu is given but no GPU is requested", "request.tasks_per_gpu")
         job.num_tasks = gpus * each
     elif job.num_tasks:
         gpus = job.num_tasks // each
@@ -209,7 +177,7 @@ def _tasks_per_gpu(job: Job, has_gpu: bool) -> None:
         raise Refused(GRES, words, "request.tasks_per_gpu")
 
 
-def _total(one: Gres, job: Job) -> int:
+def _total(one: Gres, job: SlurmJob) -> int:
     """total_gres as it is counted while the options are read."""
     nodes = job.min_nodes
     counts = [one.per_job, one.per_node * (nodes if nodes is not None else 1)]
@@ -224,85 +192,89 @@ def _refuse(words: str, *settings: str) -> Refused:
     return Refused(GRES, words, *settings)
 
 
-def _consistent(one: Gres, job: Job, client: bool) -> None:
+def _consistent(one: Gres, job: SlurmJob, client: bool) -> None:
     """_test_gres_cnt: what is asked per job, node, socket and task must divide; counts that follow are set."""
     what = f"{one.name.upper() if one.name == 'gpu' else one.name}s"
     if one.per_job and max(one.per_node, one.per_task, one.per_socket) > one.per_job:
-        raise _refuse(f"fewer {what} are asked for the job than for one of its nodes or tasks", "request.gpus")
+        raise _refuse(f"the job requests fewer {what} in total than for one node, socket or task", "request.gpus")
     if one.per_node and max(one.per_task, one.per_socket) > one.per_node:
-        raise _refuse(f"fewer {what} are asked per node than per task", "request.gpus_per_node")
+        raise _refuse(f"fewer {what} are requested per node than per socket or task", "request.gpus_per_node")
     if one.per_socket and job.sockets_per_node is None:
         raise _refuse("--gpus-per-socket needs --sockets-per-node", "request.gpus_per_socket")
     if client and one.cpus_per and job.cpus_per_task is not None:
-        raise _refuse("--cpus-per-gpu and --cpus-per-task exclude each other", "request.cpus_per_gpu")
+        raise _refuse("--cpus-per-gpu and --cpus-per-task cannot be used together", "request.cpus_per_gpu")
     if one.per_job and one.per_node:
         _nodes_follow(one, job, what)
     if one.per_node and one.per_socket:
         if one.per_node % one.per_socket:
-            raise _refuse(f"{what} per node are no multiple of those per socket", "request.gpus_per_socket")
+            raise _refuse(f"the {what} per node are not a multiple of the {what} per socket", "request.gpus_per_socket")
         sockets = one.per_node // one.per_socket
         if job.sockets_per_node not in (None, sockets):
-            raise _refuse(f"{what} per node and per socket need {sockets} sockets", "request.sockets_per_node")
+            raise _refuse(f"{what} per node and socket need --sockets-per-node={sockets}", "request.sockets_per_node")
         job.sockets_per_node = sockets
     if one.tasks_per and job.num_tasks is not None and job.num_tasks % one.tasks_per:
-        raise _refuse("--ntasks is no multiple of --ntasks-per-gpu", "request.tasks_per_gpu")
+        raise _refuse("--ntasks is not a multiple of --ntasks-per-gpu", "request.tasks_per_gpu")
     if one.per_task:
         _tasks_follow(one, job, what)
     if one.per_socket and one.per_task:
         if one.per_socket % one.per_task:
-            raise _refuse(f"{what} per socket are no multiple of those per task", "request.gpus_per_socket")
+            raise _refuse(f"the {what} per socket are not a multiple of the {what} per task", "request.gpus_per_socket")
         tasks = one.per_socket // one.per_task
         if job.ntasks_per_socket not in (None, 0, tasks):
-            raise _refuse(f"{what} per socket and per task need {tasks} tasks per socket", "request.tasks_per_socket")
+            raise _refuse(f"{what} per socket and task need --ntasks-per-socket={tasks}", "request.tasks_per_socket")
         job.ntasks_per_socket = tasks
     if one.cpus_of_each and one.per_task:
         cpus = one.cpus_of_each * one.per_task
         if job.cpus_per_task not in (None, 0, cpus):
-            raise _refuse(f"--cpus-per-gpu and --gpus-per-task make {cpus} CPUs per task", "request.cpus_per_task")
+            raise _refuse(f"--cpus-per-gpu and --gpus-per-task need --cpus-per-task={cpus}", "request.cpus_per_task")
         job.cpus_per_task = cpus
     if one.per_job:
         if job.min_nodes is not None and one.per_job < job.min_nodes:
-            raise _refuse(f"{one.per_job} {what} are fewer than the {job.min_nodes} nodes", "request.gpus")
+            raise _refuse(f"{one.per_job} {what} are too few for {job.min_nodes} nodes", "request.gpus")
         if job.max_nodes is not None and one.per_job < job.max_nodes:
             job.max_nodes = one.per_job
 
 
-def _nodes_follow(one: Gres, job: Job, what: str) -> None:
+def _nodes_follow(one: Gres, job: SlurmJob, what: str) -> None:
     nodes, rest = divmod(one.per_job, one.per_node)
     if rest:
-        raise _refuse(f"{one.per_job} {what} are no multiple of {one.per_node} per node", "request.gpus")
+        raise _refuse(f"{one.per_job} {what} are not a multiple of {one.per_node} per node", "request.gpus")
     most = job.max_nodes if job.max_nodes is not None else nodes
     if (job.min_nodes is not None and nodes < job.min_nodes) or nodes > most:
-        words = f"{one.per_job} {what} at {one.per_node} per node need {nodes} nodes, and another number is asked for"
+        words = f"{one.per_job} {what} at {one.per_node} per node need {nodes} nodes, but --nodes has another number"
         raise _refuse(words, "request.gpus", "request.nodes")
     job.min_nodes = job.max_nodes = nodes
 
 
-def _tasks_follow(one: Gres, job: Job, what: str) -> None:
+def _tasks_follow(one: Gres, job: SlurmJob, what: str) -> None:
     if one.per_job:
         tasks, rest = divmod(one.per_job, one.per_task)
         if rest:
-            raise _refuse(f"{one.per_job} {what} are no multiple of {one.per_task} per task", "request.gpus_per_task")
+            raise _refuse(
+                f"{one.per_job} {what} are not a multiple of {one.per_task} per task", "request.gpus_per_task"
+            )
         if job.num_tasks not in (None, tasks):
-            words = f"{one.per_job} {what} at {one.per_task} per task make {tasks} tasks, and {job.num_tasks} are asked"
+            words = (
+                f"{one.per_job} {what} at {one.per_task} per task need {tasks} tasks, but the job has {job.num_tasks}"
+            )
             raise _refuse(words, "request.gpus_per_task", "request.tasks")
         job.num_tasks = tasks
     elif job.num_tasks is not None:
         one.per_job = job.num_tasks * one.per_task
     else:
-        raise _refuse("--gpus-per-task needs --ntasks, --nodes or --gpus beside it", "request.gpus_per_task")
+        raise _refuse("--gpus-per-task also needs --ntasks, --nodes or --gpus", "request.gpus_per_task")
     if one.per_node:
         tasks, rest = divmod(one.per_node, one.per_task)
         if rest:
-            raise _refuse(f"{one.per_node} {what} per node are no multiple of {one.per_task} per task",
-                          "request.gpus_per_task")  # fmt: skip
+            words = f"{one.per_node} {what} per node are not a multiple of {one.per_task} per task"
+            raise _refuse(words, "request.gpus_per_task")
         if job.ntasks_per_node not in (None, 0, tasks):
-            words = f"{what} per node and per task make {tasks} tasks per node, and {job.ntasks_per_node} are asked"
+            words = f"{what} per node and per task make {tasks} tasks per node, but the job has {job.ntasks_per_node}"
             raise _refuse(words, "request.gpus_per_task", "request.tasks_per_node")
         job.ntasks_per_node = tasks
 
 
-def _merge(job: Job) -> None:
+def _merge(job: SlurmJob) -> None:
     """_merge_generic_data: an entry without a type that carries CPUs or memory per GPU is spread over the typed."""
     for name in dict.fromkeys(one.name for one in job.gres):
         typed = [one for one in job.gres if one.name == name and one.type is not None]
@@ -310,7 +282,7 @@ def _merge(job: Job) -> None:
         if not typed or plain is None:
             continue
         if _counts(plain):
-            words = f"{name} is asked for with a type and without one"
+            words = f"{name} is requested both with a type and without one"
             raise Refused(GRES_TYPE, words, "request.gpus_per_node", "request.gpus")
         for one in typed:
             one.cpus_per = one.cpus_per or plain.cpus_per
@@ -324,7 +296,4 @@ def check_text(request: Request) -> None:
         for part in text.split(","):
             tail = part.rpartition(":")[2]
             if not part or (tail[:1].isdecimal() and number(tail) is None):
-                raise Refused(TRES, f"{part} is no resource that SLURM can read", "request.gpus_per_node")
-
-
-__all__ = ["CLIENT", "Gres", "check_text", "items", "number", "parse", "validate"]
+                raise _unreadable(TRES, part)

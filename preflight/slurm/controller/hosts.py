@@ -1,4 +1,7 @@
-"""The nodes of a cluster one by one, as the controller sees them."""
+"""The nodes of a cluster one by one, as the controller keeps them.
+
+Follows src/common/node_conf.c (_init_node_record) and src/common/gres.c (_get_gres_cnt).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from preflight.vocabulary.machine import Cluster, Node, Partition
 
 MIB = 2**20
 MAX_HOSTS = 20_000
-"""Nodes beyond these are left out; the largest machines of the TOP500 stay below."""
+"""Most nodes; the largest machines of the TOP500 have fewer."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a node has. None: not known (nothing is refused for it). Memory in MiB."""
+    """What a node has. None: not known, so no request is refused for it. Memory in MiB."""
 
     cpus: int
     sockets: int
@@ -33,7 +36,7 @@ class Shape:
     gres: tuple[tuple[str, str | None, int], ...]
     local_disk: int | None
     any_type: bool
-    """Nobody said which GRES type the GPUs have: any will do."""
+    """The GRES type of the GPUs is not known: every type matches."""
 
     @property
     def total_cores(self) -> int:
@@ -46,16 +49,16 @@ class Host:
     node: Node
     shape: Shape
     place: int = 0
-    """In the controller's list: neighbours are those that nothing stands between."""
+    """The position in the controller's list of nodes; it decides which nodes are neighbours."""
 
 
 MANY = 1 << 20
-"""CPUs of a node of which nobody said how many it has."""
+"""CPUs of a node whose number of CPUs is not known."""
 
 
 @lru_cache(maxsize=256)
 def shape_of(node: Node) -> Shape:
-    """Sockets, cores and threads: as stated, else one core per CPU (build_node_spec in src/common/node_conf.c)."""
+    """Sockets, cores and threads: as stated, else one core per CPU (_init_node_record)."""
     cpus = node.cpus if node.cpus is not None else MANY
     threads = node.threads_per_core or 1
     cores = node.cores_per_socket or (1 if node.cpus is not None else MANY)
@@ -102,7 +105,7 @@ def _hosts(nodes: tuple[Node, ...], counted: bool, at_least: int) -> tuple[Host,
 
 
 def hosts_of(cluster: Cluster, at_least: int) -> tuple[Host, ...]:
-    """Every node, in the controller's order (by name). A file that counts no nodes is taken to have `at_least`."""
+    """Every node, in the controller's order (by name). If the file counts no nodes, each type has `at_least`."""
     return _hosts(cluster.nodes, counts_nodes(cluster), max(1, at_least))
 
 

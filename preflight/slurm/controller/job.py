@@ -1,23 +1,92 @@
-"""A request as sbatch sends it: counts that follow from others, and what sbatch refuses to send."""
+"""The job that the controller is asked about, and the errors that it answers with: SLURM's own types and messages.
+
+`SlurmJob` is job_desc_msg_t (slurm/slurm.h), `Gres` is gres_job_state_t (src/common/gres.h). The texts are those
+of slurm_strerror (src/common/slurm_errno.c).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from preflight.machines.hostlist import expand
-from preflight.slurm.controller.answers import CLIENT, Refused, text, whole
-from preflight.slurm.controller.gres import Gres, check_plugin, parse, validate
-from preflight.vocabulary.reading import Request
-from preflight.vocabulary.values import Unknown, Value
+from preflight.vocabulary.values import Value
 
-MIB = 2**20
-SOME_MIB = 1
-"""What is taken for a size that is written but not known: nothing is refused for it."""
+NODE_CONFIG = "Requested node configuration is not available"
+FEATURE = "Invalid feature specification"
+PARTITION = "Invalid partition name specified"
+NO_DEFAULT = "No partition specified or system default partition"
+NODE_COUNT = "Node count specification invalid"
+TIME_LIMIT = "Requested time limit is invalid (missing or exceeds some limit)"
+TIME_MIN = "Invalid time-min specification (exceeds job's time or other limits)"
+TASK_MEMORY = "Memory required by task is not available"
+CPUS = "More processors requested than permitted"
+GRES = "Invalid generic resource (gres) specification"
+GRES_TYPE = "Invalid GRES specification (with and without type identification)"
+GRES_PLUGIN = "Requested GRES option unsupported by configured SelectType plugin"
+TRES = "Invalid Trackable RESource (TRES) specification"
+ARRAY = "Invalid job array specification"
+NODE_NAME = "Invalid node name specified"
+NOT_IN_PARTITION = "Requested nodes not in this partition"
+RESERVATION = "Requested reservation is invalid"
+LICENSE = "Invalid license specification"
+DEPENDENCY = "Job dependency problem"
+PREFER = "Invalid preferred feature specification"
+CLIENT = "sbatch itself"
+"""sbatch itself refuses, before it asks the controller; the words say what it prints."""
+
+
+class Refused(Exception):
+    """A request is refused: the controller's answer, the reason for the user, and the fields that are the reason."""
+
+    def __init__(self, answer: str, words: str, *settings: str) -> None:
+        super().__init__(words)
+        self.answer, self.words, self.settings = answer, words, settings
+
+
+def whole(value: Value) -> int | None:
+    """A count that is known; None where it is not given or not known."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def text(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 @dataclass
-class Job:
-    """job_desc_msg_t, as far as it decides what a job gets. None: not given. Memory in MiB."""
+class Gres:
+    """gres_job_state_t: one resource, one type. Counts are 0 if not requested; memory in MiB."""
+
+    name: str
+    type: str | None = None
+    per_job: int = 0
+    per_node: int = 0
+    per_socket: int = 0
+    per_task: int = 0
+    cpus_per: int = 0
+    memory_per: int = 0
+    tasks_per: int | None = None
+    default_cpus_per: int = 0
+    default_memory_per: int = 0
+    total: int = 0
+
+    @property
+    def cpus_of_each(self) -> int:
+        return self.cpus_per or self.default_cpus_per
+
+    @property
+    def memory_of_each(self) -> int:
+        return self.memory_per or self.default_memory_per
+
+
+def asked(same: Sequence[Gres]) -> tuple[int, int, int, int]:
+    """How many of one resource are requested per job, node, socket and task, of all types together."""
+    per_job, per_node = sum(one.per_job for one in same), sum(one.per_node for one in same)
+    return per_job, per_node, sum(one.per_socket for one in same), sum(one.per_task for one in same)
+
+
+@dataclass
+class SlurmJob:
+    """job_desc_msg_t: the fields that decide what a job gets. None: not given. Memory in MiB."""
 
     num_tasks: int | None = None
     min_nodes: int | None = None
@@ -62,99 +131,3 @@ class Job:
     @property
     def cpus_per_task_or_one(self) -> int:
         return max(self.cpus_per_task or 1, 1)
-
-
-def describe(request: Request, gres_types: tuple[str, ...] | None, select_type: str | None = None) -> Job:
-    """The job description (_opt_verify in src/sbatch/opt.c, slurm_opt_create_job_desc in src/common/slurm_opt.c).
-
-    What is not known is left out, which asks for less. Raises Refused.
-    """
-    _exclusive_options(request)
-    job = _counts(request)
-    job.features, job.partition = text(request.constraint), text(request.partition)
-    job.time_limit, job.time_min = whole(request.time_minutes), whole(request.time_min_minutes)
-    job.array = text(request.array)
-    job.contiguous, job.licenses, job.prefer = request.contiguous, text(request.licenses), text(request.prefer)
-    job.dependency, job.local_disk = text(request.dependency), _mib(request.local_disk)
-    job.exclusive, job.overcommit, job.shared_with = request.exclusive, request.overcommit, request.shared_with
-    job.node_list, job.exclude = text(request.node_list), text(request.exclude)
-    job.memory, job.memory_per_cpu = _mib(request.memory), _mib(request.memory_per_cpu)
-    job.memory_stated = job.memory is not None or job.memory_per_cpu is not None
-    job.sockets_per_node, job.cores_per_socket = whole(request.sockets_per_node), whole(request.cores_per_socket)
-    job.threads_per_core = whole(request.threads_per_core)
-    job.ntasks_per_socket, job.ntasks_per_core = whole(request.tasks_per_socket), whole(request.tasks_per_core)
-    job.ntasks_per_gpu = whole(request.tasks_per_gpu)
-    check_plugin(request, select_type)
-    job.gres = parse(request, gres_types)
-    validate(job, request, client=True)
-    return job
-
-
-def _mib(value: Value) -> int | None:
-    if isinstance(value, Unknown):
-        return SOME_MIB
-    size = whole(value)
-    return None if size is None else -(-size // MIB)
-
-
-def _exclusive_options(request: Request) -> None:
-    """_validate_ntasks_per_gpu; the memory options are told apart where they are read."""
-    if request.tasks_per_gpu is None:
-        return
-    for name, option in (
-        ("gpus_per_task", "--gpus-per-task"),
-        ("gpus_per_socket", "--gpus-per-socket"),
-        ("tasks_per_node", "--ntasks-per-node"),
-    ):
-        if getattr(request, name) is not None:
-            words = f"--ntasks-per-gpu and {option} exclude each other"
-            raise Refused(CLIENT, words, "request.tasks_per_gpu", f"request.{name}")
-
-
-def _counts(request: Request) -> Job:
-    """Tasks, nodes and CPUs as they follow from each other."""
-    tasks, per_node = whole(request.tasks), whole(request.tasks_per_node)
-    least, most = whole(request.min_nodes), whole(request.max_nodes)
-    if least is None and whole(request.nodes) is not None:
-        least = most = whole(request.nodes)
-    nodes_set = least is not None
-    least, most = (least, most or 0) if least is not None else (1, 0)
-    named = len(set(expand(text(request.node_list) or "")))
-    if named:
-        least = max(least, named) if nodes_set else named
-        nodes_set = True
-    if most and least > most:
-        words = f"{least} nodes are named and at most {most} asked for"
-        raise Refused(CLIENT, words, "request.nodes", "request.node_list")
-    if tasks is None and per_node and most in (0, least):
-        tasks = least * per_node
-    each = whole(request.cpus_per_task)
-    count = 1 if tasks is None else tasks
-    plane = whole(request.plane_size)
-    if plane and (least <= 0 or count // plane < least) and ((least - 1) * plane) % 2**32 >= count:
-        words = f"{count} tasks in planes of {plane} do not reach {least} nodes"
-        raise Refused(CLIENT, words, "request.plane_size", "request.nodes")
-    if (nodes_set or request.tasks_of_layout) and tasks is None and most in (0, least):
-        count = max(least, 1)
-        layout = [
-            whole(getattr(request, name)) for name in ("sockets_per_node", "cores_per_socket", "threads_per_core")
-        ]
-        for number in layout:
-            if number is not None:
-                tasks = count = count * number
-    elif nodes_set and tasks is not None:
-        if tasks < most:
-            most = tasks
-        if tasks < least:
-            least = most = tasks
-    per_node_cpus = max((n for n in (whole(request.cpus_per_node), each) if n is not None), default=None)
-    minimum = max(least, 1) if request.overcommit else count * each if each is not None else count
-    return Job(
-        num_tasks=tasks,
-        min_nodes=least if nodes_set else None,
-        max_nodes=most or None if nodes_set else None,
-        ntasks_per_node=per_node,
-        cpus_per_task=each,
-        cpus_per_node=per_node_cpus,
-        min_cpus=0 if nodes_set and least == 0 and each is None and not request.overcommit else minimum,
-    )

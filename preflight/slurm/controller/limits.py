@@ -1,4 +1,8 @@
-"""What the controller checks before it looks at nodes: array, partitions, their limits, default memory."""
+"""Checks of the controller before it looks at nodes: array, partitions and their limits, default memory.
+
+Follows src/slurmctld/job_mgr.c (_job_create, _valid_job_part, _part_access_check, _validate_job_desc,
+_valid_pn_min_mem), src/slurmctld/licenses.c and src/slurmctld/job_scheduler.c.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 from preflight.machines.hostlist import expand
-from preflight.slurm.controller.answers import (
+from preflight.slurm.controller.hosts import MIB, Host, counts_nodes, in_partition
+from preflight.slurm.controller.job import (
     ARRAY,
     CPUS,
     DEPENDENCY,
@@ -21,15 +26,14 @@ from preflight.slurm.controller.answers import (
     TIME_LIMIT,
     TIME_MIN,
     Refused,
+    SlurmJob,
 )
-from preflight.slurm.controller.hosts import MIB, Host, counts_nodes, in_partition
-from preflight.slurm.controller.job import Job
 from preflight.vocabulary.machine import Cluster, Partition
 
 UNLIMITED = 2**32 - 1
 
 
-def check_array(job: Job, cluster: Cluster) -> None:
+def check_array(job: SlurmJob, cluster: Cluster) -> None:
     """_valid_array_inx and _parse_array_tok (src/slurmctld/job_mgr.c). Raises Refused."""
     if not job.array:
         return
@@ -38,7 +42,7 @@ def check_array(job: Job, cluster: Cluster) -> None:
     most = cluster.max_array_size if cluster.max_array_size is not None else UNLIMITED
     for token in filter(None, job.array.split(",")):
         if not _array_token(token.removeprefix("["), most):
-            words = f"--array={job.array} is no list of indices below {most} (MaxArraySize)"
+            words = f"--array={job.array} is not a list of array indices below {most} (MaxArraySize)"
             raise Refused(ARRAY, words, "request.array")
 
 
@@ -54,7 +58,7 @@ def _array_token(token: str, most: int) -> bool:
     return first >= 0 and end >= first and 0 < step < most and end < most
 
 
-def check_licenses(job: Job, cluster: Cluster) -> None:
+def check_licenses(job: SlurmJob, cluster: Cluster) -> None:
     """license_validate (src/slurmctld/licenses.c). Raises Refused."""
     if not job.licenses or cluster.licenses is None:
         return
@@ -77,8 +81,8 @@ _DEPENDENCY = re.compile(rf"(?:singleton|{_AFTER}{_LATER}(?::{_LATER})*|{_JOB}(?
 """One of the dependencies of a job (update_job_dependency, src/slurmctld/job_scheduler.c)."""
 
 
-def check_dependency(job: Job) -> None:
-    """How dependencies are written; whether there are such jobs is not known here. Raises Refused."""
+def check_dependency(job: SlurmJob) -> None:
+    """Checks how dependencies are written; which jobs exist is not known here. Raises Refused."""
     if not job.dependency or job.dependency == "0":
         return
     at, text = 0, job.dependency
@@ -91,8 +95,8 @@ def check_dependency(job: Job) -> None:
         at = found.end() + 1
 
 
-def check_named(job: Job, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:
-    """The nodes of --nodelist (None: none are named); their number counts. Raises Refused."""
+def check_named(job: SlurmJob, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str] | None:
+    """The nodes of --nodelist (None: not given); the job gets at least as many nodes. Raises Refused."""
     if job.node_list is None or not all(node.hosts for node in cluster.nodes):
         return None
     named = frozenset(expand(job.node_list))
@@ -102,11 +106,12 @@ def check_named(job: Job, hosts: Sequence[Host], cluster: Cluster) -> frozenset[
         job.min_nodes = least
     job.min_cpus = max(job.min_cpus, least)
     if job.max_nodes is not None and job.min_nodes > job.max_nodes:
-        raise Refused(NODE_COUNT, f"{least} nodes are named and at most {job.max_nodes} asked for", "request.nodes")
+        words = f"the job needs at least {job.min_nodes} nodes, but --nodes allows at most {job.max_nodes}"
+        raise Refused(NODE_COUNT, words, "request.nodes")
     return named
 
 
-def check_excluded(job: Job, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str]:
+def check_excluded(job: SlurmJob, hosts: Sequence[Host], cluster: Cluster) -> frozenset[str]:
     """The nodes of --exclude. Raises Refused."""
     if job.exclude is None or not all(node.hosts for node in cluster.nodes):
         return frozenset()
@@ -121,18 +126,18 @@ def _all_known(text: str, hosts: Sequence[Host], option: str, setting: str) -> N
     known = {host.name for host in hosts}
     missing = [name for name in expand(text) if name not in known]
     if missing:
-        raise Refused(NODE_NAME, f"--{option}: there is no node {missing[0]}", f"request.{setting}")
+        raise Refused(NODE_NAME, f"--{option}: the cluster has no node {missing[0]}", f"request.{setting}")
 
 
-def partitions(job: Job, cluster: Cluster) -> list[Partition]:
-    """The partitions asked for, else the default one (_get_job_parts). Raises Refused."""
+def partitions(job: SlurmJob, cluster: Cluster) -> list[Partition]:
+    """The requested partitions, else the default one (_get_job_parts). Raises Refused."""
     if not cluster.partitions:
         return [Partition("", tuple(node.name for node in cluster.nodes), default=True)]
     known = {partition.name: partition for partition in cluster.partitions}
     if job.partition is None:
         default = [partition for partition in cluster.partitions if partition.default]
         if not default and counts_nodes(cluster):
-            words = f"no partition is asked for, and {cluster.name} has no default one ({', '.join(known)})"
+            words = f"no partition is requested, and {cluster.name} has no default partition ({', '.join(known)})"
             raise Refused(NO_DEFAULT, words, "request.partition")
         return default[-1:] or list(cluster.partitions[:1])
     wanted = [name for name in job.partition.split(",") if name]
@@ -145,11 +150,11 @@ def partitions(job: Job, cluster: Cluster) -> list[Partition]:
 
 
 def check_partitions(
-    job: Job, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster, named: frozenset[str] | None
+    job: SlurmJob, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster, named: frozenset[str] | None
 ) -> list[str]:
-    """_valid_job_part: refuses what is over the limits where they are enforced, and says what else is over them.
+    """_valid_job_part: checks the limits that are enforced, and returns what exceeds the others. Raises Refused.
 
-    Settles the number of nodes. Raises Refused.
+    Also sets the number of nodes.
     """
     enforced = cluster.enforce_part_limits
     over = [_over(job, one, in_partition(hosts, one), cluster, named) for one in wanted]
@@ -165,20 +170,20 @@ def check_partitions(
 
 
 def _over(
-    job: Job, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
+    job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
 ) -> Refused | None:
-    """What of the job is over one partition's limits (_part_access_check)."""
+    """What of the job exceeds the limits of one partition (_part_access_check)."""
     name = f"partition {partition.name}"
     if counts_nodes(cluster):
         cpus = sum(host.shape.cpus for host in hosts)
         if job.min_cpus > cpus:
-            return Refused(CPUS, f"{job.min_cpus} CPUs are more than the {cpus} of {name}", "request.tasks")
+            return Refused(CPUS, f"the job needs {job.min_cpus} CPUs, but {name} has {cpus}", "request.tasks")
         each = partition.max_cpus_per_node
         if each is not None and job.min_cpus > each * len(hosts):
-            words = f"{job.min_cpus} CPUs are more than {name} gives ({each} per node)"
+            words = f"the job needs {job.min_cpus} CPUs, but {name} gives at most {each} per node"
             return Refused(CPUS, words, "request.tasks")
         if job.min_nodes is not None and job.min_nodes > len(hosts):
-            words = f"{job.min_nodes} nodes are more than the {len(hosts)} of {name}"
+            words = f"the job needs {job.min_nodes} nodes, but {name} has {len(hosts)}"
             return Refused(NODE_COUNT, words, "request.nodes")
     if named is not None and not named <= {host.name for host in hosts}:
         return Refused(NOT_IN_PARTITION, f"--nodelist names nodes that are not in {name}", "request.node_list")
@@ -189,13 +194,13 @@ def _over(
         words = f"{job.max_nodes} nodes are more than {name}'s MaxNodes of {partition.max_nodes}"
         return Refused(NODE_COUNT, words, "request.nodes")
     if job.time_limit is not None and partition.max_minutes is not None and job.time_limit > partition.max_minutes:
-        asked = "without end" if job.time_limit >= UNLIMITED else f"of {job.time_limit} minutes"
+        asked = "unlimited" if job.time_limit >= UNLIMITED else f"of {job.time_limit} minutes"
         words = f"--time {asked} is more than {partition.name}'s MaxTime of {partition.max_minutes}"
         return Refused(TIME_LIMIT, words, "request.time_minutes")
     return None
 
 
-def _node_count(job: Job, least: int, most: int, enforced: bool) -> None:
+def _node_count(job: SlurmJob, least: int, most: int, enforced: bool) -> None:
     if job.min_nodes is None:
         job.min_nodes = least or 1
     elif job.min_nodes > most and enforced:
@@ -207,10 +212,12 @@ def _node_count(job: Job, least: int, most: int, enforced: bool) -> None:
         words = f"{job.max_nodes} nodes are fewer than the partition's MinNodes of {least}"
         raise Refused(NODE_COUNT, words, "request.nodes")
     if job.min_nodes == 0 and (job.array or job.later_part):
-        raise Refused(NODE_COUNT, "no node is asked for", "request.nodes")
+        raise Refused(
+            NODE_COUNT, "an array, or a later part of a heterogeneous job, needs at least one node", "request.nodes"
+        )
 
 
-def _times(job: Job, first: Partition, longest: int, enforced: bool) -> None:
+def _times(job: SlurmJob, first: Partition, longest: int, enforced: bool) -> None:
     if job.time_limit is None:
         job.time_limit = first.default_minutes
     if job.time_min is not None:
@@ -220,19 +227,19 @@ def _times(job: Job, first: Partition, longest: int, enforced: bool) -> None:
         if job.time_limit is not None and job.time_min > job.time_limit:
             raise Refused(TIME_MIN, "--time-min is more than --time", "request.time_min_minutes")
     elif job.time_limit is not None and job.time_limit > longest and enforced:
-        raise Refused(TIME_LIMIT, f"--time of {job.time_limit} minutes is more than MaxTime of {longest}",
-                      "request.time_minutes")  # fmt: skip
+        words = f"--time of {job.time_limit} minutes is more than MaxTime of {longest}"
+        raise Refused(TIME_LIMIT, words, "request.time_minutes")
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 
 def settle_memory(
-    job: Job, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster
+    job: SlurmJob, wanted: Sequence[Partition], hosts: tuple[Host, ...], cluster: Cluster
 ) -> list[tuple[str, Partition]]:
-    """The default where none is asked for (_validate_job_desc); limits where they are enforced. Raises Refused.
+    """Sets the default memory if none is requested (_validate_job_desc); checks enforced limits. Raises Refused.
 
-    Returns what is over a limit that is not enforced, with the partition.
+    Returns what exceeds a limit that is not enforced, with the partition.
     """
     if not job.memory_stated:
         _default_memory(job, wanted[0], cluster)
@@ -260,8 +267,8 @@ def default_of(partition: Partition | None, cluster: Cluster, unit: str) -> int 
     return own if own is not None else cluster.defaults.get(f"memory_per_{unit}")
 
 
-def with_more_cpus(job: Job, partition: Partition, hosts: Sequence[Host], cluster: Cluster) -> Job | None:
-    """The job with the CPUs that MaxMemPerCPU adds when it is to start (job_limits_check); None: it adds none."""
+def with_more_cpus(job: SlurmJob, partition: Partition, hosts: Sequence[Host], cluster: Cluster) -> SlurmJob | None:
+    """The job with the CPUs that MaxMemPerCPU adds at its start (job_limits_check); None: it adds none."""
     if not job.memory_stated:
         return None
     more = deepcopy(job)
@@ -270,8 +277,8 @@ def with_more_cpus(job: Job, partition: Partition, hosts: Sequence[Host], cluste
     return more if changed != (job.cpus_per_task, job.cpus_per_node, job.memory_per_cpu) else None
 
 
-def _default_memory(job: Job, partition: Partition, cluster: Cluster) -> None:
-    """The partition's default per CPU or node, else the cluster's, else nothing is limited (0)."""
+def _default_memory(job: SlurmJob, partition: Partition, cluster: Cluster) -> None:
+    """Sets the partition's default per CPU or node, else the cluster's, else no limit (0)."""
     for per_cpu, per_node in (
         (partition.default_memory_per_cpu, partition.default_memory_per_node),
         (cluster.defaults.get("memory_per_cpu"), cluster.defaults.get("memory_per_node")),
@@ -285,8 +292,8 @@ def _default_memory(job: Job, partition: Partition, cluster: Cluster) -> None:
     job.memory = 0
 
 
-def _over_memory(job: Job, partition: Partition, hosts: list[Host], cluster: Cluster) -> str | None:
-    """_valid_pn_min_mem: memory over MaxMemPerNode or MaxMemPerCPU; CPUs are added where that makes it fit."""
+def _over_memory(job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster) -> str | None:
+    """_valid_pn_min_mem: how the memory exceeds MaxMemPerNode or MaxMemPerCPU; adds CPUs if the memory then fits."""
     per_node, per_cpu = partition.max_memory_per_node, partition.max_memory_per_cpu
     if per_node is None and per_cpu is None:
         per_node, per_cpu = cluster.limits.get("memory_per_node"), cluster.limits.get("memory_per_cpu")
@@ -323,7 +330,7 @@ def _over_memory(job: Job, partition: Partition, hosts: list[Host], cluster: Clu
     return f"{memory} MiB per node is more than {partition.name}'s MaxMemPerCPU of {most} MiB x {cpus} CPUs"
 
 
-def _more_cpus(job: Job, most: int) -> None:
+def _more_cpus(job: SlurmJob, most: int) -> None:
     assert job.memory_per_cpu is not None
     ratio = -(-job.memory_per_cpu // most)
     job.cpus_per_task = ratio * (job.cpus_per_task or 1) if job.cpus_per_task is not None else ratio
@@ -334,7 +341,7 @@ def _more_cpus(job: Job, most: int) -> None:
         job.cpus_per_node = job.cpus_per_task
 
 
-def _cpus_per_node(job: Job, partition: Partition, hosts: list[Host]) -> int:
+def _cpus_per_node(job: SlurmJob, partition: Partition, hosts: list[Host]) -> int:
     if (partition.exclusive or job.exclusive) and hosts:
         return hosts[0].shape.cpus
     cpus = job.ntasks_per_node or 1

@@ -1,7 +1,7 @@
-"""Which nodes a job gets where nodes are given whole: _job_count_bitmap and _job_test of select/linear (22.05).
+"""Which nodes a job gets from select/linear, which gives whole nodes.
 
-Only CPUs, memory and generic resources of a node count: tasks per socket, a task's own CPUs or `--exclusive` change
-nothing.
+Follows src/plugins/select/linear/select_linear.c (_job_count_bitmap, _job_test). Only CPUs, memory and generic
+resources of a node count. Tasks per socket, CPUs per task and `--exclusive` change nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from preflight.slurm.controller.hosts import Host, Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import SlurmJob
 from preflight.slurm.controller.offer import Details, Rules, available_gres
 
 
 @dataclass
 class Whole:
-    """What is still needed while nodes are taken."""
+    """What the job still needs while nodes are taken."""
 
-    job: Job
+    job: SlurmJob
     details: Details
     nodes: int
     cpus: int
@@ -47,7 +47,7 @@ class Whole:
         return nodes >= needed
 
 
-def serves(job: Job, shape: Shape, rules: Rules) -> bool:
+def serves(job: SlurmJob, shape: Shape, rules: Rules) -> bool:
     """Whether a node has the memory and the generic resources (_job_count_bitmap)."""
     if job.gres and available_gres(job, shape, rules) is None:
         return False
@@ -58,7 +58,7 @@ def serves(job: Job, shape: Shape, rules: Rules) -> bool:
 
 
 def choose(
-    job: Job, details: Details, hosts: Sequence[Host], least: int, most: int, wanted: int, required: frozenset[str]
+    job: SlurmJob, details: Details, hosts: Sequence[Host], least: int, most: int, wanted: int, required: frozenset[str]
 ) -> list[Host] | None:
     """The job's nodes; None where the search finds none."""
     if len(hosts) < least or not required <= {host.name for host in hosts}:
@@ -88,7 +88,7 @@ def _runs(hosts: Sequence[Host]) -> list[list[Host]]:
 
 
 def _fill(state: Whole, runs: list[list[Host]]) -> None:
-    """Runs of neighbours: the tightest that is enough, else the largest; and again."""
+    """Takes runs of neighbouring nodes: the smallest that is enough, else the largest, until the job has enough."""
     while runs and state.most > 0 and not state.done:
         best, best_cpus, best_enough = runs[0], 0, False
         for index, run in enumerate(runs):

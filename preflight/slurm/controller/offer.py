@@ -1,15 +1,17 @@
-"""What one idle node can give a job: CPUs, cores per socket, generic resources (select/cons_tres, can_job_run_on_node).
+"""What one idle node can give a job: CPUs, cores per socket, generic resources.
 
-Cores that a gres.conf binds GPUs to are not modelled: every GPU may be used from every core.
+Follows select/cons_tres: can_job_run_on_node (src/plugins/select/cons_tres/job_test.c), _allocate_sc
+(src/plugins/select/cons_common/cons_common.c), gres_sched_create_sock_gres_list (cons_tres/gres_sched.c) and
+gres_select_filter_remove_unusable (cons_common/gres_select_filter.c). Not modelled: the cores that gres.conf binds
+a GPU to. Every GPU may be used from every core here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from preflight.slurm.controller.gres import Gres
 from preflight.slurm.controller.hosts import Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import Gres, SlurmJob
 from preflight.vocabulary.machine import Cluster, Partition
 
 NO_LIMIT = 0xFFFFFFFE
@@ -32,7 +34,7 @@ class Rules:
 
 
 _PARAMETERS = {"cons_tres": {"CR_CORE_MEMORY"}, "cons_res": {"CR_CPU"}}
-"""SelectTypeParameters where none are set (22.05: `scontrol show config` of a controller without them)."""
+"""SelectTypeParameters if none are set (22.05: `scontrol show config` of a controller without them)."""
 
 
 def rules_of(cluster: Cluster, partition: Partition) -> Rules:
@@ -52,7 +54,7 @@ def rules_of(cluster: Cluster, partition: Partition) -> Rules:
 
 @dataclass
 class Details:
-    """What the controller works with beside the job itself (job_details_t after _copy_job_desc_to_job_record)."""
+    """What the controller derives from the job description (job_details_t after _copy_job_desc_to_job_record)."""
 
     cpus_per_task: int
     cpus_per_node: int
@@ -66,7 +68,7 @@ class Details:
     min_job_gres_cpus: int = 0
 
 
-def details_of(job: Job, rules: Rules) -> Details:
+def details_of(job: SlurmJob, rules: Rules) -> Details:
     each = job.cpus_per_task_or_one
     per_node = job.cpus_per_node or 1
     if job.ntasks_per_node is not None and not job.overcommit and (job.num_tasks or 0) > 1:
@@ -86,7 +88,7 @@ class Available:
     count: int
     total: int
     most: int = 0
-    """max_node_gres: 0 where not limited"""
+    """max_node_gres; 0: not limited"""
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Offer:
         return Offer(self.cpus, list(self.cores), gres, self.gpus, self.near_gpus)
 
 
-def cpus_per_core(job: Job, details: Details, shape: Shape, rules: Rules) -> int:
+def cpus_per_core(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> int:
     """common_cpus_per_core"""
     if rules.one_task_per_core and details.min_gres_cpus > 0:
         return shape.tpc
@@ -121,8 +123,8 @@ def cpus_per_core(job: Job, details: Details, shape: Shape, rules: Rules) -> int
     return usable
 
 
-def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | None:
-    """What the node could give; None: it cannot serve (can_job_run_on_node)."""
+def offer(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> Offer | None:
+    """What the node could give; None: the job cannot run on it (can_job_run_on_node)."""
     gres = available_gres(job, shape, rules)
     if gres is None:
         return None
@@ -148,7 +150,7 @@ def offer(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | Non
 # --- generic resources ----------------------------------------------------------------------------------------------
 
 
-def available_gres(job: Job, shape: Shape, rules: Rules) -> list[Available] | None:
+def available_gres(job: SlurmJob, shape: Shape, rules: Rules) -> list[Available] | None:
     """gres_sched_create_sock_gres_list, for nodes whose resources are not bound to cores."""
     found = []
     for one in job.gres:
@@ -172,7 +174,7 @@ def available_gres(job: Job, shape: Shape, rules: Rules) -> list[Available] | No
     return found
 
 
-def _usable_gres(job: Job, details: Details, shape: Shape, memory: int | None, node: Offer) -> bool:
+def _usable_gres(job: SlurmJob, details: Details, shape: Shape, memory: int | None, node: Offer) -> bool:
     """gres_select_filter_remove_unusable: what memory and CPUs are enough for."""
     for one in node.gres:
         gres = one.gres
@@ -210,8 +212,8 @@ def _usable_gres(job: Job, details: Details, shape: Shape, memory: int | None, n
     return True
 
 
-def _sockets(job: Job, details: Details) -> int:
-    """Sockets per node that the tasks need (_socks_per_node); 1 where it does not say."""
+def _sockets(job: SlurmJob, details: Details) -> int:
+    """Sockets per node that the tasks need (_socks_per_node); 1 if the job does not say."""
     nodes = max(details.min_nodes, 1)
     cpus = max(job.min_cpus, details.num_tasks * details.cpus_per_task)
     if cpus // nodes <= 1 or job.ntasks_per_socket is None:
@@ -222,7 +224,7 @@ def _sockets(job: Job, details: Details) -> int:
 # --- cores ----------------------------------------------------------------------------------------------------------
 
 
-def _cores(job: Job, details: Details, shape: Shape, rules: Rules) -> Offer | None:
+def _cores(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> Offer | None:
     """_allocate_sc: cores and CPUs of an idle node that the job's layout allows."""
     least_cores = job.cores_per_socket or 1
     least_sockets = job.sockets_per_node or 1
@@ -278,7 +280,7 @@ def _filled(free: list[int], cpus: int, threads: int, per_socket: int, details: 
     return Offer(used if most is None else min(used, most), taken)
 
 
-def _cpus_by_memory(job: Job, details: Details, shape: Shape, rules: Rules, memory: int, cpus: int) -> int:
+def _cpus_by_memory(job: SlurmJob, details: Details, shape: Shape, rules: Rules, memory: int, cpus: int) -> int:
     """The CPUs for which the node has the memory that the job asks for."""
     if job.memory_per_cpu is None:
         return cpus if (job.memory or 0) <= memory else 0
@@ -296,7 +298,7 @@ def _cpus_by_memory(job: Job, details: Details, shape: Shape, rules: Rules, memo
     return 0 if cpus < (job.ntasks_per_node or 0) else cpus
 
 
-def _unit(job: Job, details: Details, shape: Shape, rules: Rules) -> int:
+def _unit(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> int:
     """CPUs that are given together: a socket's, a core's, or one."""
     unit = shape.cores * shape.tpc if rules.by_socket else shape.tpc if rules.by_core else 1
     if details.ntasks_per_core:

@@ -1,4 +1,8 @@
-"""What a job gets on each of its nodes: tasks, CPUs, GPUs, memory (cons_tres: dist_tasks and the end of _job_test)."""
+"""What a job gets on each of its nodes: tasks, CPUs, GPUs, memory.
+
+Follows src/plugins/select/cons_common/dist_tasks.c (dist_tasks, _cyclic_sync_core_bitmap), cons_tres/dist_tasks.c
+(dist_tasks_compute_c_b), cons_common/gres_select_util.c and the end of _job_test (cons_common/job_test.c).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from dataclasses import dataclass
 
 from preflight.slurm.controller.choose import Taken
 from preflight.slurm.controller.hosts import MIB, Host, Shape
-from preflight.slurm.controller.job import Job
+from preflight.slurm.controller.job import SlurmJob, asked
 from preflight.slurm.controller.offer import Details, Rules, cpus_per_core
 
 
 @dataclass(frozen=True)
 class Share:
-    """One node's part. Memory in bytes, None where nobody said what the node has."""
+    """What the job gets on one node. Memory in bytes; None: the memory of the node is not known."""
 
     host: Host
     tasks: int
@@ -22,8 +26,8 @@ class Share:
     memory: int | None
 
 
-def shares(job: Job, details: Details, rules: Rules, taken: Sequence[Taken]) -> tuple[Share, ...] | None:
-    """Every node's part; None where its cores are too few for what was counted on them (_cyclic_sync_core_bitmap)."""
+def shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[Taken]) -> tuple[Share, ...] | None:
+    """What the job gets on every node; None: a node has too few cores for its tasks (_cyclic_sync_core_bitmap)."""
     if not taken:  # --nodes=0
         return ()
     usable = [_usable(job, one) for one in taken]
@@ -58,12 +62,12 @@ def _sockets(shape: Shape, cores: int, tasks: int, each: int) -> int:
 
 
 def _all(shape: Shape) -> int | None:
-    """Memory that nobody counts is not held to what was asked for: the node's (slurm.conf(5), SelectTypeParameters)."""
+    """The memory of the whole node, if memory is not a consumable resource (slurm.conf(5), SelectTypeParameters)."""
     return None if shape.memory is None else shape.memory * MIB
 
 
-def whole_shares(job: Job, details: Details, rules: Rules, taken: Sequence[Host]) -> tuple[Share, ...]:
-    """Nodes that are given whole (select/linear): all CPUs, the GPUs that were asked for, tasks as there is room."""
+def whole_shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[Host]) -> tuple[Share, ...]:
+    """What the job gets on whole nodes (select/linear): all CPUs, the requested GPUs, as many tasks as fit."""
     slots = [job.ntasks_per_node or max(host.shape.cpus // details.cpus_per_task, 1) for host in taken]
     found = []
     gpus = sum(one.per_node for one in job.gres if one.name == "gpu")
@@ -79,14 +83,14 @@ def whole_shares(job: Job, details: Details, rules: Rules, taken: Sequence[Host]
     return tuple(found)
 
 
-def _usable(job: Job, one: Taken) -> int:
-    """CPUs that may be used on a node: those left by the search, no more than its cores have where GPUs are asked."""
+def _usable(job: SlurmJob, one: Taken) -> int:
+    """CPUs that may be used on a node: those of the search; with GPUs, no more than its cores have."""
     cpus = one.offer.cpus
     return min(cpus, sum(one.offer.cores) * one.host.shape.tpc) if job.gres else cpus
 
 
-def _tasks(job: Job, slots: list[int]) -> list[int]:
-    """The tasks that srun starts on each node: one each, then node by node what it has room for (-m block)."""
+def _tasks(job: SlurmJob, slots: list[int]) -> list[int]:
+    """The tasks that srun starts on each node: one each, then node by node as many as fit (-m block)."""
     left = (job.num_tasks if job.num_tasks is not None else len(slots)) - len(slots)
     tasks = []
     for room in slots:
@@ -97,11 +101,14 @@ def _tasks(job: Job, slots: list[int]) -> list[int]:
     return tasks
 
 
-def _distributed(job: Job, details: Details, taken: Sequence[Taken], usable: list[int]) -> tuple[list[int], list[int]]:
+def _distributed(
+    job: SlurmJob, details: Details, taken: Sequence[Taken], usable: list[int]
+) -> tuple[list[int], list[int]]:
     """Room for tasks and CPUs per node (dist_tasks_compute_c_b): one task each, then the rest in turn."""
     nodes, each = len(taken), details.cpus_per_task
-    total = max(nodes * (job.ntasks_per_node or 1), _tasks_of_gpus(job, nodes), job.min_cpus,
-                nodes * details.cpus_per_node, _cpus_of_gres(job, details, nodes))  # fmt: skip
+    of_tasks = max(nodes * (job.ntasks_per_node or 1), _tasks_of_gpus(job, nodes))
+    of_cpus = max(job.min_cpus, nodes * details.cpus_per_node, _cpus_of_gres(job, details, nodes))
+    total = max(of_tasks, of_cpus)
     if job.overcommit and details.num_tasks:
         total = min(sum(usable), details.num_tasks)
     most = total
@@ -141,35 +148,34 @@ def _distributed(job: Job, details: Details, taken: Sequence[Taken], usable: lis
     return tasks, used
 
 
-def _task_limit(job: Job, one: Taken) -> int | None:
+def _task_limit(job: SlurmJob, one: Taken) -> int | None:
     """gres_select_util_get_task_limit"""
     limits = [have.total // have.gres.per_task for have in one.offer.gres if have.gres.per_task]
     return min(limits, default=None)
 
 
-def _tasks_of_gpus(job: Job, nodes: int) -> int:
+def _tasks_of_gpus(job: SlurmJob, nodes: int) -> int:
     if not job.ntasks_per_gpu:
         return 0
     sockets = job.sockets_per_node or 1
-    counts = [one.per_job or one.per_node * nodes or one.per_socket * nodes * sockets
-              for one in job.gres if one.name == "gpu"]  # fmt: skip
+    gpus = [one for one in job.gres if one.name == "gpu"]
+    counts = [one.per_job or one.per_node * nodes or one.per_socket * nodes * sockets for one in gpus]
     return job.ntasks_per_gpu * max(counts, default=0)
 
 
-def _cpus_of_gres(job: Job, details: Details, nodes: int) -> int:
+def _cpus_of_gres(job: SlurmJob, details: Details, nodes: int) -> int:
     """gres_select_util_job_min_cpus"""
     found, sockets = 0, job.sockets_per_node or 1
     for name in {one.name for one in job.gres}:
         own = [one for one in job.gres if one.name == name]
-        count = (sum(one.per_job for one in own) or sum(one.per_node for one in own) * nodes
-                 or sum(one.per_socket for one in own) * nodes * sockets
-                 or sum(one.per_task for one in own) * details.num_tasks)  # fmt: skip
+        per_job, per_node, per_socket, per_task = asked(own)
+        count = per_job or per_node * nodes or per_socket * nodes * sockets or per_task * details.num_tasks
         found = max(found, own[0].cpus_of_each * count)
     return found
 
 
-def _gpus(job: Job, one: Taken, tasks: int, sockets: int, others: int, left: dict[int, int]) -> int:
-    """GPUs on a node; an exclusive job gets all of them. Of a number for the job, each further node keeps one."""
+def _gpus(job: SlurmJob, one: Taken, tasks: int, sockets: int, others: int, left: dict[int, int]) -> int:
+    """GPUs on a node; an exclusive job gets all. Of a number for the whole job, each further node gets at least one."""
     if job.whole_node:
         return sum(count for name, _, count in one.host.shape.gres if name == "gpu")
     total = 0
@@ -188,7 +194,7 @@ def _gpus(job: Job, one: Taken, tasks: int, sockets: int, others: int, left: dic
     return total
 
 
-def _memory(job: Job, one: Taken, cpus: int, gpus: int) -> int | None:
+def _memory(job: SlurmJob, one: Taken, cpus: int, gpus: int) -> int | None:
     """Bytes on a node: per GPU, per CPU, per node, or all that it has."""
     per_gpu = next((gres.memory_of_each for gres in job.gres if gres.memory_of_each), 0)
     if per_gpu and not job.memory_stated:

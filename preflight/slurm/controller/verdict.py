@@ -1,4 +1,9 @@
-"""The controller's verdict on a request: accepted, on which nodes, with what; or refused, and why."""
+"""The controller's verdict on a request: accepted, and what the job gets on which nodes; or refused, and why.
+
+Follows src/slurmctld/job_mgr.c (_job_create), src/slurmctld/node_scheduler.c (_resolve_shared_status,
+job_req_node_filter), src/slurmctld/job_scheduler.c (job_start_data) and src/plugins/select/cons_common/job_test.c
+(_job_test, _verify_node_state, _set_gpu_defaults).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,11 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from preflight.slurm.controller import features, limits, linear
-from preflight.slurm.controller.answers import NODE_CONFIG, NODE_COUNT, Refused
 from preflight.slurm.controller.choose import Search
+from preflight.slurm.controller.describe import describe
 from preflight.slurm.controller.gres import check_text, validate
 from preflight.slurm.controller.hosts import MIB, Host, Shape, hosts_of, in_partition
-from preflight.slurm.controller.job import Job, describe
+from preflight.slurm.controller.job import NODE_CONFIG, NODE_COUNT, Refused, SlurmJob, asked
 from preflight.slurm.controller.offer import Details, Offer, Rules, details_of, offer, rules_of
 from preflight.slurm.controller.share import Share, shares, whole_shares
 from preflight.vocabulary.machine import Cluster, Node, Partition
@@ -24,7 +29,7 @@ MAX_NODES = 500_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """`answer` is None where the request is accepted; `over` says what is over limits that nobody enforces."""
+    """`answer`: None if the request is accepted; `over`: what exceeds limits that are not enforced."""
 
     answer: str | None = None
     words: str = ""
@@ -35,7 +40,7 @@ class Verdict:
 
 
 def judge(request: Request, cluster: Cluster) -> Verdict:
-    """What `sbatch --test-only` would answer on the idle cluster; a heterogeneous job's parts after each other."""
+    """What `sbatch --test-only` would answer on the idle cluster; of a heterogeneous job, part by part."""
     if isinstance(request.partition, Unknown) and cluster.partitions:
         return _anywhere(request, cluster)
     parts = (request, *request.components)
@@ -49,7 +54,7 @@ def judge(request: Request, cluster: Cluster) -> Verdict:
 
 
 def _anywhere(request: Request, cluster: Cluster) -> Verdict:
-    """Of a partition that is not known: the first that accepts the job, else what the last one says."""
+    """If the partition is not known: the verdict of the first partition that accepts the job, else of the last."""
     verdicts = (judge(replace(request, partition=one.name), cluster) for one in cluster.partitions)
     found = Verdict()
     for found in verdicts:
@@ -60,8 +65,8 @@ def _anywhere(request: Request, cluster: Cluster) -> Verdict:
 
 def admitted(
     request: Request, cluster: Cluster, later: bool = False
-) -> tuple[Job, list[Partition], tuple[Host, ...], frozenset[str] | None, list[str]]:
-    """Everything before nodes are looked at (_job_create). Raises Refused."""
+) -> tuple[SlurmJob, list[Partition], tuple[Host, ...], frozenset[str] | None, list[str]]:
+    """All checks before nodes are chosen (_job_create). Raises Refused."""
     job = describe(request, cluster.gres_types, cluster.select_type)
     job.later_part = later
     limits.check_array(job, cluster)
@@ -84,7 +89,7 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
     job, wanted, hosts, named, over = admitted(request, cluster, later)
     excluded = limits.check_excluded(job, hosts, cluster)
     if job.max_nodes is not None and job.min_nodes is not None and job.max_nodes < job.min_nodes:
-        words = f"at most {job.max_nodes} nodes and at least {job.min_nodes} are asked for"
+        words = f"the job needs at least {job.min_nodes} nodes, but --nodes allows at most {job.max_nodes}"
         raise Refused(NODE_COUNT, words, "request.nodes")
     limits.check_dependency(job)
     known = frozenset(one for node in cluster.nodes for one in node.features)
@@ -105,13 +110,13 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
             more = limits.with_more_cpus(job, partition, hosts, cluster)
             raised = None if more is None else place(more, own, partition, cluster, named or frozenset())
             if more is not None and raised is None:
-                over.append(f"MaxMemPerCPU of {partition.name} raises its CPUs to more than a node gives")
+                over.append(f"MaxMemPerCPU of {partition.name} raises the CPUs of the job above what a node has")
             return Verdict(None, "", (), partition, raised or found, tuple(over))
-    raise Refused(NODE_CONFIG, "no node can give what is asked for")
+    raise Refused(NODE_CONFIG, "no node has everything that the job requests")
 
 
 def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: Node) -> tuple[Share, ...] | None:
-    """What an accepted job gets on the nodes of one type alone; None: they do not suffice."""
+    """What an accepted job gets on nodes of one type alone; None: they are not enough."""
     try:
         job, wanted, hosts, named, _ = admitted(request, cluster)
     except Refused:
@@ -128,7 +133,7 @@ def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: 
 
 
 def place(
-    job: Job,
+    job: SlurmJob,
     hosts: Sequence[Host],
     partition: Partition,
     cluster: Cluster,
@@ -137,7 +142,7 @@ def place(
 ) -> tuple[Share, ...] | None:
     """The nodes that the job gets in a partition (job_start_data and _job_test); None: none.
 
-    `first`: of several partitions the one that is named first; its defaults and its limit of CPUs count for all.
+    `first`: the partition that is named first; its defaults and its limit of CPUs hold for all of them.
     """
     first = first or partition
     if first.exclusive and partition.exclusive:  # _resolve_shared_status, src/slurmctld/node_scheduler.c
@@ -173,8 +178,8 @@ def place(
     return None if taken is None else shares(job, details, rules, taken)
 
 
-def _gpu_defaults(job: Job, details: Details, partition: Partition, cluster: Cluster) -> None:
-    """_set_gpu_defaults: DefCpuPerGPU where no CPUs per task are asked for, and DefMemPerGPU."""
+def _gpu_defaults(job: SlurmJob, details: Details, partition: Partition, cluster: Cluster) -> None:
+    """_set_gpu_defaults: DefCpuPerGPU if no CPUs per task are requested, and DefMemPerGPU."""
     cpus = partition.default_cpus_per_gpu
     cpus = cpus if cpus is not None else cluster.defaults.get("cpus_per_gpu")
     if job.cpus_per_task is not None:
@@ -190,7 +195,7 @@ def _gpu_defaults(job: Job, details: Details, partition: Partition, cluster: Clu
         job.memory, job.memory_per_cpu = 0, None  # what is asked per GPU replaces the default per CPU or node
 
 
-def _gpu_cpus(job: Job, details: Details) -> None:
+def _gpu_cpus(job: SlurmJob, details: Details) -> None:
     """CPUs that --cpus-per-gpu or its default asks for, per node and for the job (gres_select_util.c)."""
     sockets = job.sockets_per_node or 1
     nodes = details.min_nodes
@@ -200,16 +205,14 @@ def _gpu_cpus(job: Job, details: Details) -> None:
         cpus = own[0].cpus_of_each
         if not cpus:
             continue
-        per_job, per_node, per_socket, per_task = (
-            sum(getattr(one, f"per_{scope}") for one in own) for scope in ("job", "node", "socket", "task")
-        )
+        per_job, per_node, per_socket, per_task = asked(own)
         of_node = per_node or per_socket * sockets or (per_task * (job.ntasks_per_node or 0) if per_task else 1)
         of_job = per_job or per_node * nodes or per_socket * nodes * sockets or per_task * tasks
         details.min_gres_cpus = max(details.min_gres_cpus, cpus * of_node)
         details.min_job_gres_cpus = max(details.min_job_gres_cpus, cpus * of_job)
 
 
-def _passes(job: Job, details: Details, shape: Shape, rules: Rules) -> bool:
+def _passes(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> bool:
     """job_req_node_filter and the memory check of _verify_node_state."""
     if details.cpus_per_node > shape.cpus:
         return False

@@ -1,1 +1,1 @@
-"""A cluster's description out of slurm.conf or of SLURM's own commands."""
+"""Imports a SLURM cluster from slurm.conf or from the output of SLURM's commands."""

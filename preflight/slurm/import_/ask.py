@@ -1,7 +1,7 @@
-"""What a cluster's own commands say of it: scontrol, else sinfo.
+"""Asks a cluster's own commands to describe it: scontrol, else sinfo.
 
-scontrol's text says the most in every version. JSON up to 25.11 leaves out which partition is the default, and that of
-22.05 all of partitions; so where only sinfo is to be had, its columns are asked for these.
+scontrol's text says the most in every version. JSON up to 25.11 does not name the default partition, and JSON of 22.05
+has no partitions. So when there is only sinfo, partitions come from its columns.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from preflight.system.processes import ask_program
 from preflight.vocabulary.errors import MachineError
 
 SECONDS = 30
-"""How long a command may take: it asks the controller and nothing else."""
+"""Seconds that a command may take: it only asks the controller."""
 
 SCONTROL = (
     ("scontrol", "show", "config", "-o"),
     ("scontrol", "show", "node", "--all", "-o"),
     ("scontrol", "show", "partition", "--all", "-o"),
 )
-"""`--all`: partitions that are hidden from a user's sinfo, and their nodes."""
+"""`--all` includes partitions that are hidden from the user, and their nodes."""
 
 COLUMNS = {
     "nodename": "%N", "partitionname": "%P", "cpus": "%c", "sockets": "%X", "corespersocket": "%Y",
@@ -37,17 +37,17 @@ _OF_NODES = ("nodename", "cpus", "sockets", "corespersocket", "threadspercore", 
 
 
 def ask() -> tuple[tuple[Line, ...], str]:
-    """The cluster as lines of a slurm.conf, and who said it. Raises MachineError."""
+    """The cluster as lines of a slurm.conf, and the command that described it. Raises MachineError."""
     try:
         text = "\n".join(_said(command) for command in SCONTROL)
     except MachineError as error:
         if isinstance(error, _Silent):
-            raise  # who waits for scontrol waits for sinfo, too
+            raise  # sinfo would not answer either
         try:
             return _by_sinfo(), "sinfo"
         except MachineError:
             raise error from None
-    text = text.replace("#", "\\#")  # no comments here: a node's OS has one ("#1 SMP"), before its memory
+    text = text.replace("#", "\\#")  # these are no comments: a node's OS contains "#1 SMP", before its memory
     return tuple(read_lines(text, "scontrol")), "scontrol"
 
 
@@ -61,7 +61,7 @@ def _said(command: tuple[str, ...]) -> str:
         found = ask_program(command, SECONDS)
     except FileNotFoundError:
         raise MachineError(
-            f"{command[0]} is not here: run this on a login node, or give slurm.conf with --conf"
+            f"{command[0]} is not found: run this on a login node, or give slurm.conf with --conf"
         ) from None
     except OSError as error:
         raise MachineError(f"{command[0]} cannot be run: {error.strerror or error}") from None
@@ -83,7 +83,7 @@ def _by_sinfo() -> tuple[Line, ...]:
 
 
 def columns(text: str) -> Iterator[Line]:
-    """The lines that sinfo's columns stand for; one row is a node in a partition."""
+    """sinfo's columns as lines of a slurm.conf; a row is a node in a partition."""
     for number, row in enumerate(text.splitlines(), 1):
         values = dict(zip(COLUMNS, (value.strip() for value in row.split("\x1f")), strict=False))
         if len(values) != len(COLUMNS):
@@ -106,7 +106,7 @@ def columns(text: str) -> Iterator[Line]:
 
 
 def merged(rows: Iterable[Line], richer: Iterable[Line]) -> tuple[Line, ...]:
-    """One line per node and per partition: what the columns say, and what only JSON does."""
+    """One line per node and per partition: from the columns, and from JSON what they lack."""
     globals_: list[Line] = []
     found: dict[tuple[str, str], Line] = {}
     for line in chain(rows, richer):

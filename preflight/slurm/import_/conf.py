@@ -1,4 +1,4 @@
-"""slurm.conf with gres.conf and cgroup.conf, or what scontrol says, as a Cluster: one node after the other."""
+"""Builds a Cluster, node by node, from slurm.conf, gres.conf and cgroup.conf, or from the output of scontrol."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ __all__ = ["expand", "read_slurm_conf"]
 def read_slurm_conf(
     text: str, path: str = "slurm.conf", folder: Path | None = None, gres: str = "", cgroup: str = ""
 ) -> Cluster:
-    """The cluster that a slurm.conf describes, every node on its own. Raises MachineError with the line at fault.
+    """The cluster of a slurm.conf, with every node by itself. Raises MachineError with the line of the error.
 
-    `NodeName=DEFAULT` and `PartitionName=DEFAULT` lines set what later lines leave out. Include lines are followed
-    from `folder`. `gres` and `cgroup` are the texts of gres.conf and cgroup.conf.
+    `NodeName=DEFAULT` and `PartitionName=DEFAULT` set the defaults of later lines. Included files are relative to
+    `folder`. `gres` and `cgroup`: the texts of gres.conf and cgroup.conf.
     """
-    beside = {k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}
-    return cluster_of(read_lines(text, path, folder), path, tuple(read_lines(gres, "gres.conf")), beside)
+    cgroup_keys = {k: v for line in read_lines(cgroup, "cgroup.conf") for k, v in line.values.items()}
+    return cluster_of(read_lines(text, path, folder), path, tuple(read_lines(gres, "gres.conf")), cgroup_keys)
 
 
 def cluster_of(
     lines: Iterable[Line], path: str, gres: Sequence[Line] = (), cgroup: Mapping[str, str] | None = None
 ) -> Cluster:
-    """The cluster that lines of slurm.conf, gres.conf and cgroup.conf describe; a node is described once, the first
-    description counts. Raises MachineError."""
+    """The cluster of lines of slurm.conf, gres.conf and cgroup.conf. The first description of a node counts.
+
+    Raises MachineError.
+    """
     globals_: dict[str, str] = {}
     nodes: dict[str, Node] = {}
     partitions: list[Line] = []
@@ -49,7 +51,7 @@ def cluster_of(
         if kind == "nodeset":
             sets[line.values[kind]] = line
         if kind not in defaults:
-            globals_.update(line.values)  # of several SLURM takes the last
+            globals_.update(line.values)  # SLURM takes the last one
             continue
         if line.values[kind].upper() == "DEFAULT":
             defaults[kind].update(line.values)
@@ -81,7 +83,7 @@ def cluster_of(
 
 
 def _gres_types(text: str | None, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """GresTypes; a part of a slurm.conf that lacks it is taken to know what its nodes have."""
+    """GresTypes; without it, the types of the nodes' resources."""
     if text is not None:
         return tuple(sorted(filter(None, text.split(","))))
     own = {one.split(":")[0] for node in nodes for one in node.gres} | {"gpu" for node in nodes if node.gpus}
@@ -96,7 +98,7 @@ def _parameters(text: str) -> tuple[str, ...]:
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 MOST_DIGITS = 18
-"""Of a number in slurm.conf; SLURM keeps them in 64 bits at most."""
+"""Most digits of a number in slurm.conf: SLURM keeps at most 64 bits."""
 
 _NUMBERS = ("cpus", "realmemory", "sockets", "socketsperboard", "boards", "corespersocket", "threadspercore",
             "memspeclimit", "tmpdisk")  # fmt: skip
@@ -108,7 +110,7 @@ def _nodes(line: Line) -> list[Node]:
     for key in _NUMBERS:
         if key in values:
             if not values[key].isdecimal() or len(values[key]) > MOST_DIGITS:
-                raise line.error(f"{key}={values[key][:MOST_DIGITS]} is no number")
+                raise line.error(f"{key}={values[key][:MOST_DIGITS]} is not a number")
             numbers[key] = int(values[key])
     names = expand(values["nodename"])
     if not names:
@@ -121,7 +123,7 @@ def _nodes(line: Line) -> list[Node]:
     return [
         Node(
             name=name,
-            memory=memory * MIB if memory > 1 else None,  # 1 is what SLURM takes where nothing is stated
+            memory=memory * MIB if memory > 1 else None,  # 1 is SLURM's default
             cpus=cpus,
             gpus=gpus,
             gpu=kind,
@@ -140,7 +142,7 @@ def _nodes(line: Line) -> list[Node]:
 
 
 def _layout(numbers: Mapping[str, int]) -> tuple[int | None, int | None, int | None, int | None]:
-    """Sockets, cores per socket, threads per core (None where they say no more than the CPUs do), CPUs."""
+    """Sockets, cores per socket, threads per core (None: they say no more than the number of CPUs), and CPUs."""
     cores, threads = numbers.get("corespersocket", 1), numbers.get("threadspercore", 1)
     sockets = numbers.get("sockets")
     if sockets is None and "socketsperboard" in numbers:
@@ -155,7 +157,7 @@ def _layout(numbers: Mapping[str, int]) -> tuple[int | None, int | None, int | N
 
 
 def _gres(text: str) -> tuple[str | None, int, tuple[str, ...]]:
-    """The GPUs' type and number, and every resource as written where that does not say it all."""
+    """Type and number of the GPUs; and all resources as written, if there are others or several types."""
     gpus: list[tuple[str | None, int]] = []
     parts = [re.sub(r"\([^)]*\)", "", part) for part in re.split(r",(?![^(]*\))", text) if part]
     for part in parts:
@@ -171,7 +173,7 @@ def _gres(text: str) -> tuple[str | None, int, tuple[str, ...]]:
 
 
 def _name_gpus(nodes: dict[str, Node], lines: Iterable[Line]) -> None:
-    """Types that only gres.conf knows (`NodeName=gpu[1-4] Name=gpu Type=a100 File=...`)."""
+    """Adds types that only gres.conf names (`NodeName=gpu[1-4] Name=gpu Type=a100 File=...`)."""
     for line in lines:
         values = line.values
         kind = values.get("type")
@@ -246,7 +248,7 @@ def _defaults(values: Mapping[str, str]) -> dict[str, int]:
 
 
 def _licenses(text: str) -> dict[str, int]:
-    """`Licenses=matlab:20,ansys`; those of a server elsewhere (`name@server`) are the accounting database's."""
+    """`Licenses=matlab:20,ansys`; remote licenses (`name@server`) are in the accounting database."""
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, count = part.partition(":")
@@ -279,10 +281,8 @@ def _cgroup(values: Mapping[str, str]) -> Cgroup:
     def unusual(name: str) -> float | None:
         return None if percent(name) in (100.0, 0.0) else percent(name)
 
-    return Cgroup(
-        flag("constrainramspace"), flag("constrainswapspace"), percent("allowedswapspace"),
-        unusual("allowedramspace"), unusual("maxrampercent"),
-    )  # fmt: skip
+    constrained = flag("constrainramspace"), flag("constrainswapspace")
+    return Cgroup(*constrained, percent("allowedswapspace"), unusual("allowedramspace"), unusual("maxrampercent"))
 
 
 def _mib(text: str | None) -> int | None:

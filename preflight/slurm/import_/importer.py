@@ -1,4 +1,4 @@
-"""A SLURM cluster as a machine file: from slurm.conf, or from what its own commands say on a login node."""
+"""Imports a SLURM cluster as a machine file: from slurm.conf, or from SLURM's commands on a login node."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from preflight.slurm.import_.lines import read_text
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cluster, Node
 
-TEXT = "give what scontrol show config, scontrol show node -o and scontrol show partition -o print, in one file"
+TEXT = "give one file with the output of scontrol show config, scontrol show node -o and scontrol show partition -o"
 
 
 def import_slurm(conf: Path | None = None) -> Cluster:
-    """The cluster, with equal nodes counted as one type. Raises MachineError.
+    """The cluster, with equal nodes joined to one type. Raises MachineError.
 
-    `conf`: a slurm.conf (gres.conf and cgroup.conf are read where they stand beside it), or a file with what scontrol
-    or `sinfo --json` printed. None: the cluster's own commands are asked.
+    `conf`: a slurm.conf (gres.conf and cgroup.conf in its folder are read, too), or a file with the output of scontrol
+    or `sinfo --json`. None: the output of the cluster's commands.
     """
     if conf is None:
         lines, who = ask()
@@ -44,14 +44,14 @@ def import_slurm(conf: Path | None = None) -> Cluster:
 
 
 def nodes_alone(cluster: Cluster) -> Cluster:
-    """What is known of a cluster of which nodes and partitions were listed, and not how it is configured."""
+    """The cluster without its configuration, of which a list of nodes and partitions says nothing."""
     return replace(cluster, max_array_size=None, gres_types=None, licenses=None)
 
 
 def _default_known(cluster: Cluster) -> Cluster:
-    """JSON up to 25.11 does not say which partition is the default. Raises MachineError where there are several."""
+    """The cluster with its default partition, which JSON up to 25.11 does not name. Raises MachineError."""
     if not cluster.partitions:
-        raise MachineError(f"{cluster.path}: this JSON says nothing of partitions: {TEXT}")
+        raise MachineError(f"{cluster.path}: this JSON lists no partitions: {TEXT}")
     if len(cluster.partitions) == 1:
         return replace(cluster, partitions=(replace(cluster.partitions[0], default=True),))
     if not any(one.default for one in cluster.partitions):
@@ -61,7 +61,7 @@ def _default_known(cluster: Cluster) -> Cluster:
 
 
 def by_type(cluster: Cluster) -> Cluster:
-    """The cluster with nodes merged that are alike and stand in the same partitions; GPUs by their known names."""
+    """The cluster with one type for equal nodes of the same partitions, and with known names of GPUs."""
     member: dict[str, tuple[str, ...]] = {node.name: () for node in cluster.nodes}
     for partition in cluster.partitions:
         for name in partition.nodes:
@@ -82,7 +82,7 @@ def by_type(cluster: Cluster) -> Cluster:
 
 
 def _type_names(groups: Iterable[list[Node]]) -> list[str]:
-    """A name for each type: what its nodes' names have in common, else the first node's name."""
+    """A name for each type: the common start of its nodes' names, else the name of the first node."""
     found: list[str] = []
     for nodes in groups:
         stem = nodes[0].name.rstrip("0123456789").rstrip("-_.") or nodes[0].name
@@ -93,9 +93,9 @@ def _type_names(groups: Iterable[list[Node]]) -> list[str]:
 
 
 def _gpu(kind: str | None, features: tuple[str, ...]) -> str | None:
-    """The GRES type as a GPU's name, by its features where the type can be several ("a100" with "a100_80gb").
+    """The GPU of a GRES type. If the type can mean several GPUs ("a100"), a feature ("a100_80gb") decides.
 
-    Where it stays open which one it is, the type is kept: the file does not say more than the cluster does.
+    Without such a feature the type is kept: the file does not say more than the cluster.
     """
     if kind is None:
         return None

@@ -1,7 +1,7 @@
-"""What `sinfo --json` and `scontrol show nodes --json` print, as the lines of a slurm.conf that says the same.
+"""Converts the output of `sinfo --json` and `scontrol show nodes --json` to lines of a slurm.conf.
 
-Shapes differ by version: 22.05 lists nodes (openapi/v0.0.38); since 23.02 (data_parser/v0.0.39 and later) sinfo lists
-groups of equal nodes with their partition, a number may be {"set", "infinite", "number"}, and lists are arrays.
+The shape depends on the version: 22.05 lists nodes (openapi/v0.0.38); since 23.02 (data_parser/v0.0.39 and later) sinfo
+lists groups of equal nodes with their partition, a number may be {"set", "infinite", "number"}, and lists are arrays.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Plain = Mapping[str, object]
 
 
 def lines_of(text: str, path: str) -> tuple[Line, ...]:
-    """The lines that one or more JSON texts after each other stand for. Raises MachineError."""
+    """The lines of one JSON text or of several after each other. Raises MachineError."""
     found: list[Line] = []
     for document in _documents(text, path):
         found += _globals(document, path)
         for row in _rows(document, "nodes"):
-            found.append(Line(path, 1, {"nodename": _text(row.get("name")), **_node(row)}))
+            found.append(Line(path, 1, {"nodename": _text(row.get("name")), **_values(row, _NODE)}))
         for row in _rows(document, "partitions"):
             found.append(Line(path, 1, _partition(row)))
         for row in _rows(document, "sinfo"):
-            found.append(Line(path, 1, _group(row)))
+            found.append(Line(path, 1, _values(row, _GROUP)))
             found.append(Line(path, 1, _partition(_table(row, "partition"))))
     kinds = {line.kind for line in found}
     if "nodename" not in kinds:
         raise MachineError(
-            f"{path}: this JSON lists no nodes: give what sinfo --json or scontrol show nodes --json says"
+            f"{path}: this JSON lists no nodes: give the output of sinfo --json or scontrol show nodes --json"
         )
     return tuple(line for line in found if line.values.get(line.kind))
 
@@ -89,7 +89,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> str | None:
-    """A number as slurm.conf writes it; None: not set, or of several values."""
+    """A number as slurm.conf writes it; None: not set, or several values."""
     if isinstance(value, dict) and "number" in value:
         if value.get("infinite"):
             return "UNLIMITED"
@@ -109,40 +109,31 @@ def _kept(pairs: Mapping[str, str | None]) -> dict[str, str]:
 # --- nodes and partitions ---------------------------------------------------------------------------------------------
 
 
-def _node(row: Plain) -> dict[str, str]:
-    """A node as 22.05 and `scontrol show nodes --json` list it."""
-    return _kept(
-        {
-            "cpus": _number(row.get("cpus")),
-            "sockets": _number(row.get("sockets")),
-            "corespersocket": _number(row.get("cores")),
-            "threadspercore": _number(row.get("threads")),
-            "realmemory": _number(row.get("real_memory")),
-            "memspeclimit": _number(row.get("specialized_memory")),
-            "tmpdisk": _number(row.get("temporary_disk")),
-            "features": _text(row.get("features")),
-            "gres": _text(row.get("gres")),
-        }
-    )
+_NODE = {
+    "cpus": "cpus", "sockets": "sockets", "corespersocket": "cores", "threadspercore": "threads",
+    "realmemory": "real_memory", "memspeclimit": "specialized_memory", "tmpdisk": "temporary_disk",
+    "features": "features", "gres": "gres",
+}  # fmt: skip
+"""Key of slurm.conf -> field of a node, as 22.05 and `scontrol show nodes --json` list it."""
+
+_GROUP = {
+    "nodename": "nodes.nodes", "cpus": "cpus", "sockets": "sockets", "corespersocket": "cores",
+    "threadspercore": "threads", "realmemory": "memory", "memspeclimit": "resource_spec.memory", "tmpdisk": "disk",
+    "features": "features.total", "gres": "gres.total",
+}  # fmt: skip
+"""Key of slurm.conf -> field of a group of equal nodes, as sinfo lists them since 23.02."""
+
+_TEXTS = ("nodename", "features", "gres")
 
 
-def _group(row: Plain) -> dict[str, str]:
-    """Equal nodes, as sinfo lists them since 23.02."""
-    names = _table(row, "nodes").get("nodes")
-    return _kept(
-        {
-            "nodename": _text(names),
-            "cpus": _number(row.get("cpus")),
-            "sockets": _number(row.get("sockets")),
-            "corespersocket": _number(row.get("cores")),
-            "threadspercore": _number(row.get("threads")),
-            "realmemory": _number(row.get("memory")),
-            "memspeclimit": _number(_table(row, "resource_spec").get("memory")),
-            "tmpdisk": _number(row.get("disk")),
-            "features": _text(_table(row, "features").get("total")),
-            "gres": _text(_table(row, "gres").get("total")),
-        }
-    )
+def _values(row: Plain, fields: Mapping[str, str]) -> dict[str, str]:
+    """The values of a row, by the keys of slurm.conf."""
+    found: dict[str, str | None] = {}
+    for key, path in fields.items():
+        *tables, name = path.split(".")
+        value = _table(row, *tables).get(name)
+        found[key] = _text(value) if key in _TEXTS else _number(value)
+    return _kept(found)
 
 
 def _partition(row: Plain) -> dict[str, str]:
@@ -170,7 +161,7 @@ def _partition(row: Plain) -> dict[str, str]:
 
 
 def _memory(prefix: str, sizes: Plain) -> dict[str, str | None]:
-    """MiB per CPU or per node: in fields of their own, else one number with a bit that tells them apart."""
+    """MiB per CPU or per node: in two fields, else in one number with a bit that tells which."""
     found = {f"{prefix}{unit}": _number(sizes.get(f"partition_memory_per_{unit}")) for unit in ("cpu", "node")}
     raw = sizes.get("memory_per_cpu")
     if not any(found.values()) and isinstance(raw, int) and 0 < raw < NO_VALUES[2]:

@@ -1,4 +1,4 @@
-"""The lines of slurm.conf, gres.conf and cgroup.conf, and of what scontrol prints: keys and values with their place."""
+"""Reads lines of slurm.conf, gres.conf, cgroup.conf and of scontrol's output: keys and values with their place."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from preflight.system import files
 from preflight.vocabulary.errors import MachineError
 
 MAX_INCLUDES = 20
-"""Include lines within each other."""
+"""Most levels of Include lines."""
 
 MOST = 2**28
-"""Bytes of a file; what `scontrol show` prints of a large cluster is long."""
+"""Most bytes of a file; the output of `scontrol show` for a large cluster is long."""
 
 _SPELLED = {
     "cputot": "cpus", "procs": "cpus", "availablefeatures": "features", "feature": "features",
     "tresbillingweights": "billing", "shared": "oversubscribe", "corespersocket": "corespersocket",
 }  # fmt: skip
-"""What `scontrol show node` and older versions call things, and what slurm.conf does."""
+"""Key of `scontrol show node` or of an older version -> key of slurm.conf."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Line:
 
     @property
     def kind(self) -> str:
-        """The first key, which says what a line is about."""
+        """The first key: it says what the line describes."""
         return next(iter(self.values))
 
     def error(self, message: str) -> MachineError:
@@ -41,9 +41,9 @@ class Line:
 
 
 def read_lines(text: str, path: str, folder: Path | None = None, depth: int = 0) -> Iterator[Line]:
-    """Every line of a file and of those that it includes (relative to `folder`; None: nothing is included).
+    """The lines of a file and of the files that it includes (relative to `folder`; None: no file is included).
 
-    Raises MachineError for an Include that cannot be followed.
+    Raises MachineError for an Include that cannot be read.
     """
     number, whole = 1, ""
     for at, raw in enumerate(text.splitlines(), 1):
@@ -64,13 +64,13 @@ def read_lines(text: str, path: str, folder: Path | None = None, depth: int = 0)
 
 def _included(name: str, line: Line, folder: Path, depth: int) -> Iterator[Line]:
     if depth >= MAX_INCLUDES:
-        raise line.error(f"Include {name}: files include each other more than {MAX_INCLUDES} times")
+        raise line.error(f"Include {name}: more than {MAX_INCLUDES} levels of Include")
     target = folder / name
     yield from read_lines(read_text(target, line), str(target), folder, depth + 1)
 
 
 def read_text(path: Path, line: Line | None = None) -> str:
-    """A file's text. Raises MachineError, at the line that names the file where there is one."""
+    """The text of a file. Raises MachineError, with the place of the Include line if there is one."""
     try:
         return files.read_text(path, MOST)
     except files.UnreadableFile as error:

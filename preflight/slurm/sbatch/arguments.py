@@ -1,8 +1,8 @@
-"""The command line of `preflight sbatch`: our own options taken out of sbatch's words, which stay as they are.
+"""The command line of `preflight sbatch`: takes our own options out and leaves sbatch's arguments as they are.
 
-Our options start with `--preflight-` and stand, like sbatch's, before the script's name: what follows that name is the
-script's. Words are read as sbatch reads them (src/sbatch/opt.c: getopt_long with "+", `:` between the parts of a
-heterogeneous job).
+Our options start with `--preflight-`. Like sbatch's options they come before the script's name; what follows the name
+belongs to the script. Arguments are read as sbatch reads them (src/sbatch/opt.c: getopt_long with "+"; `:` between the
+parts of a heterogeneous job).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from preflight.documents.directives import option_at
 from preflight.vocabulary.errors import UsageError, suggestion
@@ -18,20 +19,20 @@ from preflight.vocabulary.errors import UsageError, suggestion
 PREFIX = "--preflight-"
 SHOWN = ("wrapper", "cli-filter")
 ABOUT = """\
-Checks a job script as it is submitted, with sbatch's arguments and the environment, then hands over to the real sbatch
-with exactly these arguments; or says what will go wrong, and exits with status 1."""
+Checks a job script with sbatch's arguments and the environment, then calls the real sbatch with exactly these
+arguments. If the job will be killed for its memory, it says why and exits with status 1."""
 MODES = ("off", "warn", "on", "strict")
 SECONDS = 20.0
-"""How long a submission waits for its check: 20 times what one takes (docs/admin.md), and short for a person."""
+"""How long a submission waits for its check: 20 times what a check takes (docs/admin.md)."""
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "fix": ("", "Submit the script with its safe fixes; the file stays as it is."),
-    "exit-zero": ("", "Submit whatever is found; the same as --preflight-mode=warn."),
-    "mode": ("MODE", "off: submit unchecked; warn: submit, and say what is found; on: stop what will be killed for its "
-                     "memory (default); strict: stop at every error. Default: the variable PREFLIGHT_SBATCH."),
-    "default": ("MODE", "The mode where neither that option nor the variable says; for a site's wrapper."),
-    "only": ("", "Check and submit nothing; exit status 1 for what would be stopped."),
-    "verbose": ("", "Show the whole report, also where nothing is wrong."),
+    "exit-zero": ("", "Submit the job despite findings; the same as --preflight-mode=warn."),
+    "mode": ("MODE", "off: submit without a check; warn: submit and print the findings; on: stop jobs that will be "
+                     "killed for their memory (default); strict: stop at every error. Default: PREFLIGHT_SBATCH."),
+    "default": ("MODE", "The mode without --preflight-mode and PREFLIGHT_SBATCH; for a site's wrapper."),
+    "only": ("", "Check and do not submit; exit status 1 if the job would be stopped."),
+    "verbose": ("", "Show the whole report, also when nothing is wrong."),
     "machine": ("NAME|FILE", "The cluster. Default: PREFLIGHT_MACHINE, /etc/preflight/cluster.toml, the settings."),
     "sbatch": ("PATH", "The real sbatch. Default: PREFLIGHT_REAL_SBATCH, else the next one in PATH."),
     "timeout": ("SECONDS", f"Submit unchecked when the check takes longer (default: {SECONDS:g})."),
@@ -39,12 +40,12 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "print": ("WHAT", "Print wrapper (a script to install as sbatch) or cli-filter (for SLURM's cli_filter/lua)."),
     "help": ("", "Show this text; --help is sbatch's own."),
 }  # fmt: skip
-"""Name -> what its value is called ("" for none), what it does."""
+"""Option -> the name of its value ("": it has none), and its help."""
 
 
 @dataclass(frozen=True)
 class Own:
-    """Our own options. `mode` is "" where none was given."""
+    """Our own options. `mode` is "" if no mode is given."""
 
     mode: str = ""
     default: str = "on"
@@ -85,10 +86,14 @@ class CommandLine:
         return () if self.script_at is None else self.words[self.script_at + 1 :]
 
 
+_FIELDS = {"exit-zero": "mode", "help": "show", "print": "show"}
+"""Option -> field of Own, where their names differ."""
+
+
 def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> CommandLine:
     """Takes a command line apart. `plugins`: options of the site's plugins, and whether each takes a value.
 
-    Raises UsageError for an option of ours that there is none of.
+    Raises UsageError for an unknown option that starts with --preflight-.
     """
     own, kept, options, strange = Own(), list[str](), list[str](), list[str]()
     values: dict[str, str] = {}
@@ -118,13 +123,20 @@ def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> Co
     end = ["--"] if index < len(words) and words[index] == "--" else []
     rest = words[index + len(end) :]
     return CommandLine(
-        own, (*kept, *end, *rest), tuple(options), len(kept) + len(end) if rest else None, values.get("wrap"),
-        bool(names & {"help", "usage", "version"}), "quiet" in names, tuple(strange), values,
-    )  # fmt: skip
+        own,
+        words=(*kept, *end, *rest),
+        options=tuple(options),
+        script_at=len(kept) + len(end) if rest else None,
+        wrap=values.get("wrap"),
+        answers=bool(names & {"help", "usage", "version"}),
+        quiet="quiet" in names,
+        strange=tuple(strange),
+        values=values,
+    )
 
 
 def _plugin(word: str, plugins: Mapping[str, bool]) -> int | None:
-    """How many words behind it a plugin's option takes; None where it is none's."""
+    """How many of the next arguments belong to a plugin's option; None: it is not a plugin's."""
     name, equals, _ = word[2:].partition("=")
     if not word.startswith("--") or name not in plugins:
         return None
@@ -149,26 +161,12 @@ def _own(own: Own, word: str) -> Own:
     allowed = {"mode": MODES, "default": MODES, "print": SHOWN}.get(name)
     if allowed is not None and value not in allowed:
         raise UsageError(f"{word}: write one of {', '.join(allowed)}")
-    match name:
-        case "fix":
-            return replace(own, fix=True)
-        case "only":
-            return replace(own, only=True)
-        case "verbose":
-            return replace(own, verbose=True)
-        case "mode" | "exit-zero":
-            return replace(own, mode=value or "warn")
-        case "default":
-            return replace(own, default=value)
-        case "machine":
-            return replace(own, machine=value)
-        case "sbatch":
-            return replace(own, sbatch=value)
-        case "timeout":
-            return replace(own, seconds=_seconds(word, value))
-        case "log":
-            return replace(own, log=value)
-    return replace(own, show=value or name)
+    if name == "timeout":
+        return replace(own, seconds=_seconds(word, value))
+    changed: dict[str, Any] = {
+        _FIELDS.get(name, name): value or {"exit-zero": "warn", "help": "help"}.get(name) or True
+    }
+    return replace(own, **changed)
 
 
 def _seconds(word: str, value: str) -> float:

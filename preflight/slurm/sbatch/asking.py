@@ -1,4 +1,4 @@
-"""A submission put to the engine, and what its report means for it: is it stopped, what is said, what is fixed."""
+"""Checks a submission with the engine and decides what follows: is it stopped, what is printed, what is fixed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from preflight.engine.target import machine_named
 from preflight.reports.style import Look, look_for
 from preflight.slurm.allocation import one_part, resolve
 from preflight.slurm.sbatch.child import Plain
-from preflight.slurm.sbatch.judged import unjudged
 from preflight.slurm.sbatch.question import Question, clusters_of, machine_of, place_of, unchecked
 from preflight.system.processes import ask_program
 from preflight.vocabulary.estimates import Estimates
@@ -27,13 +26,13 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.submission import Submission
 
 OWN_FAULT = ("internal-error", "unreadable-file")
-"""Findings that say that something was not checked; the rules of that name are the engine's own."""
+"""Findings of the engine itself, which say that something was not checked."""
 
 MAX_JOBS = 24
-"""Different jobs of an array or a sweep that are looked at one by one: a replay takes some 20 ms each."""
+"""Most jobs of an array or a sweep that are checked one by one: a replay takes some 20 ms each."""
 
 ANSWER_SECONDS = 3
-"""How long the controller may take to say how it is configured; it takes milliseconds."""
+"""Seconds that `scontrol show config` may take; it takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ class Asked:
 def answer(question: Question) -> Plain:
     """The answer as plain data. Raises PreflightError for wrong settings.
 
-    `stop`; `text` for people, may be empty; `rules` that have something to say; `fixed`: the script's new text, None
-    where it stays; `unchecked`: why, "" where it was checked; `unjudged`: why its memory was compared with nothing.
+    `stop`; `text` for people, may be empty; `rules` with findings; `fixed`: the script's new text, None when it stays;
+    `unchecked`: why the job was not checked, "" when it was; `unjudged`: why its GPU memory was not judged.
     """
     try:
         text = question.script.decode("utf-8")
@@ -61,7 +60,7 @@ def answer(question: Question) -> Plain:
 
 
 def asked(question: Question, text: str) -> Asked | None:
-    """None where the settings leave the script out. Raises PreflightError for wrong settings."""
+    """The project with the submission; None: the settings exclude the script. Raises PreflightError."""
     cwd = Path.cwd()
     batch = batch_of(place_of(question, cwd), cwd)
     if not batch.named:
@@ -87,7 +86,7 @@ def _directory(question: Question, text: str, cwd: Path, root: Path) -> str:
 
 
 def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str | None:
-    """The machine file that speaks of the cluster which is submitted to."""
+    """The machine file of the cluster that the job is submitted to."""
     stated, elsewhere = machine_of(question.line, environment), clusters_of(question.line, environment)
     if stated is None or elsewhere is None:
         return stated
@@ -125,7 +124,7 @@ def _checked(found: Asked) -> Report:
 
 
 def _spoken_of(findings: Iterable[Finding], script: str) -> Iterator[Finding]:
-    """Findings that matter to a submission, with those fixes that change the script alone."""
+    """Findings that matter to a submission; a fix that changes other files than the script is left out."""
     for finding in findings:
         if finding.severity is Severity.info or finding.rule in OWN_FAULT:
             continue
@@ -142,11 +141,11 @@ def _errors(report: Report) -> Iterator[Finding]:
 
 
 def _stopping(question: Question, report: Report) -> Iterator[Finding]:
-    """Findings that stop it: in strict mode every error; else memory that the job certainly lacks.
+    """Findings that stop the submission: in strict mode every error; else memory that the job certainly lacks.
 
-    What sbatch and slurmctld refuse they refuse by themselves, and everything else that is wrong in a job may be wrong
-    in our reading of it. Certain: the low end of a measured interval lies above what there is, on a node or GPU that
-    nobody had to guess, for the one job that there is or for each of them.
+    sbatch and slurmctld refuse what they refuse by themselves. Other errors may come from our reading of the files.
+    Certain: the low end of a measured interval is above the capacity of a node or GPU that is known and not assumed,
+    for the only job or for every job of an array or a sweep.
     """
     for finding in _errors(report):
         if question.mode == "strict" or _certain(question, report, finding):
@@ -168,7 +167,7 @@ def _certain(question: Question, report: Report, finding: Finding) -> bool:
 
 
 def _all_of(result: StudyResult, tier: str | None) -> bool:
-    """Whether every job of an array or a sweep is certain to fail; False where there are too many to look at each."""
+    """Whether every job of an array or a sweep certainly fails; False when there are too many to check each."""
     space = result.space
     if space.combinations is None or not space.counts.exceeds or space.counts.fits or space.counts.unknown:
         return False
@@ -185,7 +184,7 @@ def _all_of(result: StudyResult, tier: str | None) -> bool:
 
 
 def _fails(estimates: Estimates, tier: str | None) -> bool:
-    """Whether the low end is above what there is."""
+    """Whether the low end of the interval is above the capacity."""
     device, host = estimates.device, estimates.host
     if tier == "device":
         return device is not None and device.capacity is not None and device.process.low > device.capacity
@@ -193,7 +192,7 @@ def _fails(estimates: Estimates, tier: str | None) -> bool:
 
 
 def _gpu_known(result: StudyResult) -> bool:
-    """Whether the request or the cluster says which GPU it is: the settings may speak of the desk's."""
+    """Whether the request or the cluster names the GPU: the settings may name that of the user's workstation."""
     request = result.study.request
     if request is None or result.notes:
         return False
@@ -205,13 +204,13 @@ def _gpu_known(result: StudyResult) -> bool:
 
 
 def _place_known(result: StudyResult) -> bool:
-    """Whether it is the user who says where the job runs: a plugin of the site may choose among partitions."""
+    """Whether the user names the partition: else a plugin of the site may choose one."""
     request, cluster = result.study.request, result.cluster
     return request is not None and (request.partition is not None or cluster is None or len(cluster.partitions) < 2)
 
 
 def _limit_holds(question: Question, result: StudyResult) -> bool:
-    """Whether the job is killed at its limit: at the node's memory always, at the request where SLURM confines it."""
+    """Whether the job is killed at its limit: at the node's memory always, at the request when SLURM enforces it."""
     host = result.space.worst.estimates.host
     request = result.study.request
     if host is None or request is None:
@@ -225,10 +224,10 @@ def _limit_holds(question: Question, result: StudyResult) -> bool:
 
 
 def confined(scontrol: str) -> bool:
-    """Whether the controller says that jobs are held to the memory they asked for.
+    """Whether the controller says that it enforces the memory that jobs request.
 
     `scontrol show config` has TaskPlugin, JobAcctGatherParams and, where cgroups are in use, what cgroup.conf says
-    (slurm.conf(5), cgroup.conf(5)). No answer: not known, so no.
+    (slurm.conf(5), cgroup.conf(5)). Without an answer it is not known: False.
     """
     try:
         answer = ask_program([scontrol, "show", "config"], ANSWER_SECONDS)
@@ -244,7 +243,7 @@ def confined(scontrol: str) -> bool:
 
 
 def _text(question: Question, report: Report, result: Fixed | None, stop: bool) -> Iterator[str]:
-    """For standard error: the findings, what is fixed, what becomes of the job. Nothing where all is well."""
+    """For standard error: the findings, what is fixed, what happens to the job. Nothing when all is well."""
     own = question.line.own
     would = "would be" if own.only else "is"
     if result is not None and result.texts and not stop:
@@ -256,7 +255,7 @@ def _text(question: Question, report: Report, result: Fixed | None, stop: bool) 
     look = look_for(sys.stdout if own.only else sys.stderr)
     yield _report(report, look, full=stop or own.verbose or any(_errors(report)))
     if stop and question.mode == "warn":
-        yield f"preflight: the job {would} submitted all the same\n"
+        yield f"preflight: the job {would} submitted nevertheless\n"
     elif stop:
         ways = ["--preflight-exit-zero submits it as it is"]
         if question.line.wrap is None and any(finding.fix is not None for finding in report.findings) and not own.fix:
@@ -269,3 +268,37 @@ def _report(report: Report, look: Look, full: bool) -> str:
     from preflight.reports import render
 
     return render("full" if full else "concise", outcome_of([report], Path.cwd()), look)
+
+
+# --- what could not be judged ----------------------------------------------------------------------------------------
+
+
+def unjudged(report: Report) -> Iterator[str]:
+    """Why the GPU memory of the job was not judged: a job that is submitted without a word was found to fit.
+
+    A script that requests GPUs is a study, whatever it runs. One that requests none and trains nothing is not judged.
+    """
+    told = {finding.study for finding in report.findings if finding.tier == "device"}
+    named = not any(finding.settings == ("machine.gpu",) for finding in report.findings)
+    reasons = dict.fromkeys(
+        reason
+        for index, result in enumerate(report.studies)
+        if index not in told and (reason := _reason(result, named)) is not None
+    )
+    yield from reasons
+
+
+def _reason(result: StudyResult, named: bool) -> str | None:
+    """Why the GPU memory of a study was not judged. `named`: no finding says that the GPU is not named."""
+    found = result.space.worst.estimates
+    if result.space.worst.job.machine.accelerator == "cpu":
+        return None
+    if found.device is None:
+        return f"its GPU memory is unknown: {found.reasons.get('device', 'the reason is not known')}"
+    if found.device.verdict != "unknown":
+        return None
+    if found.device.capacity is None:
+        return "its GPU memory is estimated, but no GPU is named that it must fit" if named else None
+    return (
+        f"its GPU memory is unknown: {found.device.notes[-1] if found.device.notes else 'only a lower bound is known'}"
+    )

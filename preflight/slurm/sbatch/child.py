@@ -1,4 +1,4 @@
-"""Work in a child process, so that neither a crash nor an endless loop in it can keep us from going on."""
+"""Runs work in a child process: a crash or an endless loop in it does not stop the submission."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from preflight.vocabulary.errors import PreflightError, debugging
 
 GRACE = 5
-"""Seconds past its limit after which a child ends by itself, should its parent have been killed."""
+"""Seconds after its time limit at which a child ends by itself, if its parent was killed."""
 
 Plain = Mapping[str, "str | bool | float | list[str] | None"]
 
 
 class Unfinished(Exception):
-    """There is no result; the message says why, in words for the user."""
+    """There is no result; the message tells the user why."""
 
 
 def in_child(work: Callable[[], Plain], seconds: float) -> Plain:
-    """What `work` gives, as JSON carries it. Raises Unfinished where it fails, dies or takes longer."""
+    """The result of `work`, sent as JSON. Raises Unfinished when it fails, dies or takes longer than `seconds`."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -39,7 +39,7 @@ def in_child(work: Callable[[], Plain], seconds: float) -> Plain:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
     if not answer:
-        raise Unfinished("the check died")
+        raise Unfinished("the check ended without a result")
     found: Plain = json.loads(answer)
     reason = found.get("failed")
     if isinstance(reason, str):
@@ -61,7 +61,7 @@ def _read(handle: int, seconds: float) -> bytes:
 
 
 def _child(work: Callable[[], Plain], handle: int, seconds: float) -> None:
-    """Never returns. What the work prints goes nowhere: standard output is sbatch's."""
+    """Never returns. What the work prints is dropped: standard output belongs to sbatch."""
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -1,6 +1,6 @@
-"""`preflight sbatch`: check, then become sbatch. Whatever goes wrong on our side, the job is submitted.
+"""`preflight sbatch`: checks the job, then becomes sbatch. When preflight itself fails, the job is submitted.
 
-This module and what it imports is all that runs before the hand-over in the process that becomes sbatch.
+The process that becomes sbatch runs only this module and what it imports.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import re
+import syslog
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from preflight.slurm.sbatch import handover
 from preflight.slurm.sbatch.arguments import MODES, CommandLine, parse, plugin_options, usage
 from preflight.slurm.sbatch.child import Plain, Unfinished, in_child
 from preflight.slurm.sbatch.question import Question, unchecked
-from preflight.slurm.sbatch.real import find_real, tried
+from preflight.slurm.sbatch.real import find_real, printed, tried
 from preflight.vocabulary.errors import PreflightError, UsageError
 
 MODE = "PREFLIGHT_SBATCH"
@@ -33,13 +34,13 @@ _MAY_TRAIN = re.compile(
     rb"|^[^#\n]*\b(?:ba)?sh\b|^\s*(?:source|\.)\s",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What a job that trains has somewhere, or a script that may start one. All others are most of a cluster's jobs, and
-are not made to wait: there is nothing in them to estimate, and their requests sbatch judges itself."""
+"""A job that trains, or a script that may start one, contains one of these. Most jobs of a cluster do not, and are not
+made to wait: there is nothing to estimate in them, and sbatch checks their requests itself."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is to be submitted, and by what."""
+class Invocation:
+    """One call of `preflight sbatch`: the command line, the real sbatch, the mode."""
 
     line: CommandLine
     sbatch: str
@@ -47,16 +48,16 @@ class Job:
 
 
 def main(words: Sequence[str]) -> int:
-    """Ends as sbatch where the job is handed over; else the exit status. Raises UsageError for options of ours."""
+    """Becomes sbatch when the job is handed over; else returns the exit status. Raises UsageError for wrong options."""
     line = parse(words)
     if line.own.show is not None:
         return _show(line.own.show, line)
     sbatch = _sbatch(line)
-    job = Job(line, sbatch, "on")
+    call = Invocation(line, sbatch, "on")
     started = time.monotonic()
     try:
-        job = Job(_with_plugins(line, words, sbatch), sbatch, _mode(line))
-        answer = _answer(job)
+        call = Invocation(_with_plugins(line, words, sbatch), sbatch, _mode(line))
+        answer = _answer(call)
     except KeyboardInterrupt:
         return 130
     except Unfinished as failure:
@@ -65,18 +66,18 @@ def main(words: Sequence[str]) -> int:
         answer = {"unchecked": f"internal error: {type(error).__name__}: {error}"}
     with contextlib.suppress(Exception):
         _say(answer, err=not line.own.only)
-    stop = answer.get("stop") is True and job.mode != "warn"
+    stop = answer.get("stop") is True and call.mode != "warn"
     with contextlib.suppress(Exception):
-        _log(job, answer, stop, time.monotonic() - started)
+        _log(call, answer, stop, time.monotonic() - started)
     if stop:
         return 1
-    if job.line.own.only:
+    if call.line.own.only:
         return 0
-    return _hand_over(job, answer)
+    return _hand_over(call, answer)
 
 
 def _sbatch(line: CommandLine) -> str:
-    """The real sbatch; where nothing is submitted there need be none. Raises UsageError."""
+    """The real sbatch; it is not needed when nothing is submitted. Raises UsageError."""
     try:
         return find_real(line.own.sbatch, os.environ)
     except UsageError:
@@ -86,10 +87,10 @@ def _sbatch(line: CommandLine) -> str:
 
 
 def _mode(line: CommandLine) -> str:
-    """Our option, else the environment, else the site's."""
+    """The mode: of our option, else of the environment, else the site's default."""
     stated = line.own.mode or os.environ.get(MODE, "")
     if stated and stated not in MODES:
-        streams.complain(f"preflight: {MODE}={stated} is none of {', '.join(MODES)}; taken as warn")
+        streams.complain(f"preflight: {MODE}={stated} is not one of {', '.join(MODES)}; the mode is warn")
         return "warn"
     return stated or line.own.default
 
@@ -110,23 +111,23 @@ def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> Comma
     return parse(words, {name: known[name] for name in line.strange if name in known})
 
 
-def _answer(job: Job) -> Plain:
-    """What the check says; an empty answer where there is nothing to check."""
-    line = job.line
-    if job.mode == "off" or line.answers or tried():
+def _answer(call: Invocation) -> Plain:
+    """The answer of the check; empty when there is nothing to check."""
+    line = call.line
+    if call.mode == "off" or line.answers or tried():
         return {}
     if line.strange:
         return {"unchecked": f"sbatch does not list the option {line.strange[0]}"}
     script = _script(line)
-    if script is None or not (_thorough(job) or _may_train(line, script)):
+    if script is None or not (_thorough(call) or _may_train(line, script)):
         return {}
-    scontrol = os.path.join(os.path.dirname(job.sbatch), "scontrol")
-    question = Question(line, job.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
+    scontrol = os.path.join(os.path.dirname(call.sbatch), "scontrol")
+    question = Question(line, call.mode, script, _path(line), scontrol if os.path.isfile(scontrol) else "scontrol")
     return in_child(lambda: _checked(question), line.own.seconds)
 
 
 def _checked(question: Question) -> Plain:
-    """The check, by the same engine as `preflight check`; in the child process, which alone imports it."""
+    """The check by the engine of `preflight check`. Only the child process imports it."""
     gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if not question.in_shell:
@@ -136,9 +137,9 @@ def _checked(question: Question) -> Plain:
     return answer(question)
 
 
-def _thorough(job: Job) -> bool:
-    """Whether more is asked for than to be stopped where a job will be killed."""
-    return job.mode == "strict" or job.line.own.fix or job.line.own.verbose
+def _thorough(call: Invocation) -> bool:
+    """Whether the user asks for more than to stop a job that will be killed."""
+    return call.mode == "strict" or call.line.own.fix or call.line.own.verbose
 
 
 def _may_train(line: CommandLine, script: bytes) -> bool:
@@ -147,7 +148,7 @@ def _may_train(line: CommandLine, script: bytes) -> bool:
 
 
 def _script(line: CommandLine) -> bytes | None:
-    """The text that sbatch will submit; None where it will find none and say so."""
+    """The text that sbatch will submit; None when sbatch itself will report that there is none."""
     if line.wrap is not None:
         return None if line.script_at is not None else os.fsencode(WRAPPED.format(line.wrap))
     if line.script_at is None:
@@ -166,7 +167,7 @@ def _script(line: CommandLine) -> bytes | None:
 
 
 def _path(line: CommandLine) -> str | None:
-    """The script's file as sbatch looks for it: here, then along PATH (src/common/proc_args.c: search_path)."""
+    """The script's file: in the current directory, else in PATH (search_path in src/common/proc_args.c)."""
     name = line.script
     if name is None or name.startswith((".", "/")):
         return name
@@ -178,7 +179,7 @@ def _path(line: CommandLine) -> str | None:
 
 
 def _say(answer: Plain, err: bool) -> None:
-    """For people: where a job is submitted, standard output is sbatch's."""
+    """Prints the answer for people. When a job is submitted, standard output belongs to sbatch."""
     text, unchecked = answer.get("text"), answer.get("unchecked")
     if isinstance(text, str) and text:
         streams.show(text, err=err)
@@ -188,9 +189,9 @@ def _say(answer: Plain, err: bool) -> None:
         streams.complain(f"preflight: this job's memory was not judged: {answer['unjudged']}")
 
 
-def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
-    """One line of JSON: who, when, what became of it, which rules, how long it took. Nothing of the script."""
-    target = job.line.own.log
+def _log(call: Invocation, answer: Plain, stop: bool, seconds: float) -> None:
+    """Writes one line of JSON: user, time, outcome, rules, duration. Nothing of the script."""
+    target = call.line.own.log
     if target is None or not answer:
         return
     import json
@@ -201,13 +202,16 @@ def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
     if answer.get("fixed") is not None and not stop:
         outcome = "fixed"
     entry: Mapping[str, object] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "uid": os.getuid(), "outcome": outcome, "mode": job.mode,
-        "rules": rules, "reason": answer.get("unchecked") or "", "seconds": round(seconds, 3),
-    }  # fmt: skip
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "uid": os.getuid(),
+        "outcome": outcome,
+        "mode": call.mode,
+        "rules": rules,
+        "reason": answer.get("unchecked") or "",
+        "seconds": round(seconds, 3),
+    }
     text = json.dumps(entry)
     if target == "syslog":
-        import syslog
-
         syslog.openlog("preflight-sbatch", 0, syslog.LOG_USER)
         syslog.syslog(syslog.LOG_INFO, text)
         return
@@ -216,17 +220,17 @@ def _log(job: Job, answer: Plain, stop: bool, seconds: float) -> None:
         file.write(text + "\n")
 
 
-def _hand_over(job: Job, answer: Plain) -> int:
-    """Becomes sbatch; with a changed script runs it and gives its exit status."""
-    line, fixed = job.line, answer.get("fixed")
+def _hand_over(call: Invocation, answer: Plain) -> int:
+    """Becomes sbatch; with a changed script, runs sbatch and returns its exit status."""
+    line, fixed = call.line, answer.get("fixed")
     try:
         if isinstance(fixed, str) and line.script_at is not None:
-            return handover.run_changed(job.sbatch, line.words, line.script_at, fixed.encode())
+            return handover.run_changed(call.sbatch, line.words, line.script_at, fixed.encode())
         if isinstance(fixed, str):
             handover.replace_input(fixed.encode())
-        handover.become(job.sbatch, line.words)
+        handover.become(call.sbatch, line.words)
     except OSError as error:
-        raise UsageError(f"{job.sbatch} cannot be started: {error.strerror or error}") from error
+        raise UsageError(f"{call.sbatch} cannot be started: {error.strerror or error}") from error
     raise AssertionError("not reached")
 
 
@@ -234,14 +238,12 @@ def _show(what: str, line: CommandLine) -> int:
     if what == "help":
         streams.show(usage())
         return 0
-    from preflight.slurm.sbatch.install import printed
-
     streams.show(printed(what, line.own.sbatch))
     return 0
 
 
 def guarded(words: Sequence[str]) -> NoReturn:
-    """`main` as a program of its own, for the wrapper: errors are one line and exit status 2."""
+    """`main` as a program, for the wrapper: an error is one line and exit status 2."""
     try:
         status = main(words)
     except PreflightError as error:

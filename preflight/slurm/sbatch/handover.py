@@ -1,4 +1,4 @@
-"""Becoming the real sbatch: the same words, environment, standard input and signals as if it had been called itself."""
+"""Becomes the real sbatch: same arguments, environment, standard input and signals as if the user had called it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OPENED = re.compile(r"/dev/stdin|(?:/dev|/proc/self)/fd/(\d+)")
 def original_environment() -> dict[bytes, bytes]:
     """The environment that this process was started with.
 
-    Python may have changed its own since (a C locale becomes C.UTF-8, PEP 538), and so may we; sbatch hands on to the
-    job all that it finds.
+    Python may have changed its environment since (a C locale becomes C.UTF-8, PEP 538), and so may preflight. sbatch
+    passes all of it on to the job.
     """
     try:
         with open("/proc/self/environ", "rb") as file:
@@ -38,7 +38,7 @@ def original_environment() -> dict[bytes, bytes]:
 
 
 def become(program: str, words: Sequence[str]) -> None:
-    """Replaces this process by sbatch. Raises OSError where it cannot be started; else it does not return."""
+    """Replaces this process with sbatch. Raises OSError when sbatch cannot be started; else does not return."""
     _as_started()
     mark(program)
     os.execve(program, _argv(words), original_environment())
@@ -49,7 +49,7 @@ def _argv(words: Sequence[str]) -> list[bytes]:
 
 
 def _as_started() -> None:
-    """Undoes what the interpreter did to this process; Python ignores two signals that programs expect to get."""
+    """Undoes what the interpreter changed in this process: Python ignores two signals that programs expect."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
@@ -58,7 +58,7 @@ def _as_started() -> None:
 
 
 def run(program: str, words: Sequence[str]) -> int:
-    """Starts sbatch, waits for it and gives its exit status; signals to us are passed on. Raises OSError."""
+    """Starts sbatch, passes signals on to it, and returns its exit status. Raises OSError."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -76,9 +76,9 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 def run_changed(program: str, words: Sequence[str], script_at: int, text: bytes) -> int:
-    """Runs sbatch with another text of its script, under the script's name: the job is called after it. Raises OSError.
+    """Runs sbatch with a changed script of the same name, because the job is named after it. Raises OSError.
 
-    The file lies in a directory of its own that only its owner reads, and is gone when sbatch has ended.
+    The file lies in a temporary directory that only its owner can read; it is deleted when sbatch has ended.
     """
     folder = tempfile.mkdtemp(prefix="preflight-")
     try:
@@ -91,10 +91,9 @@ def run_changed(program: str, words: Sequence[str], script_at: int, text: bytes)
 
 
 def read_again(handle: int) -> bytes | None:
-    """What there is to read from an open file, such as standard input, so that it can be read again afterwards; None
-    where there is no such thing.
+    """The content of an open file such as standard input, which can be read again afterwards; None: it is not open.
 
-    A file is read without moving in it; what comes through a pipe is kept in memory and put in the pipe's place.
+    A regular file is read without moving its position. The content of a pipe is kept in memory and replaces the pipe.
     """
     try:
         mode = os.fstat(handle).st_mode
@@ -111,7 +110,7 @@ def read_again(handle: int) -> bytes | None:
 
 
 def replace_input(text: bytes) -> None:
-    """Standard input is this text from now on."""
+    """Makes this text the standard input."""
     handle = _anonymous()
     with os.fdopen(os.dup(handle), "wb") as file:
         file.write(text)

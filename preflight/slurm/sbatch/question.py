@@ -1,4 +1,4 @@
-"""What the gate asks about one submission: its command line, its script, and which cluster it goes to."""
+"""One submission as the engine gets it: its command line, its script, the cluster that it goes to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from preflight.slurm.sbatch.child import Plain
 from preflight.slurm.sbatch.handover import OPENED
 
 SYSTEM = "/etc/preflight/cluster.toml"
-"""The cluster as its administrators describe it for everyone."""
+"""The machine file that the administrators of a cluster install for all users."""
 
 MACHINE = "PREFLIGHT_MACHINE"
 
 _SHELL = re.compile(rb"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:\S*/)?(ba|z|k|da|mk|a)?sh\b")
-"""The first line of a script that is read as a shell would."""
+"""The first line of a shell script."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Question:
 
     @property
     def in_shell(self) -> bool:
-        """Whether a shell reads the script. In another language no dialect reads it; sbatch judges its first line."""
+        """Whether it is a shell script. No dialect reads scripts of another language."""
         return _SHELL.match(self.script) is not None
 
 
 def unchecked(why: str = "") -> Plain:
-    """The answer of what was not checked; no reason where there is nothing to check."""
+    """The answer for a job that was not checked; `why` is empty when there is nothing to check."""
     return {"stop": False, "text": "", "rules": [], "fixed": None, "unchecked": why}
 
 
 def machine_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
-    """The cluster that the site names: as an option, in the environment, for everyone. None: what the settings say."""
+    """The machine of the option, else of the environment, else of the site. None: the settings decide."""
     stated = line.own.machine or environment.get(MACHINE)
     if stated:
         return stated
@@ -51,7 +51,7 @@ def machine_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
 
 
 def clusters_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
-    """The clusters that `--clusters` names, on the command line or in the environment; None for the usual one."""
+    """The clusters that `--clusters` names, on the command line or in the environment; None: the default one."""
     for name in ("SLURM_CLUSTERS", "SBATCH_CLUSTERS"):
         if environment.get(name):
             return line.values.get("clusters", environment[name])
@@ -59,7 +59,7 @@ def clusters_of(line: CommandLine, environment: Mapping[str, str]) -> str | None
 
 
 def place_of(question: Question, cwd: Path) -> Path:
-    """The script's file, or a name for what is none."""
+    """The script's file; `<stdin>` or `<wrap>` when the script is no file."""
     if question.path is not None and OPENED.fullmatch(question.path) is None:
         return Path(os.path.abspath(cwd / question.path))
     return cwd / ("<wrap>" if question.line.wrap is not None else "<stdin>")

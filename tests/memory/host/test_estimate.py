@@ -107,7 +107,7 @@ def test_an_unknown_sample_is_solved_for_and_the_answer_is_the_edge() -> None:
     assert isinstance(found, Unknown)
     largest = solve_sample_bytes(here)
     assert largest is not None
-    assert f"one decoded sample is at most {at_most(largest)};" in found.words
+    assert f"one decoded sample is at most {at_most(largest)}:" in found.words
     assert "data.sample_bytes" in found.words
     at = job(largest, 22, 2, **{"parallel.ranks_per_node": 4, "machine.memory_limit": limit})
     above = job(largest + 1, 22, 2, **{"parallel.ranks_per_node": 4, "machine.memory_limit": limit})

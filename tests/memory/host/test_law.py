@@ -86,7 +86,7 @@ def test_large_batches_set_off_a_collection_in_young_heaps() -> None:
 
 def test_heaps_that_may_grow_are_said() -> None:
     small = known(job(train__batch_size=4, data__sample_bytes=4 * MIB))
-    assert any("holes of their heaps" in note and "state software.glibc" in note for note in small.notes)
+    assert any("of freed samples" in note and "set software.glibc" in note for note in small.notes)
     for other in ({"software": {"glibc": "2.39"}}, {"data__sample_bytes": 64 * MIB, "task": "image-classification"}):
         found = known(job(**{"train__batch_size": 4, "data__sample_bytes": 4 * MIB, **other}))
         assert not any("holes" in note for note in found.notes)

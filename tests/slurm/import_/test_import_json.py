@@ -147,10 +147,10 @@ def test_a_group_of_unequal_nodes_leaves_open_what_differs(tmp_path: Path) -> No
     [
         ('{"sinfo": [', r"cluster.json:1: not valid JSON"),
         ('{"jobs": []}', "lists no nodes"),
-        (json.dumps({"nodes": [node("a1", "", "")]}), "says nothing of partitions"),
+        (json.dumps({"nodes": [node("a1", "", "")]}), "lists no partitions"),
         (
             json.dumps({"sinfo": [group(), group(partition=partition(name="cpu"))]}),
-            "which of gpu, cpu is the default partition: give what scontrol",
+            "which of gpu, cpu is the default partition: give one file",
         ),
     ],
 )

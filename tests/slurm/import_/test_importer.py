@@ -122,7 +122,7 @@ def test_a_folded_list_has_the_same_names(names: list[str]) -> None:
     ("text", "message"),
     [
         ("ClusterName=x\n", "no NodeName line"),
-        ("NodeName=a CPUs=many\n", "c.conf:1: cpus=many is no number"),
+        ("NodeName=a CPUs=many\n", "c.conf:1: cpus=many is not a number"),
         ("NodeName=a\nPartitionName=p Nodes=b\n", "c.conf:2: partition p"),
     ],
 )

@@ -62,7 +62,7 @@ SUBMIT = ("sbatch", "--preflight-only", "--preflight-timeout=200")
     ("words", "said"),
     [
         (("--preflight-machine=nope.toml", "large.sh"), "was not checked: --machine: no machine 'nope.toml'"),
-        (("--preflight-machine=other.toml", "large.sh"), "other.toml:1: format 2 is another version's"),
+        (("--preflight-machine=other.toml", "large.sh"), "other.toml:1: this version reads format 1, and"),
         (("--preflight-machine=key.toml", "large.sh"), "key.toml:4: node.a.gpuss: no such key"),
     ],
 )

@@ -39,7 +39,7 @@ def hangs() -> Plain:
         (raises(SettingsError("preflight.toml: wrong")), 10.0, "preflight.toml: wrong"),
         (raises(ZeroDivisionError("x\ny")), 10.0, "internal error: ZeroDivisionError: x"),
         (raises(SystemExit(3)), 10.0, "internal error: SystemExit: 3"),
-        (dies, 10.0, "the check died"),
+        (dies, 10.0, "the check ended without a result"),
         (hangs, 0.2, "the check took more than 0.2 s"),
     ],
 )

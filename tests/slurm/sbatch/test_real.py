@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.slurm.sbatch.install import printed
-from preflight.slurm.sbatch.real import find_real
+from preflight.slurm.sbatch.real import find_real, printed
 from preflight.vocabulary.errors import UsageError
 
 
