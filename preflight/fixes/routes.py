@@ -1,4 +1,4 @@
-"""Which values of a YAML or JSON file an edit changed: only those on the lines that it touched may be."""
+"""Which values of a YAML or JSON file an edit changed: only values on the edited lines may change."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from preflight.vocabulary.values import Route, Value
 
 
 def only_meant(source: Source, edits: Iterable[Edit]) -> bool:
-    """Whether nothing but what the edits' lines hold reads differently afterwards. True for other languages: their
-    edits are proved by the tree they leave, or by the study."""
+    """Whether only values on the edited lines change. True for other languages: their edits are proved by comparing
+    syntax trees, or by reading the study again."""
     if language_of(source.path) not in ("yaml", "json"):
         return True
     edits = list(edits)
@@ -38,7 +38,8 @@ def _parse(source: Source) -> TreeDocument:
 
 
 def changed_routes(before: Value, after: Value, route: Route = ()) -> Iterator[Route]:
-    """Routes of the deepest values that differ; a list of another length, and a mapping with other keys, as a whole."""
+    """Routes of the deepest values that differ. A list of another length differs as a whole, and so does a mapping with
+    other keys."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in before:
             if key in after:

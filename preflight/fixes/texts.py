@@ -1,4 +1,4 @@
-"""Edits of the text at an origin, through the document that it belongs to."""
+"""Edits of the text at an origin, made by the document of its language."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _part(source: Source, span: Span, value: Value, language: Language) -> Edit:
 
 
 def tree(source: Source, project: Project) -> TreeDocument:
-    """The parsed YAML or JSON file, as its reader parsed it where it did."""
+    """The parsed YAML or JSON file. A file that a reader parsed is not parsed again."""
     if source.path.endswith(".json"):
         from preflight.documents.json import parse_json
 
@@ -47,7 +47,7 @@ def tree(source: Source, project: Project) -> TreeDocument:
 
 
 def _python(source: Source, span: Span, value: Value, project: Project) -> Edit | None:
-    """Only a literal (or arithmetic of literals, `64 * 1024`) is replaced, and by a literal of its kind."""
+    """Replaces a literal (or arithmetic of literals, `64 * 1024`) with a literal; None for any other expression."""
     old = source.text[span.start : span.end]
     try:
         literal = ast.literal_eval(old)
@@ -86,10 +86,10 @@ def keep_items(origins: Sequence[Origin], indices: Sequence[int], project: Proje
 
 
 def _joined(source: Source, origins: Sequence[Origin], indices: Sequence[int]) -> tuple[Edit, ...] | None:
-    """One edit of a comma-separated list: the items that stay, each with the separator that stood before it."""
+    """One edit of a comma-separated list: the kept items, each with the separator before it."""
     spans = [origin.span for origin in origins]
     between = [source.text[one.end : other.start] for one, other in pairwise(spans)]
-    if any(gap.strip() != "," for gap in between):  # a comment, or no list at all
+    if any(gap.strip() != "," for gap in between):  # a comment, or not a list
         return None
     separators = ["", *between]
     text = "".join(
@@ -102,7 +102,7 @@ def _joined(source: Source, origins: Sequence[Origin], indices: Sequence[int]) -
 
 
 def _python_list(source: Source, edit: Edit, spans: Sequence[Span], left: int) -> Edit:
-    """The edit with the comma that a tuple of one needs. Raises CannotEdit where the items are no list or tuple."""
+    """The edit with the comma that a tuple of one item needs. Raises CannotEdit if the items are no list or tuple."""
     from preflight.documents.python import parse_python
 
     document = parse_python(source)
