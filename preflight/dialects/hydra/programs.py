@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.remembered import Kind
 
 MAX_PROGRAMS = 400
@@ -33,16 +33,10 @@ def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
 
 
 def resolved(program: str, config_path: str) -> str | None:
-    """A `config_path`, which is relative to the program's own folder, as a folder of the project."""
-    parts: list[str] = []
-    for part in (*PurePosixPath(program).parent.parts, *PurePosixPath(config_path).parts):
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
+    """A `config_path` (relative to the program's folder) as a folder of the project; None if it lies outside."""
+    if config_path.startswith("/"):
+        return config_path
+    return without_dots(f"{PurePosixPath(program).parent}/{config_path}")
 
 
 def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str | None]]:

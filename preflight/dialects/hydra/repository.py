@@ -17,7 +17,7 @@ from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
-from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
 
@@ -242,13 +242,6 @@ def _element(entry: Entry) -> InputDefault:
 
 
 def _under(folder: str, name: str) -> str | None:
-    """`folder/name` without `..`, None where it leaves the root."""
-    parts: list[str] = []
-    for part in PurePosixPath(folder, name).parts:
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return None if parts[:1] == ["/"] else "/".join(parts)
+    """`folder/name` as a path of the project, None if it lies outside."""
+    path = PurePosixPath(folder, name)
+    return None if path.is_absolute() else without_dots(str(path))

@@ -12,7 +12,7 @@ from preflight.dialects.shell.run import Run, Shell
 from preflight.dialects.shell.values import word_text
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import Command, take_apart
-from preflight.vocabulary.project import Project
+from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
 
@@ -343,14 +343,14 @@ def _in_project(text: str | None, run: Run, project: Project, script: str | None
         return None
     script = script if script is not None else run.origin.path
     if text.startswith(("/", "~")):
-        parts = (_normal(text) or "").split("/")
+        parts = (without_dots(text) or "").split("/")
         names, directories = ["/".join(parts[index:]) for index in range(len(parts))], ["."]
     else:
         names, directories = [re.sub(r"^\$\w+/", "", text)], []
     directories += _directories(run.directory, str(PurePosixPath(script).parent), project)
     for name in names:
         for directory in directories:
-            path = _normal(f"{directory}/{name}")
+            path = without_dots(f"{directory}/{name}")
             if path is not None and project.exists(path):
                 return path
     return None
@@ -366,23 +366,10 @@ def _directories(directory: str | None, beside: str, project: Project) -> list[s
     if directory is None:
         return [".", *above]
     if directory.startswith("/"):
-        parts = (_normal(directory) or "").split("/")
+        parts = (without_dots(directory) or "").split("/")
         inside = ["/".join(parts[index:]) for index in range(len(parts))]
         return [*(path for path in inside if path and project.is_dir(path)), ".", *above]
     return [*(f"{start}/{directory}" for start in above), *above]
-
-
-def _normal(path: str) -> str | None:
-    """A relative path without `.` and `..`; None where it leads out of the project."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts) or None
 
 
 def links_of(shell: Shell, project: Project, request: Request | None) -> tuple[tuple[Link, ...], bool]:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from preflight.dialects.wandb.command import commands
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, Space, kind_of, read_space
-from preflight.vocabulary.project import Project
+from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Origin, Route, Span, Value
@@ -220,22 +220,10 @@ def find_target(name: str, beside: str, project: Project) -> str | None:
     """A program named in a sweep: W&B starts it from the agent's directory, so the sweep's own, then those above it."""
     folder = PurePosixPath(beside).parent
     for base in (folder, *folder.parents):
-        at = _normal(base / name)
+        at = without_dots(str(base / name))
         if at is not None and project.exists(at):
             return at
     return None
-
-
-def _normal(path: PurePosixPath) -> str | None:
-    parts: list[str] = []
-    for part in path.parts:
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part not in (".", "/"):
-            parts.append(part)
-    return "/".join(parts)
 
 
 def _missing(name: str, origin: Origin | None, document: YamlDocument) -> Problem:
