@@ -65,8 +65,8 @@ def _list(doc: TreeDocument, route: Route, node: Node, values: tuple[Value, ...]
     return None
 
 
-def insert(doc: TreeDocument, beside: Route, key: str, value: Value, after: bool = True) -> Edit:
-    """The edit that adds a key behind (or before) an existing key of a mapping. Raises CannotEdit."""
+def insert(doc: TreeDocument, beside: Route, key: str, value: Value) -> Edit:
+    """The edit that adds a key behind an existing key of a mapping. Raises CannotEdit."""
     found = doc.find(beside)
     parent, item = found.parent, found.item
     if parent is None or item.key is None or parent.kind != "map":
@@ -79,7 +79,7 @@ def insert(doc: TreeDocument, beside: Route, key: str, value: Value, after: bool
         raise CannotEdit(f"there is a key {key!r} already")
     entry = _entry(doc, item.key, key, value, parent.style != "block", item.alias or item.value.span)
     place = items.flow_entry if parent.style != "block" else items.block_entry
-    edit = place(doc.source, parent, item, entry, after)
+    edit = place(doc.source, item, entry)
     _prove(doc, [edit], _with(doc.value(), (*beside[:-1], key), value))
     return edit
 

@@ -39,8 +39,10 @@ _SHORT = {
     "s": "oversubscribe", "t": "time", "u": "usage", "v": "verbose", "V": "version", "W": "wait", "w": "nodelist",
     "x": "exclude",
 }  # fmt: skip
-_ALIASES = {"tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "share": "oversubscribe",
-            "mem_bind": "mem-bind"}  # fmt: skip
+_ALIASES = {
+    "tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "share": "oversubscribe",
+    "mem_bind": "mem-bind",
+}  # fmt: skip
 _MARKER = re.compile(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
 """sbatch reads `#SLURM` too, with a warning; a comment that merely starts with the word is not taken for one here."""
 _LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
@@ -215,21 +217,6 @@ def takes_no_value(name: str) -> bool:
     return name in _FLAGS or name == "oversubscribe"
 
 
-def options_end(arguments: Sequence[str]) -> int:
-    """The index of the first word of a command line that is neither an option, an option's value nor `:`."""
-    index = 0
-    while index < len(arguments):
-        text = arguments[index]
-        if text == "--":
-            return index + 1
-        if text != ":":
-            if not text.startswith("-") or text == "-":
-                return index
-            index += option_at(arguments, index)[1]
-        index += 1
-    return len(arguments)
-
-
 def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:
     """As getopt_long does with "+": it stops at the first word that is no option (that word is returned)."""
     directives: list[Directive] = []
@@ -268,8 +255,10 @@ def _long(word: _Word, following: _Word | None, component: int) -> tuple[list[Di
         cut = word.places[2 + len(head)]
         place, names = Span(cut + 1, word.span.end), Span(word.span.start, cut)
         return [Directive(name or head, value, word.span, names, place, word.line, name is not None, component)], 0
-    takes = name in _VALUED if name is not None else following is not None and not following.text.startswith("-") and (
-        following.line == word.line)  # fmt: skip
+    if name is not None:
+        takes = name in _VALUED
+    else:  # an option of a plugin
+        takes = following is not None and following.line == word.line and not following.text.startswith("-")
     if takes and following is not None:
         span, known = Span(word.span.start, following.span.end), name is not None
         value_span = following.span

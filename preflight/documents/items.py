@@ -158,16 +158,14 @@ def _united(spans: list[Span]) -> list[Span]:
 # --- putting in -----------------------------------------------------------------------------------------------------
 
 
-def block_entry(source: Source, parent: Node, item: Item, entry: str, after: bool) -> Edit:
-    """The edit that puts `key: value` on a line of its own behind (or before) an entry of a block mapping."""
+def block_entry(source: Source, item: Item, entry: str) -> Edit:
+    """The edit that puts `key: value` on a new line behind an entry of a block mapping."""
     text, key = source.text, item.key
     assert key is not None
     before = text[line_start(text, key.outer) : key.outer]
     if before.strip().endswith("?"):
         raise CannotEdit("a key is not inserted beside a key that is written with `?`")
     indent, newline = " " * len(before), newline_of(text, key.outer)
-    if not after:
-        return Edit(source.path, Span(key.outer, key.outer), f"{entry}{newline}{indent}")
     end = max(item_end(item), key.end)
     if text[end - 1 : end] == "\n":  # behind a block scalar
         return Edit(source.path, Span(end, end), f"{indent}{entry}{newline}")
@@ -175,20 +173,15 @@ def block_entry(source: Source, parent: Node, item: Item, entry: str, after: boo
     return Edit(source.path, Span(at, at), f"{newline}{indent}{entry}")
 
 
-def flow_entry(source: Source, parent: Node, item: Item, entry: str, after: bool) -> Edit:
-    """The edit that puts `key: value` behind (or before) an entry of a flow mapping, on a line of its own where that
-    entry starts one."""
+def flow_entry(source: Source, item: Item, entry: str) -> Edit:
+    """The edit that puts `key: value` behind an entry of a flow mapping, on a new line if that entry starts one."""
     text, key = source.text, item.key
     assert key is not None
     before = text[line_start(text, key.outer) : key.outer]
-    own_line = not before.strip()
-    newline = newline_of(text, key.outer) + before if own_line else " "
-    if not after:
-        return Edit(source.path, Span(key.outer, key.outer), f"{entry},{newline}")
     end = max(item_end(item), key.end)
-    comma = _comma(text, end)
-    if not own_line:
+    if before.strip():  # another entry is on the same line
         return Edit(source.path, Span(end, end), f", {entry}")
+    newline, comma = newline_of(text, key.outer) + before, _comma(text, end)
     last = end if comma is None else comma + 1
     at = line_end(text, last)
     rest = text[last:at].strip()

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from preflight.documents.items import line_end, newline_of
-from preflight.documents.render import render
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
-from preflight.vocabulary.values import Origin, Span, Value
+from preflight.vocabulary.values import Origin, Span
 
 MAX_DEPTH = 250
 """Levels of the syntax tree, so that whoever walks it recursively stays below Python's limit of 1000 frames."""
@@ -69,25 +65,6 @@ class PythonDocument:
     def origin(self, node: ast.AST, editable: bool = True) -> Origin:
         """Where a node is written; never editable inside an f-string."""
         return Origin(self.source.path, self.span(node), None, (), editable and id(node) not in self._formatted)
-
-    def line_of(self, offset: int) -> int:
-        """The line of an offset, from 1, as Python counts."""
-        return bisect_right(self._starts, offset)
-
-    def replace(self, node: ast.expr, text: str) -> Edit:
-        """The edit that puts an expression in a node's place. Raises CannotEdit where more than that would change."""
-        if id(node) in self._formatted:
-            raise CannotEdit("it stands inside an f-string")
-        edit = Edit(self.source.path, self.span(node), text)
-        new = self._reread(text, "eval")
-        with _swapped(self.tree, node, new):
-            expected = ast.dump(self.tree)
-        self._prove(edit, expected)
-        return edit
-
-    def replace_value(self, node: ast.expr, value: Value) -> Edit:
-        """The edit that writes a value in the style of the literal that stands there. Raises CannotEdit."""
-        return self.replace(node, render(self.text(node), value, "python"))
 
     def insert_keyword(self, call: ast.Call, name: str, value_text: str) -> Edit:
         """The edit that gives a call one more keyword argument, laid out like the last one. Raises CannotEdit where the
@@ -169,29 +146,6 @@ def _parse(text: str, mode: str) -> ast.AST:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an odd escape in a user's string is not ours to report
         return ast.parse(text, mode=mode)
-
-
-@contextmanager
-def _swapped(tree: ast.Module, old: ast.expr, new: ast.expr) -> Iterator[None]:
-    """The tree with one node replaced, for as long as the block lasts."""
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is old:
-                setattr(parent, name, new)
-                try:
-                    yield
-                finally:
-                    setattr(parent, name, old)
-                return
-            if isinstance(value, list) and any(item is old for item in value):
-                index = next(i for i, item in enumerate(value) if item is old)
-                value[index] = new
-                try:
-                    yield
-                finally:
-                    value[index] = old
-                return
-    raise CannotEdit("the node is not part of this file")
 
 
 def parse_python(source: Source) -> PythonDocument:

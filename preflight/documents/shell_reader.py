@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
+from preflight.documents.shell_tree import Assignment, Block, Command
 from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, unknown
 
@@ -22,10 +22,8 @@ class Reader:
     words: Words
     assignments: list[Assignment] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
-    heredocs: list[Heredoc] = field(default_factory=list)
-    problems: list[tuple[str, Span]] = field(default_factory=list)
+    heredocs: list[Span] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
-    pipelines: int = 0
 
     def statements(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
         """Every statement below a node that holds statements; `&` counts for the one before it."""
@@ -36,13 +34,10 @@ class Reader:
 
     def statement(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
         if depth > MAX_DEPTH * 3:
-            self.problems.append(("it is nested too deeply to be read", self.words.span(node)))
             return
         kind = node.type
         if kind in _HOLD_COMMANDS:
             self.substituted(node, blocks, depth)
-        if kind == "ERROR":
-            self.problems.append(("bash would not take this", self.words.span(node)))
         if kind == "command":
             self.command(node, blocks, background)
         elif kind == "variable_assignment":
@@ -52,7 +47,7 @@ class Reader:
         elif kind == "redirected_statement":
             self.redirected(node, blocks, background, depth)
         elif kind == "pipeline":
-            self.pipeline(node, blocks, background, depth)
+            self.statements(node, blocks, background, depth)
         elif kind == "list":
             self.listed(node, blocks, background, depth)
         elif kind in _BLOCKS:
@@ -84,13 +79,6 @@ class Reader:
             inner = blocks if certain else (*blocks, Block("conditional", self.words.span(child)))
             self.statement(child, inner, background, depth + 1)
 
-    def pipeline(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        self.pipelines += 1
-        number, first = self.pipelines, len(self.commands)
-        self.statements(node, blocks, background, depth)
-        for stage, index in enumerate(range(first, len(self.commands))):
-            self.commands[index] = replace(self.commands[index], pipeline=number, stage=stage)
-
     def block(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
         kind, span, name = _BLOCKS[node.type], self.words.span(node), ""
         words: tuple[ShellWord, ...] = ()
@@ -121,37 +109,29 @@ class Reader:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def redirected(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        first = len(self.commands)
-        found = list(self._heredocs(node))
-        self.heredocs += found
+        self.heredocs += self._heredocs(node)
+        for child in node.named_children:
+            target = child.named_children[-1] if child.type == "file_redirect" and child.named_children else None
+            if target is not None and target.type != "file_descriptor":
+                self.words.value(target)  # `> ${LOG:=run.log}` sets LOG
         body = node.child_by_field_name("body") or (node.named_children[0] if node.named_children else None)
         if body is not None and not body.type.endswith("redirect"):
             self.statement(body, blocks, background, depth + 1)
-        if found and len(self.commands) > first:
-            last = self.commands[-1]
-            self.commands[-1] = replace(last, heredocs=(*last.heredocs, *found))
         for child in node.named_children:
             if child.type == "heredoc_redirect":
                 rest = [c for c in child.named_children if c.type in ("pipeline", "list", "command")]
                 for statement in rest:
                     self.statement(statement, blocks, background, depth + 1)
 
-    def _heredocs(self, node: Node) -> Iterator[Heredoc]:
-        redirects = [c for c in node.named_children if c.type in ("heredoc_redirect", "file_redirect")]
-        redirects += [c for r in redirects for c in r.named_children if c.type == "file_redirect"]
-        to = next((self.words.value(c.named_children[-1]) for c in redirects
-                   if c.type == "file_redirect" and c.named_children
-                   and c.named_children[-1].type != "file_descriptor"), None)  # fmt: skip
-        target = to.value if isinstance(to, Const) and isinstance(to.value, str) else None
-        for redirect in redirects:
-            bodies = {c.type: c for c in redirect.named_children}
-            if redirect.type == "heredoc_redirect" and "heredoc_start" in bodies:
-                quoted = self.words.source(bodies["heredoc_start"])[:1] in ("'", '"', "\\")
-                body = bodies.get("heredoc_body")
-                if body is not None:
-                    start, end = self.words.text.char(body.start_byte), self.words.text.char(body.end_byte)
-                    start = self.words.text.text.rfind("\n", 0, start) + 1
-                    yield Heredoc(self.words.text.span(start, end), quoted, target)
+    def _heredocs(self, node: Node) -> Iterator[Span]:
+        """The bodies of `<<EOF`."""
+        for redirect in node.named_children:
+            parts = {part.type: part for part in redirect.named_children}
+            body = parts.get("heredoc_body")
+            if redirect.type == "heredoc_redirect" and "heredoc_start" in parts and body is not None:
+                start, end = self.words.text.char(body.start_byte), self.words.text.char(body.end_byte)
+                start = self.words.text.text.rfind("\n", 0, start) + 1
+                yield self.words.text.span(start, end)
 
     def command(self, node: Node, blocks: tuple[Block, ...], background: bool) -> None:
         own: list[Assignment] = []

@@ -37,42 +37,18 @@ class Assignment:
     default: bool = False
     blocks: tuple[Block, ...] = ()
 
-    @property
-    def conditional(self) -> bool:
-        """Whether it may not happen, or not here."""
-        return bool(self.blocks)
-
-
-@dataclass(frozen=True, slots=True)
-class Heredoc:
-    """The body of `<<EOF`; `quoted`: the shell expands nothing in it. `to` is the file it is written to, if any."""
-
-    span: Span
-    quoted: bool
-    to: str | None = None
-
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command: its words (the first is the program), and assignments that hold for it alone.
-
-    `pipeline` numbers the pipeline it is part of, `stage` its place there.
-    """
+    """A simple command: its words (the first is the program), and assignments that hold for it alone."""
 
     words: tuple[ShellWord, ...]
     span: Span
     environment: tuple[Assignment, ...] = ()
     background: bool = False
     blocks: tuple[Block, ...] = ()
-    pipeline: int | None = None
-    stage: int = 0
-    heredocs: tuple[Heredoc, ...] = ()
 
     @property
     def name(self) -> str | None:
         """The program's name where it is literal."""
         return self.words[0].literal if self.words else None
-
-    def inside(self, kind: str) -> Block | None:
-        """The innermost block of a kind (loop, conditional, function, subshell) around it."""
-        return next((block for block in reversed(self.blocks) if block.kind == kind), None)

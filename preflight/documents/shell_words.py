@@ -21,6 +21,7 @@ _ARITHMETIC = {
     "+": "+", "-": "-", "*": "*", "/": "//", "%": "%", "**": "**",
     "<": "<", ">": ">", "<=": "<=", ">=": ">=", "==": "==", "!=": "!=", "&&": "and", "||": "or",
 }  # fmt: skip
+_NAMES = ("variable_name", "special_variable_name", "subscript")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -82,12 +83,11 @@ class ShellWord:
         if not rest and len(after) == 1 and after[0].expr is None:
             return Const(after[0].text, after[0].origin)  # `--bs="16"`: the quotes belong to the value
         if rest or not after:
-            place = Span(piece.start + cut, piece.start + len(piece.text))
-            exact = piece.start >= 0
-            span = place if exact else piece.origin.span
-            first = replace(piece, text=rest, start=place.start if exact else -1, origin=replace(
-                piece.origin, span=span, editable=exact and piece.origin.editable))  # fmt: skip
-            after = (first, *after)
+            start, origin = -1, replace(piece.origin, editable=False)
+            if piece.start >= 0:
+                start = piece.start + cut
+                origin = replace(piece.origin, span=Span(start, piece.start + len(piece.text)))
+            after = (replace(piece, text=rest, start=start, origin=origin), *after)
         whole = Span(after[0].origin.span.start, self.span.end)
         return join(after, replace(self.origin, span=whole, editable=len(after) == 1 and after[0].origin.editable))
 
@@ -274,8 +274,7 @@ class Words:
         children = node.children[1:-1]
         length = bool(children) and children[0].type == "#"
         children = children[1:] if length else children
-        if match is None or not children or children[0].type not in (
-            "variable_name", "special_variable_name", "subscript"):  # fmt: skip
+        if match is None or not children or children[0].type not in _NAMES:
             return unknown(f"{self.source(node)[:40]} is not followed", origin)
         head, rest = children[0], children[1:]
         value = self._element(head, origin, depth) if head.type == "subscript" else self._ref(self.source(head), origin)

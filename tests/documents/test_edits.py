@@ -137,39 +137,36 @@ def test_numbers_are_written_for_the_tool_that_reads_them(version: str, old: str
     assert parse(text, version=version).value(("a",)) == value
 
 
-INSERTED: list[tuple[str, tuple[str | int, ...], bool, str]] = [
-    ("a: 1\nb: 2\n", ("a",), True, "a: 1\nn: 7\nb: 2\n"),
-    ("a: 1\nb: 2\n", ("b",), False, "a: 1\nn: 7\nb: 2\n"),
-    ("a: 1", ("a",), True, "a: 1\nn: 7"),
-    ("a: 1 # c\n# d\nb: 2\n", ("a",), True, "a: 1 # c\nn: 7\n# d\nb: 2\n"),
-    ("p:\n  a: {x: [1,\n    2]} # c\n  b: 2\n", ("p", "a"), True, "p:\n  a: {x: [1,\n    2]} # c\n  n: 7\n  b: 2\n"),
-    ("p:\n  a:\n  - 1\n  - 2 # c\n\nq: 1\n", ("p", "a"), True, "p:\n  a:\n  - 1\n  - 2 # c\n  n: 7\n\nq: 1\n"),
-    ("a: |\n  t\n\n\nb: 2\n", ("a",), True, "a: |\n  t\n\n\nn: 7\nb: 2\n"),
-    ("a: |+\n  t\n\nb: 2\n", ("a",), True, "a: |+\n  t\n\nn: 7\nb: 2\n"),
-    ("a: >-\n  t", ("a",), True, "a: >-\n  t\nn: 7"),
-    ("a:\nb: 2\n", ("a",), True, "a:\nn: 7\nb: 2\n"),
-    ("- a: 1\n  b: 2\n", (0, "a"), True, "- a: 1\n  n: 7\n  b: 2\n"),
-    ("- a: 1\n  b: 2\n", (0, "a"), False, "- n: 7\n  a: 1\n  b: 2\n"),
-    ("- - a: 1\n", (0, 0, "a"), True, "- - a: 1\n    n: 7\n"),
-    ("{a: 1, b: 2}\n", ("a",), True, "{a: 1, n: 7, b: 2}\n"),
-    ("{a: 1, b: 2}\n", ("b",), True, "{a: 1, b: 2, n: 7}\n"),
-    ("{a: 1, b: 2}\n", ("a",), False, "{n: 7, a: 1, b: 2}\n"),
-    ("{\n  a: 1, # c\n  b: 2  # d\n}\n", ("a",), True, "{\n  a: 1, # c\n  n: 7,\n  b: 2  # d\n}\n"),
-    ("{\n  a: 1, # c\n  b: 2  # d\n}\n", ("b",), True, "{\n  a: 1, # c\n  b: 2,  # d\n  n: 7\n}\n"),
-    ("{\n  a: 1,\n  b: 2 }\n", ("b",), True, "{\n  a: 1,\n  b: 2,\n  n: 7 }\n"),
-    ("{\n  a: 1,\n}\n", ("a",), True, "{\n  a: 1,\n  n: 7,\n}\n"),
-    ('"a": 1\n', ("a",), True, '"a": 1\n"n": 7\n'),
-    ("a: &x 1\nb: *x\n", ("b",), True, "a: &x 1\nb: *x\nn: 7\n"),
-    ("a: 1\r\nb: 2\r\n", ("a",), True, "a: 1\r\nn: 7\r\nb: 2\r\n"),
+INSERTED: list[tuple[str, tuple[str | int, ...], str]] = [
+    ("a: 1\nb: 2\n", ("a",), "a: 1\nn: 7\nb: 2\n"),
+    ("a: 1", ("a",), "a: 1\nn: 7"),
+    ("a: 1 # c\n# d\nb: 2\n", ("a",), "a: 1 # c\nn: 7\n# d\nb: 2\n"),
+    ("p:\n  a: {x: [1,\n    2]} # c\n  b: 2\n", ("p", "a"), "p:\n  a: {x: [1,\n    2]} # c\n  n: 7\n  b: 2\n"),
+    ("p:\n  a:\n  - 1\n  - 2 # c\n\nq: 1\n", ("p", "a"), "p:\n  a:\n  - 1\n  - 2 # c\n  n: 7\n\nq: 1\n"),
+    ("a: |\n  t\n\n\nb: 2\n", ("a",), "a: |\n  t\n\n\nn: 7\nb: 2\n"),
+    ("a: |+\n  t\n\nb: 2\n", ("a",), "a: |+\n  t\n\nn: 7\nb: 2\n"),
+    ("a: >-\n  t", ("a",), "a: >-\n  t\nn: 7"),
+    ("a:\nb: 2\n", ("a",), "a:\nn: 7\nb: 2\n"),
+    ("- a: 1\n  b: 2\n", (0, "a"), "- a: 1\n  n: 7\n  b: 2\n"),
+    ("- - a: 1\n", (0, 0, "a"), "- - a: 1\n    n: 7\n"),
+    ("{a: 1, b: 2}\n", ("a",), "{a: 1, n: 7, b: 2}\n"),
+    ("{a: 1, b: 2}\n", ("b",), "{a: 1, b: 2, n: 7}\n"),
+    ("{\n  a: 1, # c\n  b: 2  # d\n}\n", ("a",), "{\n  a: 1, # c\n  n: 7,\n  b: 2  # d\n}\n"),
+    ("{\n  a: 1, # c\n  b: 2  # d\n}\n", ("b",), "{\n  a: 1, # c\n  b: 2,  # d\n  n: 7\n}\n"),
+    ("{\n  a: 1,\n  b: 2 }\n", ("b",), "{\n  a: 1,\n  b: 2,\n  n: 7 }\n"),
+    ("{\n  a: 1,\n}\n", ("a",), "{\n  a: 1,\n  n: 7,\n}\n"),
+    ('"a": 1\n', ("a",), '"a": 1\n"n": 7\n'),
+    ("a: &x 1\nb: *x\n", ("b",), "a: &x 1\nb: *x\nn: 7\n"),
+    ("a: 1\r\nb: 2\r\n", ("a",), "a: 1\r\nn: 7\r\nb: 2\r\n"),
 ]
 
 
-@pytest.mark.parametrize(("text", "beside", "after", "expected"), INSERTED)
+@pytest.mark.parametrize(("text", "beside", "expected"), INSERTED)
 def test_a_key_is_inserted_in_the_layout_of_its_neighbour(
-    text: str, beside: tuple[str | int, ...], after: bool, expected: str
+    text: str, beside: tuple[str | int, ...], expected: str
 ) -> None:
     document = parse(text)
-    assert applied(document, cut.insert(document, beside, "n", 7, after)) == expected
+    assert applied(document, cut.insert(document, beside, "n", 7)) == expected
 
 
 KEPT: list[tuple[str, tuple[int, ...], str]] = [
@@ -216,7 +213,6 @@ JSON: list[tuple[str, Any, str]] = [
     ('{"a": true}', lambda d: cut.replace(d, ("a",), None), '{"a": null}'),
     ('{"a":1}', lambda d: cut.insert(d, ("a",), "n", "é"), '{"a":1, "n":"é"}'),
     ('{\n\t"a": 1\n}\n', lambda d: cut.insert(d, ("a",), "n", True), '{\n\t"a": 1,\n\t"n": true\n}\n'),
-    ('{\n "a": 1,\n "b": 2\n}', lambda d: cut.insert(d, ("b",), "n", 7, False), '{\n "a": 1,\n "n": 7,\n "b": 2\n}'),
     ('{"a": [1, 2, 3]}', lambda d: without(d, ("a", 2)), '{"a": [1, 2]}'),
     ('{"a": [\n  1,\n  2\n]}', lambda d: without(d, ("a", 1)), '{"a": [\n  1\n]}'),
     ('{"a": [\n  1,\n  2\n]}', lambda d: without(d, ("a", 0)), '{"a": [\n  2\n]}'),
@@ -307,11 +303,9 @@ def test_keeping_items_leaves_these_items_and_the_rest(document: tuple[str, str]
     assert text.endswith("\n") == splice(text, edits).endswith("\n")
 
 
-@given(documents(), KEYS, LEAVES, st.booleans(), st.data())
+@given(documents(), KEYS, LEAVES, st.data())
 @settings(max_examples=200, deadline=None)
-def test_inserting_adds_one_key(
-    document: tuple[str, str], key: str, value: Any, after: bool, data: st.DataObject
-) -> None:
+def test_inserting_adds_one_key(document: tuple[str, str], key: str, value: Any, data: st.DataObject) -> None:
     text, version = document
     before = parse(text, version=version)
     steps = {route[: i + 1] for route in before.routes() for i in range(len(route)) if isinstance(route[i], str)}
@@ -320,7 +314,7 @@ def test_inserting_adds_one_key(
     assert isinstance(mapping, dict)
     assume(key not in mapping)
     try:
-        edit = cut.insert(before, route, key, value, after)
+        edit = cut.insert(before, route, key, value)
     except CannotEdit:
         start = before.key_span(route).start
         assert text[max(0, start - 2) : start].startswith("?")

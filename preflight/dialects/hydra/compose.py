@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from preflight.dialects.hydra.overrides import Given, plain
 from preflight.dialects.hydra.repository import Repository, TooLarge
-from preflight.dialects.hydra.tree import (  # fmt: skip
+from preflight.dialects.hydra.tree import (
     Clash,
     ConfigFile,
     Entry,

@@ -134,9 +134,12 @@ def _above(path: str, project: Project) -> Iterator[tuple[str, str, str]]:
         if group.startswith("."):
             return
         at = "" if folder.as_posix() == "." else folder.as_posix()
-        ranked = [(_knows(f"{at}/{name}.yaml".lstrip("/"), path, group, project), _role(name), name)
-                  for name in _primaries(at, project)]  # fmt: skip
-        yield from ((at, name, group) for rank, _, name in sorted(ranked) if rank < _STRANGER)
+        ranked = []
+        for name in _primaries(at, project):
+            rank = _knows(f"{at}/{name}.yaml".lstrip("/"), path, group, project)
+            if rank < _STRANGER:
+                ranked.append((rank, _role(name), name))
+        yield from ((at, name, group) for _, _, name in sorted(ranked))
 
 
 def _role(name: str) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from preflight.frameworks.facts import CallFacts, read_calls
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Rank
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ MAX_DEPTH = 12
 """Tables within each other; configurations written by people stay below eight."""
 
 _LIGHTNING = ("LightningModule", "LightningDataModule")
-
-
-def instantiated(settings: Mapping[str, Expr], project: Project) -> tuple[Binding, ...]:
-    """Bindings of every target among dotted settings."""
-    return composed(settings, project).bindings
 
 
 def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
@@ -186,9 +181,8 @@ class _Objects:
             if record.method == "Trainer" and "lightning" in record.name:
                 devices = record.kwargs.get("devices", Const("auto"))
                 nodes = record.kwargs.get("num_nodes", Const(1))
-                items: dict[Key, Abstract] = {
-                    "num_devices": devices, "num_nodes": nodes, "world_size": _product(devices, nodes),
-                }  # fmt: skip
+                items: dict[Key, Abstract] = {"num_devices": devices, "num_nodes": nodes}
+                items["world_size"] = _product(devices, nodes)
                 made.attributes["trainer"] = Container("namespace", items, record.origin)
                 return
 

@@ -29,9 +29,13 @@ class Plan:
 
 
 def sort(
-    overrides: Sequence[Given], repository: Repository, plan: Plan, multirun: bool, call: Call | None,
+    overrides: Sequence[Given],
+    repository: Repository,
+    plan: Plan,
+    multirun: bool,
+    call: Call | None,
     optuna: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Sorts overrides into what is fixed, swept values, and swept groups; the last one for a key counts."""
     for given in overrides:
         group = repository.group_exists(given.key)

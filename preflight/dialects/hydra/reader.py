@@ -210,9 +210,14 @@ def _flat(path: Path, expr: Expr) -> Iterator[tuple[Path, Expr]]:
 
 
 def _reading(
-    path: str, plan: Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
-    call: Call | None, sweeping: bool,
-) -> Reading:  # fmt: skip
+    path: str,
+    plan: Plan,
+    repository: Repository,
+    name: str,
+    base: tuple[Composition, dict[str, Value]],
+    call: Call | None,
+    sweeping: bool,
+) -> Reading:
     from preflight.dialects.hydra import launcher
     from preflight.dialects.hydra import objects as hydra_objects
 
@@ -232,7 +237,8 @@ def _reading(
     merged = tuple(_merged(plan, read))
     objects = hydra_objects.read_objects(plan, read, merged, repository.project)
     return Reading(
-        path, NAME,
+        path=path,
+        dialect=NAME,
         settings=merged,
         axes=axes,
         branches=tuple(_branches(plan, read)),
@@ -242,7 +248,7 @@ def _reading(
         problems=tuple({_identity(problem): problem for problem in problems}.values()),
         reads=tuple(dict.fromkeys((*(file for file in files if file != path), *objects.reads))),
         trains=call is not None or objects.trains or _trains(read[0][1][0]),
-    )  # fmt: skip
+    )
 
 
 def _trains(settings: Mapping[str, Setting]) -> bool:

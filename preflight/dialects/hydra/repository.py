@@ -102,10 +102,9 @@ class Repository:
         found = tuple(read_entries(document, complaints))
         whole = Origin(path, document.span(), (), (), False)
         defaults = document.key_origin(("defaults",)) if document.has(("defaults",)) else whole
-        self.files[name] = ConfigFile(
-            path, from_document(document), found, package_header(document.source.text), tuple(complaints),
-            document.problems, whole, defaults,
-        )  # fmt: skip
+        header = package_header(document.source.text)
+        content, odd = from_document(document), document.problems
+        self.files[name] = ConfigFile(path, content, found, header, tuple(complaints), odd, whole, defaults)
 
     # --- the interface of hydra._internal.config_repository.IConfigRepository, as far as the defaults list needs it
 

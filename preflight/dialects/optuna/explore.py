@@ -75,10 +75,8 @@ class Explorer:
     def _run(self, assume: Mapping[str, Expr]) -> Exploration:
         self.runs += 1
         environment = environment_of(self.call.launch) if self.call is not None else {}
-        ev = Evaluator(
-            self.project, {**SUGGEST, **STUDY}, environment=environment, assume={**self.words, **assume},
-            assume_defaults=self.defaults,
-        )  # fmt: skip
+        hooks, known = {**SUGGEST, **STUDY}, {**self.words, **assume}
+        ev = Evaluator(self.project, hooks, environment=environment, assume=known, assume_defaults=self.defaults)
         ev.run(self.path)
         space = space_of(ev)
         facts = read_calls(ev.calls, self.project, parameters=(*ev.parameters, *space.axes))

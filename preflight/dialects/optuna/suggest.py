@@ -172,9 +172,8 @@ def suggest_int(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def suggest_float(record: CallRecord, ev: Evaluator) -> Abstract | None:
     low, high = record.argument("low", 1), record.argument("high", 2)
-    return _suggest(
-        record, ev, _range(record, ev, low, high, record.argument("step"), record.argument("log"), False)
-    )  # fmt: skip
+    step, log = record.argument("step"), record.argument("log")
+    return _suggest(record, ev, _range(record, ev, low, high, step, log, False))
 
 
 def suggest_uniform(record: CallRecord, ev: Evaluator) -> Abstract | None:

@@ -61,12 +61,17 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
-        source.path, NAME, (*defaults, *fixed), (*software, *_constants(evaluator, source), *bindings, *unread),
+        path=source.path,
+        dialect=NAME,
+        parameters=(*defaults, *fixed),
+        bindings=(*software, *_constants(evaluator, source), *bindings, *unread),
         axes=axes,
-        links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
+        links=tuple(links),
+        facts=tuple(facts),
+        problems=(*said.problems, *problems),
         reads=tuple(path for path in evaluator.reads if path != source.path),
         trains=said.trains or fits_what_it_is_given(evaluator.calls),
-    )  # fmt: skip
+    )
 
 
 def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
@@ -88,18 +93,18 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator
     if evaluator is None:
         evaluator = Evaluator(project, hooks, environment=environment)
         evaluator.run(source.path)
-    files = {
-        name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
-        if isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
-    }  # fmt: skip
-    defaults = {
-        name: parameter.default for name, parameter in evaluator.parameters.items()
-        if isinstance(parameter.default, Const) and str(parameter.default.value).endswith(_DATA_FILES)
-    }  # fmt: skip
-    if files or defaults:
-        evaluator = Evaluator(project, hooks, environment=environment, assume={**defaults, **files})
+    files = {name: one.default for name, one in evaluator.parameters.items() if _names_data(one.default)}
+    words = given(evaluator.parameters.values(), call.words if call else ())
+    files |= {name: value for name, value in words.items() if _names_data(value)}
+    if files:
+        evaluator = Evaluator(project, hooks, environment=environment, assume=files)
         evaluator.run(source.path)
     return evaluator
+
+
+def _names_data(value: Expr | None) -> bool:
+    """Whether a value is the name of a data file."""
+    return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
 
 
 def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Evaluator:

@@ -29,8 +29,9 @@ from preflight.dialects.shell.values import (
     whole,
     word_text,
 )
-from preflight.documents.bash import Assignment, BashDocument, Block, Command, apply_defaults, reparse
-from preflight.documents.shell_words import ShellWord
+from preflight.documents.bash import BashDocument, reparse
+from preflight.documents.shell_tree import Assignment, Block, Command
+from preflight.documents.shell_words import ShellWord, apply_defaults
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
