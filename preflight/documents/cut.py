@@ -70,7 +70,7 @@ def insert(doc: TreeDocument, beside: Route, key: str, value: Value) -> Edit:
     found = doc.find(beside)
     parent, item = found.parent, found.item
     if parent is None or item.key is None or parent.kind != "map":
-        raise CannotEdit("a key is inserted beside a key of a mapping")
+        raise CannotEdit("a new key must be next to a key of a mapping")
     holder = doc.find(beside[:-1])
     if holder.shared or item not in parent.items or len(found.aliases) > (item.alias is not None):
         raise CannotEdit("the mapping is shared through an anchor: a new key would show up elsewhere")

@@ -103,7 +103,7 @@ def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Dir
             continue
         if _MARKER.match(line):
             if command_line:
-                message = f"it stands after the first command (line {command_line})"
+                message = f"it is after the first command (line {command_line})"
                 _ignore(ignored, "after-command", message, line, start, number)
                 continue
             try:
@@ -116,7 +116,7 @@ def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Dir
             command_line = number
     directives, rest = _options(words)
     if rest is not None:
-        message = f"sbatch stops reading options at {rest.text!r}, which is none"
+        message = f"sbatch stops reading options at {rest.text!r}, which is not an option"
         ignored.append(Ignored("after-word", message, rest.text, rest.span, rest.line))
     return directives, tuple(ignored)
 
@@ -200,7 +200,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tup
     directives, rest = _options(words)
     if rest is None:
         return directives, ()
-    message = f"sbatch takes {rest.text!r} for the script"
+    message = f"sbatch takes {rest.text!r} as the script"
     return directives, (Ignored("after-word", message, rest.text, rest.span, rest.line),)
 
 

@@ -164,7 +164,7 @@ def block_entry(source: Source, item: Item, entry: str) -> Edit:
     assert key is not None
     before = text[line_start(text, key.outer) : key.outer]
     if before.strip().endswith("?"):
-        raise CannotEdit("a key is not inserted beside a key that is written with `?`")
+        raise CannotEdit("no key is inserted next to a key that is written with `?`")
     indent, newline = " " * len(before), newline_of(text, key.outer)
     end = max(item_end(item), key.end)
     if text[end - 1 : end] == "\n":  # behind a block scalar

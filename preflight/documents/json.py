@@ -40,7 +40,7 @@ def parse_json(source: Source) -> JsonDocument:
     root = scanner.value(start, 1)
     end = scanner.space(root.end)
     if end != len(source.text):
-        raise scanner.error("there is more text behind the value", end)
+        raise scanner.error("there is more text after the value", end)
     return JsonDocument(source, root, "json", "1.2", tuple(scanner.notes))
 
 

@@ -232,7 +232,7 @@ class Words:
             return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else unknown("arithmetic", origin)
         if node.type == "expansion":
             return self._parameter(node, origin, depth)
-        return self._printed(node, depth + 1) or unknown("it is what a command prints", origin, Cause.run_time)
+        return self._printed(node, depth + 1) or unknown("it is the output of a command", origin, Cause.run_time)
 
     def _printed(self, node: Node, depth: int) -> Expr | None:
         """What the usual ways to find a directory print, `/` standing for the project's root; None for all others."""

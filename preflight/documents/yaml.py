@@ -61,7 +61,7 @@ def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:
         raise _document_error(error, source.text) from None
     except UnicodeEncodeError as error:
         raise DocumentError(
-            "it holds a character that is none (a lone surrogate)", _at(source.text, error.start)
+            "it contains a lone surrogate, which is not a character", _at(source.text, error.start)
         ) from None
     return YamlDocument(source, root, "yaml", version, tuple(composer.notes))
 
@@ -146,10 +146,10 @@ class _Composer:
 
     def aliased(self, name: str, depth: int, place: Span) -> Node:
         if name not in self.anchors:
-            raise DocumentError(f"the alias *{name} names an anchor that is not there", place)
+            raise DocumentError(f"the alias *{name} has no anchor", place)
         node = self.anchors[name]
         if node is None:
-            raise DocumentError(f"the alias *{name} stands inside the value that it names", place)
+            raise DocumentError(f"the alias *{name} is inside the value that it repeats", place)
         if depth + node.height > MAX_DEPTH:
             raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", place)
         mark_shared(node)
@@ -219,7 +219,7 @@ class _Composer:
 
     def check_key(self, key: Node, seen: dict[str, Node]) -> None:
         if key.kind != "scalar":
-            self.notes.append(Note("key", "a list or mapping as a key is not read", key.span))
+            self.notes.append(Note("key", "a key that is a list or a mapping is not read", key.span))
             return
         name = key_name(key)
         if name in seen:

@@ -130,7 +130,7 @@ def environment(document: YamlDocument, route: Route) -> dict[str, Expr]:
             elif isinstance(item, Mapping) and "name" in item:
                 said = item.get("value")
                 where = document.origin((*route, index, "value")) if said is not None else origin
-                unsaid = Unknown("it is taken from elsewhere when the container starts", Cause.run_time)
+                unsaid = Unknown("it is set when the container starts", Cause.run_time)
                 found[str(item["name"])] = Const(unsaid if said is None else _text(said), where)
     return found
 
@@ -160,5 +160,5 @@ def compose_size(value: Value, origin: Origin) -> Expr:
 
 def _bytes(found: re.Match[str] | None, unit: float | None, origin: Origin) -> Expr:
     if found is None or unit is None:
-        return Const(Unknown("it is not a size that is known here", Cause.invalid), origin)
+        return Const(Unknown("it is not a size", Cause.invalid), origin)
     return Const(round(float(found[1]) * unit), origin)

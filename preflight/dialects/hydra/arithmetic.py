@@ -39,7 +39,7 @@ def arithmetic(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return unknown(f"{text[:60]!r} is not arithmetic", origin)
     found = _expression(tree.body, holes, origin)
-    return found if found is not None else unknown("its expression is Python that is not evaluated", origin)
+    return found if found is not None else unknown("its expression is Python code, which is not evaluated", origin)
 
 
 def _written(expr: Expr, holes: dict[str, Expr]) -> str:
@@ -90,7 +90,7 @@ def _expression(node: ast.expr, holes: Mapping[str, Expr], origin: Origin | None
 def _operation(operator: str, count: int | None = None) -> Callable[[Sequence[Expr], Origin | None], Expr]:
     def make(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
         if count is not None and len(arguments) != count:
-            return unknown(f"a resolver called with {len(arguments)} arguments", origin, Cause.invalid)
+            return unknown(f"a resolver is called with {len(arguments)} arguments", origin, Cause.invalid)
         if count is None and operator in ("+", "*"):
             total = arguments[0]
             for argument in arguments[1:]:

@@ -78,7 +78,7 @@ def _add(repository: Repository, config_path: str, package: str, found: Composit
         return
     table = embedded(file.item, package)
     if table is None:
-        found.problems.append(Problem("invalid-config", "a configuration is a mapping; this is none", file.origin))
+        found.problems.append(Problem("invalid-config", "a configuration must be a mapping", file.origin))
         return
     clashes: list[Clash] = []
     merge(found.root, table, clashes)
@@ -138,7 +138,7 @@ def _defaults(
             found.problems.append(_cycle(repository, name, primary))
             break
         except TooLarge:
-            found.problems.append(Problem("invalid-config", "its defaults lists multiply without bound", place))
+            found.problems.append(Problem("invalid-config", "its defaults lists grow without limit", place))
             return [(name, "")]
         except _Refused as error:
             found.problems.append(Problem("invalid-config", f"Hydra does not compose it: {error}", place))
@@ -246,7 +246,7 @@ def _cycle(repository: Repository, name: str, primary: ConfigFile) -> Problem:
         place = primary.defaults_origin
         return Problem("invalid-config", "its defaults lists are nested too deeply to be composed", place)
     chain, entry = found
-    return Problem("invalid-config", "the defaults lists go round in a circle: " + " -> ".join(chain), entry.origin)
+    return Problem("invalid-config", "the defaults lists form a cycle: " + " -> ".join(chain), entry.origin)
 
 
 def _circle(repository: Repository, name: str, above: tuple[str, ...]) -> tuple[tuple[str, ...], Entry] | None:
@@ -326,7 +326,7 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
     elif override is not None:
         item = from_value(plain(override._value), given.value_origin, COMMAND_LINE)
     else:
-        item = Leaf(Unknown("an override that is not read", Cause.not_read), given.origin, None, COMMAND_LINE)
+        item = Leaf(Unknown("this override is not read", Cause.not_read), given.origin, None, COMMAND_LINE)
     assign(found.root, path, item)
 
 

@@ -21,7 +21,7 @@ MAX_DEPTH = 60
 
 _UNKNOWABLE: Mapping[str, str] = {
     "now": "the time of the run", "device_count": "how many GPUs the program sees", "cwd": "the working directory",
-    "uuid": "made up at the start", "random": "made up at the start", "hostname": "the machine's name",
+    "uuid": "a random value", "random": "a random value", "hostname": "the machine's name",
 }  # fmt: skip
 
 
@@ -41,7 +41,7 @@ class Resolver:
         if leaf.expr is not None:
             return leaf.expr
         if leaf.missing:
-            return unknown("??? (the configuration wants it on the command line)", leaf.origin, Cause.not_set)
+            return unknown("??? (it must be given on the command line)", leaf.origin, Cause.not_set)
         if not leaf.interpolated:
             return Const(leaf.value, leaf.origin)
         if path in self._done:
@@ -100,12 +100,12 @@ class Resolver:
     def _lookup(self, part: Lookup, origin: Origin | None, path: Path) -> Expr:
         key = _const_text(self._argument(part.key, origin, path))
         if key is None:
-            return unknown("the name that it refers to is unknown", origin)
+            return unknown("it refers to a name that is unknown", origin)
         target = self._target(key, path)
         return (
             self._at(target, key, origin)
             if target is not None
-            else unknown(f"{key} is not in it", origin, Cause.not_set)
+            else unknown(f"{key} leads out of the configuration", origin, Cause.not_set)
         )
 
     def _target(self, key: str, path: Path) -> Path | None:
@@ -162,7 +162,7 @@ class Resolver:
             key = _const_text(arguments[0])
             target = self._target(key, path) if key is not None else None
             if key is None or target is None:
-                return unknown(f"{name} of a name that is unknown", origin)
+                return unknown(f"the argument of {name} is unknown", origin)
             default = arguments[1] if name == "oc.select" and len(arguments) > 1 else None
             return self._at(target, key, origin, default or (Const(None, origin) if name == "oc.select" else None))
         if name == "oc.dict.keys" and arguments:
@@ -173,7 +173,7 @@ class Resolver:
             return self._hydra(_const_text(arguments[0]) or "", origin)
         if name in FUNCTIONS and arguments:
             return FUNCTIONS[name](arguments, _computed(origin))
-        return unknown(f"the resolver {name} is the program's own", origin, Cause.out_of_project)
+        return unknown(f"the program defines the resolver {name}", origin, Cause.out_of_project)
 
     def _environment(self, arguments: list[Expr], origin: Origin | None) -> Expr:
         """`oc.env` gives text; the launch may set the variable, the file may give a default."""
@@ -185,7 +185,7 @@ class Resolver:
             if isinstance(default, Const) and default.value is not None and not isinstance(default.value, Unknown):
                 return Const(str(default.value), default.origin)
             return default
-        return unknown(f"the environment variable {name} of the run", origin, Cause.run_time)
+        return unknown(f"the environment variable {name} is set when the program runs", origin, Cause.run_time)
 
     def _hydra(self, key: str, origin: Origin | None) -> Expr:
         choice = key.removeprefix("runtime.choices.")
@@ -224,7 +224,7 @@ def _joined(parts: list[Expr], origin: Origin | None) -> Expr:
     if all(isinstance(part, Const) for part in parts):
         text = "".join(str(part.value) for part in parts if isinstance(part, Const))
         return Const(
-            text if len(text) <= MAX_TEXT else Unknown("its text grows without bound", Cause.budget), _computed(origin)
+            text if len(text) <= MAX_TEXT else Unknown("its text grows without limit", Cause.budget), _computed(origin)
         )
     return Op("concat", tuple(parts), _computed(origin))
 

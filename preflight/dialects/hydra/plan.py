@@ -50,7 +50,7 @@ def sort(
         if found is None or given.origin is None:
             continue
         if not multirun and call is not None and given.value_origin is not None:
-            said = f"{given.key} has several values; Hydra wants --multirun for them"
+            said = f"{given.key} has several values; Hydra needs --multirun for them"
             plan.problems.append(Problem("invalid-config", said, given.origin))
         axis = Axis(given.key, found, given.value_origin)
         if group and isinstance(found, Choices):
@@ -68,7 +68,7 @@ def _outer_group(given: Given, options: Sequence[str], plan: Plan) -> None:
     if len(refs) == 1 and isinstance(given.expr, Ref) and options:
         plan.groups.append((given, refs[0], tuple(options), None))
     elif given.origin is not None:
-        said = f"which option of {given.key} is taken cannot be told"
+        said = f"the option of {given.key} that a run uses is unknown"
         plan.problems.append(Problem("invalid-config", said, given.origin, "info"))
 
 

@@ -143,7 +143,7 @@ def _search_path(
         if "://" not in inside and not PurePosixPath(inside).is_absolute() and project.is_dir(inside):
             yield PurePosixPath(inside).as_posix()
         elif document is not None:
-            said = f"the search path {entry} lies outside the project: what is found there is unknown"
+            said = f"the search path {entry} is outside the project, so its configurations are unknown"
             origin = document.origin(("hydra", "searchpath", index))
             problems.append(Problem("invalid-config", said, origin, "info"))
 
@@ -277,9 +277,7 @@ def _too_many(plan: Plan, count: int) -> Iterator[Problem]:
     if count > MAX_COMPOSITIONS:
         origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
         if origin is not None:
-            said = (
-                f"more than {MAX_COMPOSITIONS} combinations of groups are swept: the first {MAX_COMPOSITIONS} are read"
-            )
+            said = f"the sweep has more than {MAX_COMPOSITIONS} combinations of groups, and only these are read"
             yield Problem("invalid-config", said, origin, "info")
 
 
@@ -289,7 +287,7 @@ def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
     for path, chain in resolver.loops.items():
         item = select(found.root, path)
         if item is not None and item.origin is not None:
-            said = "interpolations go round in a circle: " + " -> ".join(".".join(one) for one in chain[:6])
+            said = "interpolations form a cycle: " + " -> ".join(".".join(one) for one in chain[:6])
             yield Problem("invalid-config", said, item.origin)
 
 

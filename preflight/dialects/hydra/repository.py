@@ -187,12 +187,12 @@ def _entry(node: Node, origin: Origin) -> Entry | str:
     """One item, or what is wrong with it (as hydra._internal.config_repository says it)."""
     if node.kind == "scalar":
         if not isinstance(node.value, str):
-            return f"{node.text!r} is no item of a defaults list"
+            return f"{node.text!r} is not an item of a defaults list"
         path, _, package = node.value.partition("@")
         return Entry(path, origin, None, package or None) if not _calls(path) else _not_read(path)
     pairs = list(entries(node)) if node.kind == "map" else []
     if len(pairs) != 1:
-        return "an item of a defaults list has one group and its option"
+        return "an item of a defaults list must be one group with its option"
     key, item, _ = pairs[0]
     *keywords, group = key.split(" ") if " " in key else [key]
     group, _, package = group.partition("@")
@@ -201,12 +201,12 @@ def _entry(node: Node, origin: Origin) -> Entry | str:
     option: str | tuple[str, ...] | None
     if value.kind == "list":
         if not all(isinstance(inner.value.value, str) for inner in value.items):
-            return f"{group}: the options of a group are names"
+            return f"{group}: the options of a group must be names"
         option = tuple(str(inner.value.value) for inner in value.items)
     elif value.kind == "scalar" and (value.value is None or isinstance(value.value, str)):
         option = value.value
     else:
-        return f"{group}: the option of a group is a name, a list of names, or null"
+        return f"{group}: the option of a group must be a name, a list of names, or null"
     if isinstance(option, str) and _calls(option):
         return _not_read(option)
     # a rename, `group@old:new`, is Hydra 1.0's; the first part counts
@@ -220,7 +220,7 @@ def _calls(text: str) -> bool:
 
 
 def _not_read(text: str) -> str:
-    return f"the option {text} is computed by a resolver: not read"
+    return f"a resolver computes the option {text}, so it is unknown"
 
 
 def _group(name: str, option: str | None) -> InputDefault:

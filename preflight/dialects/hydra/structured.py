@@ -131,7 +131,7 @@ class _Reader:
             return self._name(node, source, depth)
         if isinstance(node, ast.Call):
             return self._call(node, source, depth)
-        return Leaf(Unknown("its default is computed by the program", Cause.run_time), origin)
+        return Leaf(Unknown("the program computes its default", Cause.run_time), origin)
 
     def _dict(self, node: ast.Dict, source: Source, depth: int) -> Item:
         table = Table({}, _origin(node, source))
@@ -152,7 +152,7 @@ class _Reader:
         if name in self.module.values:
             value, where = self.module.values[name]
             return self.item(value, where, depth + 1)
-        return Leaf(Unknown(f"{name} is the program's", Cause.out_of_project), _origin(node, source))
+        return Leaf(Unknown(f"the program defines {name}", Cause.out_of_project), _origin(node, source))
 
     def _call(self, node: ast.Call, source: Source, depth: int) -> Item:
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
@@ -173,7 +173,7 @@ class _Reader:
                 return Leaf(f"${{{text}}}" if name == "II" else text, _origin(node, source))
         if name in self.module.classes:
             return self.table(name, given, source, depth + 1)
-        return Leaf(Unknown(f"{name}() is computed by the program", Cause.run_time), _origin(node, source))
+        return Leaf(Unknown(f"the program computes {name}()", Cause.run_time), _origin(node, source))
 
     def table(self, name: str, given: Mapping[str, ast.expr], source: Source, depth: int) -> Table:
         """An instance of a dataclass: the defaults of its fields, inherited ones first, and what it is given."""
@@ -206,4 +206,4 @@ def _literal(node: ast.expr) -> bool | int | float | str | Unknown | None:
             return sign * value
         if sign == 1 and (value is None or isinstance(value, (bool, str))):
             return value
-    return Unknown("it is not written out", Cause.not_read)
+    return Unknown("it is not a literal", Cause.not_read)

@@ -239,6 +239,6 @@ def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iter
 
 def _unread(target: str, named: Const) -> Iterator[Binding]:
     """What a DeepSpeed file would say that is not there: a script may write it before it starts the program."""
-    why = Unknown(f"{target} is not in the project: the DeepSpeed settings in it are not known", Cause.file_not_found)
+    why = Unknown(f"{target} is not in the project, so its DeepSpeed settings are unknown", Cause.file_not_found)
     for field in ("parallel.strategy", "parallel.offload"):
         yield Binding(field, Const(why, named.origin), origin=named.origin)

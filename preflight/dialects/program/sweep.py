@@ -47,7 +47,7 @@ def _plain(value: Abstract, _depth: int = 0) -> object:
             return [_plain(item, _depth + 1) for item in value.items.values()]
         return {str(key): _plain(item, _depth + 1) for key, item in value.items.items()}
     found = evaluate(to_expr(value))
-    return Unknown("it is computed", Cause.not_read) if isinstance(found, Unknown) else found
+    return Unknown("the program computes it", Cause.not_read) if isinstance(found, Unknown) else found
 
 
 def _place(container: Abstract, route: Route) -> Origin | None:

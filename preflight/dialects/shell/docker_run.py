@@ -88,7 +88,7 @@ def _gpus(options: Mapping[str, Expr]) -> Expr | None:
     return (
         Const(int(text), getattr(said, "origin", None))
         if text.isdecimal()
-        else unknown("all that there are", cause=Cause.run_time)
+        else unknown("all GPUs of the machine", cause=Cause.run_time)
     )
 
 
@@ -98,5 +98,5 @@ def _size(said: Expr) -> Expr:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", str(value).strip().lower())
     origin = said.origin if isinstance(said, Const) else None
     if isinstance(value, Unknown) or found is None:
-        return unknown("the container's size is not known here", origin, Cause.run_time)
+        return unknown("this size of the container is unknown", origin, Cause.run_time)
     return Const(round(float(found[1]) * _UNITS[found[2]]), origin)

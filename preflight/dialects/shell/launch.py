@@ -193,7 +193,7 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
     per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
     step: dict[str, Expr] = {
-        STEP: unknown("it is set in every step", words[0].origin if words else None, Cause.run_time)
+        STEP: unknown("srun sets it in every step", words[0].origin if words else None, Cause.run_time)
     }
     group = _number(options, "--het-group", "--pack-group")
     if group is not None:

@@ -210,7 +210,7 @@ class Shell:
         value = self.closed(step.expr)
         old = self.variables.get(step.name)
         if step.index is not None:
-            value = unknown(f"one element of {step.name} is set", step.expr.origin)
+            value = unknown(f"only one element of {step.name} is set here", step.expr.origin)
         elif step.append and old is not None:
             if is_tuple(old) and is_tuple(value):
                 value = Op("tuple", (*operands_of(old), *operands_of(value)), value.origin)

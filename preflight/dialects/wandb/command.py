@@ -60,9 +60,9 @@ def _words(element: Value, route: Route, program: Value, document: YamlDocument,
         place = _origin(document, ("program",))
         yield Word("", Const(program, place), place)
     elif name.startswith("envvar:"):
-        yield Word("", unknown(f"the agent's environment variable {name[7:]}", origin, Cause.run_time), origin)
+        yield Word("", unknown(f"the environment variable {name[7:]} of the agent", origin, Cause.run_time), origin)
     elif name in ("args_json", "args_json_file"):
-        yield Word("", unknown("the sweep's values as JSON", origin, Cause.run_time), origin)
+        yield Word("", unknown("the values of the sweep as JSON text", origin, Cause.run_time), origin)
     else:
         yield from _arguments(name, space, origin)
 

@@ -93,7 +93,7 @@ def _origin_of(document: YamlDocument) -> OriginOf:
 def _unreadable(source: Source, error: DocumentError) -> Problem:
     origin = Origin(source.path, error.span, None, (), False)
     if _TEMPLATE.search(source.text):
-        return Problem("invalid-config", f"a template, not a sweep yet: {error.message}", origin, "info")
+        return Problem("invalid-config", f"this is a template, not a sweep: {error.message}", origin, "info")
     return Problem("invalid-config", f"not readable as YAML: {error.message}", origin)
 
 
@@ -148,14 +148,14 @@ def _problems(
         text = str(document.value(route))
         yield Problem(
             "number-read-as-string",
-            f"{route[1]}: W&B reads {text} as text; YAML 1.1 wants {as_yaml_11(text)}",
+            f"{route[1]}: W&B reads {text} as text; write {as_yaml_11(text)} for a number in YAML 1.1",
             document.origin(route),
             "warning",
             fix=as_yaml_11(text),
             safe=True,
         )
     for note in document.problems:
-        related = ((Origin(document.source.path, note.related), "the first one"),) if note.related else ()
+        related = ((Origin(document.source.path, note.related), "the first is here"),) if note.related else ()
         severity: ProblemSeverity = "error" if note.kind == "several-documents" else "warning"
         origin = Origin(document.source.path, note.span, None, (), False)
         yield Problem("invalid-config", note.message, origin, severity, related=related)
@@ -228,5 +228,5 @@ def find_target(name: str, beside: str, project: Project) -> str | None:
 
 def _missing(name: str, origin: Origin | None, document: YamlDocument) -> Problem:
     place = origin if origin is not None else _place(document, ("program",))
-    said = f"the program {name} is not among the project's files: what it does with these values is unknown"
+    said = f"the program {name} is not in the project, so the use of these values is unknown"
     return Problem("invalid-config", said, place, "info")

@@ -174,7 +174,7 @@ def check_sweep(sweep: Mapping[str, object]) -> Iterator[SchemaError]:
     parameters = sweep.get("parameters")
     if isinstance(parameters, Mapping):
         if not parameters:
-            yield SchemaError(("parameters",), "parameters: a sweep needs at least one")
+            yield SchemaError(("parameters",), "parameters: a sweep needs at least one parameter")
         yield from _check_parameters(parameters, ("parameters",))
     elif "parameters" not in sweep:
         scheduler = sweep.get("scheduler")
@@ -186,14 +186,14 @@ def _check_parameters(parameters: Mapping[str, object], route: Route) -> Iterato
     for name, body in parameters.items():
         at = (*route, name)
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
-            yield SchemaError(at, f"{name!r} is not a parameter name: letters, digits, _ . - after a letter or _")
+            yield SchemaError(at, f"{name!r} is not a parameter name: a letter or _, then letters, digits, _ . or -")
         yield from _check_parameter(name, body, at)
 
 
 def _check_parameter(name: str, body: object, route: Route) -> Iterator[SchemaError]:
     if not isinstance(body, Mapping):
         word = "values" if isinstance(body, (list, tuple)) else "value"
-        yield SchemaError(route, f"{name}: W&B wants a mapping here; write `{name}: {{{word}: ...}}`")
+        yield SchemaError(route, f"{name}: W&B needs a mapping here; write `{name}: {{{word}: ...}}`")
         return
     kind = kind_of(body)
     model = Nested if kind == "nested" else DISTRIBUTIONS.get(kind)
