@@ -77,7 +77,7 @@ def hull(one: Domain, other: Domain) -> Domain:
         low, high = (one if one.low <= other.low else other), (one if one.high >= other.high else other)
         step = one.step if one.step == other.step else None if None in (one.step, other.step) else 1
         return Range(low.low, high.high, step, one.integer and other.integer, one.log, low.low_origin, high.high_origin)
-    return Unbounded("one name is used for different kinds of values")
+    return Unbounded("different kinds of values under one name")
 
 
 def _places(choices: Choices) -> tuple[Origin | None, ...]:
@@ -145,7 +145,7 @@ def _range(
 ) -> Domain:
     bottom, top = _bound(ev, low, min), _bound(ev, high, max)
     if bottom is None or top is None:
-        return Unbounded("its bounds are unknown")
+        return Unbounded("bounds that are not known")
     width = _number(ev, step)
     if integer and width is None:
         width = 1
@@ -193,7 +193,7 @@ def choices_of(value: Abstract | None, ev: Evaluator) -> Domain:
     if items is None and isinstance(value, Container) and value.superset:
         items = list(value.items.values())  # a filter by what other axes say: all that it can leave
     if not items:
-        return Unbounded("its choices are unknown")
+        return Unbounded("choices that are not known")
     found: list[Value] = []
     places: list[Origin | None] = []
     for item in items:
@@ -232,7 +232,7 @@ def distribution(value: Abstract, ev: Evaluator) -> Domain:
     """The domain of an `optuna.distributions` object."""
     record = value.record if isinstance(value, Instance) else None
     if record is None:
-        return Unbounded("its distribution is unknown")
+        return Unbounded("a distribution that is not known")
     kind = record.method
     if kind == "CategoricalDistribution":
         return choices_of(record.object("choices", 0), ev)

@@ -64,11 +64,11 @@ SUGGESTIONS = {
     "bound by name": ('trial.suggest_int("bs", LOW, LOW * 4)', "bs", Range(8, 32, 1)),
     "slashes": ('trial.suggest_int("train/bs", 8, 64)', "train/bs", Range(8, 64, 1)),
     "f-string": ('trial.suggest_int(f"bs{LOW}", 8, 64)', "bs8", Range(8, 64, 1)),
-    "bounds from outside": ('trial.suggest_int("bs", 8, int(input()))', "bs", Unbounded("its bounds are unknown")),
+    "bounds from outside": ('trial.suggest_int("bs", 8, int(input()))', "bs", Unbounded("bounds that are not known")),
     "choices from outside": (
         'trial.suggest_categorical("bs", sys.argv)',
         "bs",
-        Unbounded("its choices are unknown"),
+        Unbounded("choices that are not known"),
     ),
 }
 
