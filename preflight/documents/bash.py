@@ -1,4 +1,4 @@
-"""Job scripts with positions: directives, assignments and commands, in the order they stand, nothing run."""
+"""Parser of job scripts: directives, assignments and commands in their order, with positions. Nothing is run."""
 
 from __future__ import annotations
 
@@ -21,31 +21,30 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 4 * 2**20
 """sbatch refuses larger scripts (max_script_size in slurm.conf(5))."""
 MAX_PIPES = 5_000
-"""The grammar takes a time that grows with the square of a pipeline's length, and cannot be stopped; this many take
+"""The time of the grammar grows with the square of a pipeline's length, and it cannot be stopped. This many pipes take
 about a second."""
 MAX_SECONDS = 10.0
-"""For the rest, it can: hostile scripts are given up after this time. Real ones of a thousand lines take a tenth of a
-second."""
+"""Parsing stops after this time. Real scripts of a thousand lines take a tenth of a second."""
 
 
 MARK = "\ufeff"
-"""A byte-order mark, which a shell takes for a part of the first word."""
+"""A byte-order mark. A shell reads it as a part of the first word."""
 
 
 def moved(span: Span, by: int) -> Span:
-    """A span so many characters further on."""
+    """A span moved by some characters."""
     return Span(span.start + by, span.end + by)
 
 
 def behind(one: Directive) -> Directive:
-    """A directive one character further on."""
+    """A directive moved by one character."""
     value = None if one.value_span is None else moved(one.value_span, 1)
     return replace(one, span=moved(one.span, 1), name_span=moved(one.name_span, 1), value_span=value)
 
 
 @dataclass(frozen=True, eq=False)
 class BashDocument:
-    """A parsed script (or a string that a shell would run; then places are where its characters are written)."""
+    """A parsed script, or a parsed string that a shell would run. Places are always places in the file."""
 
     source: Source
     text: ShellText
@@ -55,7 +54,7 @@ class BashDocument:
 
     @property
     def steps(self) -> list[Assignment | Command]:
-        """Assignments and commands in the order they stand."""
+        """Assignments and commands in the order of the text."""
         steps: list[Assignment | Command] = [*self.assignments, *self.commands]
         return sorted(steps, key=lambda step: step.span.start)
 
@@ -64,7 +63,7 @@ class BashDocument:
         text = self.source.text
         if not text.startswith(MARK):
             return read_directives(text, self.heredocs)
-        # sbatch refuses such a script: what its directives say once the mark is taken out
+        # sbatch refuses such a script; these are its directives without the mark
         found, ignored = read_directives(text[1:], tuple(moved(span, -1) for span in self.heredocs))
         return tuple(behind(one) for one in found), tuple(replace(one, span=moved(one.span, 1)) for one in ignored)
 
@@ -75,7 +74,7 @@ class BashDocument:
 
     @property
     def ignored_directives(self) -> tuple[Ignored, ...]:
-        """Lines that look like directives and are none, each with the reason."""
+        """Lines that look like directives but are not, each with the reason."""
         return self._directives[1]
 
 
@@ -88,7 +87,7 @@ def _parser() -> Parser:
 
 
 def _tree(data: bytes) -> Tree:
-    """The syntax tree. Raises DocumentError where it takes too long."""
+    """The syntax tree. Raises DocumentError if parsing takes too long."""
     parser, stop = _parser(), time.monotonic() + MAX_SECONDS
     try:
         return parser.parse(
@@ -103,18 +102,18 @@ def _tree(data: bytes) -> Tree:
 
 
 def parse_bash(source: Source) -> BashDocument:
-    """A bash script. Text that bash would not take is left out and listed in `problems`.
+    """Parses a bash script; text that bash would refuse is left out.
 
-    Raises DocumentError where the file is larger than sbatch takes.
+    Raises DocumentError if the file is larger than sbatch accepts.
     """
     text = f" {source.text[1:]}" if source.text.startswith(MARK) else source.text  # the first line may be a comment
     return _parse(source, ShellText(source.path, text))
 
 
 def reparse(source: Source, expr: Expr) -> BashDocument:
-    """What `bash -c` or `eval` would run, given the string's value; places point into the string where it is written.
+    """Parses the string that `bash -c` or `eval` would run. Places point to the text of the string in the file.
 
-    Parts of the string that are not constants stay values of their own.
+    Parts of the string that are not constants stay expressions.
     """
     return _parse(source, put_together(source.path, expr))
 

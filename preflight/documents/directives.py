@@ -1,4 +1,4 @@
-"""`#SBATCH` lines exactly as sbatch reads them (src/sbatch/opt.c: _next_line, _get_argument, getopt_long with "+")."""
+"""Parser of `#SBATCH` lines, as sbatch reads them (src/sbatch/opt.c: _next_line, _get_argument, getopt_long)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from preflight.vocabulary.values import Span
 
 
-# Options of sbatch(1), Slurm 25.05: those without a value, those whose value is optional (only behind `=`), the rest.
+# Options of sbatch(1), Slurm 25.05: without a value, with an optional value (only behind `=`), with a value.
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -44,16 +44,16 @@ _ALIASES = {
     "mem_bind": "mem-bind",
 }  # fmt: skip
 _MARKER = re.compile(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
-"""sbatch reads `#SLURM` too, with a warning; a comment that merely starts with the word is not taken for one here."""
+"""sbatch reads `#SLURM` too, with a warning. Here a comment that only starts with this word is not a directive."""
 _LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One option: long name, value without quotes (None: none given), and places. `value_span` has the quotes.
+    """One option: its long name, its value without quotes (None: no value), and their places.
 
-    `known` is False for an option that sbatch does not have (it refuses the script). `component` counts `hetjob`
-    separators. `line` counts from 1.
+    `value_span` includes the quotes. `known` is False for an option that sbatch does not have, so that it refuses the
+    script. `component` counts `hetjob` separators. `line` counts from 1.
     """
 
     name: str
@@ -68,8 +68,11 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A line (or what is left of the directives) that sbatch does not read: `reason` is after-command, double-hash,
-    space, indented, case, after-word or quote; `message` says it in words. `text` is the options as written."""
+    """A line, or the rest of the directives, that sbatch does not read.
+
+    `reason` is after-command, double-hash, space, indented, case, after-word or quote; `message` explains it. `text`
+    has the options as written.
+    """
 
     reason: str
     message: str
@@ -82,7 +85,7 @@ class Ignored:
 class _Word:
     text: str
     places: tuple[int, ...]
-    """Where each character of `text` stands."""
+    """The offset of each character of `text`."""
     span: Span
     line: int
 
@@ -92,7 +95,7 @@ class _Unmatched(Exception):
 
 
 def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
-    """Options in order, and lines that only look like directives (those inside `heredocs` are another script's)."""
+    """The options in their order, and lines that only look like directives. Lines inside `heredocs` are left out."""
     words: list[_Word] = []
     ignored: list[Ignored] = []
     starts = [span.start for span in heredocs]
@@ -150,8 +153,8 @@ def _looks_like(ignored: list[Ignored], head: str, line: str, start: int, number
 
 
 def _words(line: str, start: int, number: int) -> list[_Word]:
-    """The arguments on a directive line: quotes group, a backslash takes the next character as it is, an unquoted `#`
-    starts a comment."""
+    """The words of a directive line. Quotes group, a backslash escapes the next character, an unquoted `#` starts a
+    comment."""
     words: list[_Word] = []
     marker = _MARKER.match(line)
     at, size = marker.end() if marker is not None else 0, len(line)
@@ -185,9 +188,9 @@ def _words(line: str, start: int, number: int) -> list[_Word]:
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
-    """Options of a command line, without the script's name; places are in `shlex.join(arguments)`.
+    """The options of a command line without the script's name; places are offsets in `shlex.join(arguments)`.
 
-    `:` starts the next component of a heterogeneous job. A word that is no option is returned as what is ignored.
+    `:` starts the next component of a heterogeneous job. A word that is not an option is returned as ignored.
     """
     words: list[_Word] = []
     at = 0
@@ -205,7 +208,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tup
 
 
 def option_at(arguments: Sequence[str], index: int) -> tuple[tuple[Directive, ...], int]:
-    """The options in one word of a command line, and how many words behind it they take (an unknown one: none)."""
+    """The options in one word of a command line, and the number of words behind it that they take."""
     near = arguments[index : index + 2]
     word, *following = (_Word(text, tuple(range(len(text))), Span(0, len(text)), at) for at, text in enumerate(near))
     found, used = (_long if word.text.startswith("--") else _short)(word, following[0] if following else None, 0)
@@ -218,7 +221,7 @@ def takes_no_value(name: str) -> bool:
 
 
 def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:
-    """As getopt_long does with "+": it stops at the first word that is no option (that word is returned)."""
+    """As getopt_long with "+": it stops at the first word that is not an option, and returns that word."""
     directives: list[Directive] = []
     index = component = 0
     while index < len(words):
@@ -238,7 +241,7 @@ def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:
 
 
 def _full_name(name: str) -> str | None:
-    """The option that a long name or an unambiguous beginning of one means."""
+    """The option for a long name, or for an unambiguous beginning of one."""
     known = _FLAGS | _OPTIONAL | _VALUED
     if name not in known:
         candidates = {_ALIASES.get(option, option) for option in known if option.startswith(name)} if name else set()

@@ -1,5 +1,4 @@
-"""JSON with positions: the standard library's scanner for strings, a small one for the rest. No comments: those are not
-JSON."""
+"""Parser of JSON with positions: strings are read by the standard library. Comments are errors, as JSON has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks the syntax tree of a shell script once, from statements to assignments and commands."""
+"""From the syntax tree of a shell script to its assignments and commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reader:
-    """Walks the syntax tree once, keeping what stands inside what."""
+    """Walks the syntax tree once and records for every step the blocks around it."""
 
     words: Words
     assignments: list[Assignment] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Reader:
     exported: set[str] = field(default_factory=set)
 
     def statements(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        """Every statement below a node that holds statements; `&` counts for the one before it."""
+        """Every statement below a node. `&` belongs to the statement before it."""
         children = node.children
         for index, child in enumerate(children):
             after = children[index + 1].type if index + 1 < len(children) else ""
@@ -56,7 +56,7 @@ class Reader:
             self.statements(node, blocks, background, depth)
 
     def substituted(self, node: Node, blocks: tuple[Block, ...], depth: int) -> None:
-        """Commands in `$(...)` that submit something and print its number: `ID=$(wandb sweep s.yaml)`."""
+        """Commands in `$(...)` that submit a job and print its number: `ID=$(wandb sweep s.yaml)`."""
         queue = list(node.named_children)
         while queue:
             child = queue.pop()
@@ -66,8 +66,8 @@ class Reader:
                 self.statements(child, blocks, False, depth + 1)
 
     def listed(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        """`a && b || c`: what stands behind `&&` is expected to run, unless the first command is a question; what
-        stands behind `||` is not. The grammar nests to the left."""
+        """`a && b || c`: the command behind `&&` is expected to run, unless the first command is a test. The command
+        behind `||` is not. The grammar nests to the left."""
         chain: list[tuple[str, Node]] = []
         while node.type == "list" and len(node.children) >= 3:
             chain.append((node.children[1].type, node.children[2]))
@@ -162,14 +162,14 @@ class Reader:
         return "\n" in gap.replace("\\\n", "")
 
     def defaults(self, blocks: tuple[Block, ...]) -> None:
-        """Variables that `${X:=d}` sets wherever it stands in what was just read."""
+        """Variables that a `${X:=d}` in the last command or assignment sets."""
         for name, expr in self.words.assigned:
             span = expr.origin.span if expr.origin is not None else Span(0, 0)
             self.assignments.append(Assignment(name, expr, span, default=True, blocks=blocks))
         self.words.assigned.clear()
 
     def _assigned_by(self, command: Command) -> None:
-        """Variables that a command sets: `read A`, and `export A` where the grammar takes it for a command."""
+        """Variables that a command sets: `read A`, and `export A` if the grammar reads it as a command."""
         if command.name in ("read", "mapfile", "readarray", "getopts"):
             for word in command.words[1:]:
                 name = word.literal
@@ -225,7 +225,7 @@ class Reader:
             self.exported.update(self.words.source(c) for c in node.named_children if c.type == "variable_name")
 
     def finish(self) -> None:
-        """A name that is exported once is exported wherever it is assigned."""
+        """Marks every assignment of a name that is exported somewhere."""
         self.assignments = [replace(a, exported=True) if a.name in self.exported else a for a in self.assignments]
 
 

@@ -1,4 +1,4 @@
-"""What a job script says, as its reader hands it on: assignments and commands, and what they stand inside."""
+"""Assignments and commands of a job script, and the blocks around them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from preflight.vocabulary.values import Expr, Span
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Something that a command stands inside: `kind` is loop, conditional, function or subshell.
+    """A block around a command: `kind` is loop, conditional, function or subshell.
 
-    A `for` loop has its variable as `name` and what it goes through as `words`; a function has its name.
+    The `name` is the variable of a `for` loop or the name of a function; `words` is the list of a `for` loop.
     """
 
     kind: str
@@ -25,7 +25,7 @@ class Block:
 class Assignment:
     """`name=value`. `append` for `+=`; `index` for one element of an array; `default` for `${X:=d}`.
 
-    An array is `Op("tuple", ...)`. `blocks` are what it stands inside, the outermost first.
+    An array is `Op("tuple", ...)`. `blocks` are the blocks around it, the outermost first.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command: its words (the first is the program), and assignments that hold for it alone."""
+    """A simple command: its words (the first is the program), and the assignments before it (`A=1 python x.py`)."""
 
     words: tuple[ShellWord, ...]
     span: Span
@@ -50,5 +50,5 @@ class Command:
 
     @property
     def name(self) -> str | None:
-        """The program's name where it is literal."""
+        """The name of the program if it is literal."""
         return self.words[0].literal if self.words else None

@@ -1,6 +1,6 @@
-"""What a container file starts: the command in it, with the memory and the /dev/shm that the container has.
+"""From containers to links: the command of each container, with its memory and its /dev/shm.
 
-Shared by the readers of compose files and of Kubernetes objects. A command is followed as a job script's would be.
+The readers of Compose files and of Kubernetes objects share it. Commands are read like commands of a job script.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _COMPOSE = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g"
 
 @dataclass(frozen=True)
 class Container:
-    """One container of a file: the parts of its command in order, where they are written, and what it is given."""
+    """One container of a file: the routes of the parts of its command, and its resources."""
 
     commands: tuple[Route, ...]
     origin: Origin
     directory: str | None = None
     environment: Mapping[str, Expr] = field(default_factory=dict)
     shm: Expr | None = None
-    """Bytes of /dev/shm; None: the host's, or nobody says."""
+    """Bytes of /dev/shm; None if it is the /dev/shm of the host, or unknown."""
     memory: Expr | None = None
     gpus: Expr | None = None
     nodes: Expr | None = None
-    """How many of these run together, each on a node of its own."""
+    """The number of copies that run together, each on a separate node."""
 
 
 def reading(source: Source, dialect: str, document: YamlDocument, found: list[Container], project: Project) -> Reading:
-    """The programs of the project that the containers start; equal launches count once."""
+    """A reading with the programs of the project that the containers start. Equal launches are listed once."""
     links: list[Link] = []
     seen: set[str] = set()
     for group, one in enumerate(found):
@@ -54,7 +54,7 @@ def reading(source: Source, dialect: str, document: YamlDocument, found: list[Co
 
 
 def _plain(part: object) -> str:
-    """A text that is the same wherever it is written."""
+    """A text without the places in it, to compare launches."""
     return re.sub(r"Origin\(.*?Span\(.*?\).*?\)", "", repr(part))
 
 
@@ -85,7 +85,7 @@ def _word(document: YamlDocument, route: Route, value: Value) -> Word:
 
 
 def _split(text: str, origin: Origin) -> list[Word]:
-    """The words of a string, cut as the shell cuts them."""
+    """The words of a string, split like a shell does."""
     quote = origin.span.end - origin.span.start - len(text)
     if quote in (0, 2) and not re.search(r"""["'\\]""", text):
         start = origin.span.start + quote // 2
@@ -93,13 +93,13 @@ def _split(text: str, origin: Origin) -> list[Word]:
         return [literal_word(text[at.start - start : at.end - start], Origin(origin.path, at)) for at in places]
     try:
         parts = shlex.split(text)
-    except ValueError:  # a quotation without an end
+    except ValueError:  # a quote is not closed
         return []
     return [literal_word(part, replace(origin, editable=False)) for part in parts]
 
 
 def text_at(document: YamlDocument, route: Route) -> Expr:
-    """A string with the place of each of its lines, also where it is a block of them."""
+    """A string with the place of each of its lines, also for block scalars."""
     value, origin = str(document.value(route)), document.origin(route)
     start, end = origin.span.start, origin.span.end
     if end - start in (len(value), len(value) + 2):
@@ -114,7 +114,7 @@ def text_at(document: YamlDocument, route: Route) -> Expr:
 
 
 def environment(document: YamlDocument, route: Route) -> dict[str, Expr]:
-    """Variables of a container: a mapping, a list of "NAME=value", or of {name, value}."""
+    """The variables of a container: a mapping, a list of "NAME=value", or a list of {name, value}."""
     if not document.has(route):
         return {}
     found: dict[str, Expr] = {}
@@ -150,7 +150,7 @@ def quantity(value: Value, origin: Origin) -> Expr:
 
 
 def compose_size(value: Value, origin: Origin) -> Expr:
-    """Bytes of a compose file's size: "64m", "8gb", 1073741824; units are powers of 1024.
+    """Bytes of a size in a Compose file: "64m", "8gb", 1073741824; units are powers of 1024.
 
     Source: the Compose Specification, "Specifying byte values".
     """

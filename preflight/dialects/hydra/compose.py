@@ -1,6 +1,6 @@
-"""Composition as Hydra does it - its own defaults-list algorithm, OmegaConf's merging - with every value's place kept.
+"""Composition with Hydra's defaults-list algorithm and OmegaConf's merging. Every value keeps its place.
 
-What is missing or broken is recorded and left out, the rest is composed. hydra-core is pinned below 1.4 because the
+Missing or broken parts are recorded and left out, and the rest is composed. hydra-core is pinned below 1.4 because the
 defaults list is made by a private module of it (hydra._internal.defaults_list).
 """
 
@@ -36,9 +36,9 @@ from preflight.vocabulary.reading import Problem, ProblemSeverity
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 COMMAND_LINE = 1
-"""Rank of a value that the command line gives; files have 0."""
+"""Rank of a value from the command line; the rank of files is 0."""
 MAX_GAPS = 50
-"""Missing files of one composition that are left out one after the other."""
+"""Missing files of one composition that are left out before composition stops."""
 
 
 @dataclass
@@ -47,15 +47,15 @@ class Composition:
 
     root: Table = field(default_factory=Table)
     choices: dict[str, str] = field(default_factory=dict)
-    """Group -> the option that was taken, `hydra/launcher` among them."""
+    """Group -> its chosen option, also of Hydra's groups such as `hydra/launcher`."""
     groups: frozenset[str] = frozenset()
-    """Groups of the defaults list, those without an option too."""
+    """Groups of the defaults list, also groups without an option."""
     problems: list[Problem] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
 
 def compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Composition:
-    """The configuration `name` with overrides that sweep over nothing."""
+    """The configuration `name` with overrides, none of which is a sweep."""
     found = Composition()
     primary = repository.file(name)
     if primary is None:
@@ -108,7 +108,7 @@ def _report(repository: Repository, found: Composition) -> None:
 
 @contextmanager
 def _quiet_hydra() -> Iterator[None]:
-    """Hydra reading as version_base 1.1 does (the most lenient), without its warnings; its global state put back."""
+    """Hydra with version_base 1.1 (the most lenient), without warnings. Its global state is restored afterwards."""
     from hydra import version
 
     before = version.VersionBase.instance().getbase()
@@ -190,7 +190,7 @@ def _line(error: Exception) -> str:
 
 
 def _unused(error: Exception, overrides: Sequence[Given], repository: Repository, name: str) -> Problem:
-    """An override of a group that is not in the defaults list, at the word or the entry that says it."""
+    """The problem of an override of a group that is not in the defaults list, at the place of the override."""
     text = _line(error)
     match = re.search(r"'([^']+)'", text.partition(": Could")[2] or text)
     key = match.group(1).lstrip("+~") if match else ""
@@ -206,7 +206,7 @@ def _unused(error: Exception, overrides: Sequence[Given], repository: Repository
 
 
 def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Problem]:
-    """Groups whose option is `???` and that nothing chose: what they would bring is unknown."""
+    """Groups whose option is `???` and was not chosen."""
     for group, option in choices.items():
         if option != "???":
             continue
@@ -220,7 +220,7 @@ def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Pr
 
 
 def _gap(repository: Repository, path: str, above: str | None, primary: ConfigFile) -> Problem:
-    """A configuration that a defaults list names and nobody has: it is left out."""
+    """The problem of a configuration that a defaults list names but no file has. It is left out."""
     group, _, option = path.rpartition("/")
     options = repository.get_group_options(group) if group else []
     guess = nearest(option, options)
@@ -240,7 +240,7 @@ def _names(entry: Entry, path: str) -> bool:
 
 
 def _cycle(repository: Repository, name: str, primary: ConfigFile) -> Problem:
-    """Defaults lists that lead back to where they began, with the entry that closes the circle."""
+    """The problem of defaults lists that form a cycle, at the entry that closes it."""
     found = _circle(repository, name.removesuffix(".yaml"), ())
     if found is None:
         place = primary.defaults_origin
@@ -265,7 +265,7 @@ def _circle(repository: Repository, name: str, above: tuple[str, ...]) -> tuple[
 
 
 def _children(entry: Entry, parent: str) -> Iterator[str]:
-    """The configurations that an entry names, relative to the file it stands in; interpolated ones left out."""
+    """The configurations that an entry of a file names. Names with interpolations are left out."""
     if entry.override or entry.option in (None, "_self_", "???"):
         return
     folder = parent.rpartition("/")[0]
@@ -276,7 +276,7 @@ def _children(entry: Entry, parent: str) -> Iterator[str]:
 
 
 def _plainly(repository: Repository, name: str, package: str, seen: set[str]) -> Iterator[tuple[str, str]]:
-    """The order of merging where Hydra's algorithm gives up: entries in turn, circles and missing files left out."""
+    """The order of merging if Hydra's algorithm fails: entry by entry, without cycles and missing files."""
     name = name.removesuffix(".yaml")
     file = repository.file(name)
     if file is None or name in seen or len(seen) > MAX_GAPS:
@@ -303,7 +303,7 @@ def _plainly(repository: Repository, name: str, package: str, seen: set[str]) ->
 
 
 def _apply(given: Given, repository: Repository, found: Composition) -> None:
-    """One override of a value (those of groups went into the defaults list)."""
+    """Applies one override of a value. (The defaults list has the overrides of groups.)"""
     override = given.override
     is_value = override is None or isinstance(override._value, dict)
     if not is_value and repository.group_exists(given.key):
@@ -317,7 +317,7 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
         return
     held = select(found.root, path)
     whole = not repository.stubs and not repository.broken and "???" not in found.choices.values()
-    if path[0] != "hydra" and whole:  # a part that is not there may well hold the key
+    if path[0] != "hydra" and whole:  # a missing part may have the key
         found.problems += _objections(given, held, found.root)
     item: Item
     if given.expr is not None:
@@ -331,7 +331,7 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
 
 
 def _objections(given: Given, held: Item | None, root: Table) -> Iterator[Problem]:
-    """Where Hydra would stop: a new key without `+`, `+` for a key that is there."""
+    """Overrides at which Hydra would stop: a new key without `+`, or `+` for an existing key."""
     if given.origin is None:
         return
     if held is None and given.sign == "":
@@ -345,5 +345,5 @@ def _objections(given: Given, held: Item | None, root: Table) -> Iterator[Proble
 
 
 def _occupied(held: Item | None) -> bool:
-    """Whether `+key=` would meet a value (null and tables may be added to)."""
+    """Whether `+key=` would replace a value. Null and tables may be added to."""
     return held is not None and not isinstance(held, Table) and not (isinstance(held, Leaf) and held.value is None)

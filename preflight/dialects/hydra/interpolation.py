@@ -1,7 +1,7 @@
 """Interpolations of OmegaConf as expressions: `${a.b}`, `${.sibling}`, `${oc.env:X,1}`, `${eval:'${a} * 2'}`.
 
-Nothing is run: resolvers that only compute are emulated over `preflight.vocabulary.values.OPERATIONS`, any other one is
-unknown. Grammar: omegaconf/grammar (2.3); the built-in resolvers: omegaconf/resolvers/oc.
+Nothing is run. Resolvers that only compute are emulated with `preflight.vocabulary.values.OPERATIONS`; the value of any
+other resolver is unknown. Grammar: omegaconf/grammar (2.3); the built-in resolvers: omegaconf/resolvers/oc.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from preflight.dialects.hydra.tree import Item, Leaf, Listing, Path, Table, sele
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, Value, unknown
 
 MAX_TEXT = 64 * 1024
-"""A value that grows beyond this is unknown: hostile files double a string line by line."""
+"""A longer value is unknown: hostile files double a string in every line."""
 MAX_DEPTH = 60
-"""Interpolations that refer to each other; real chains have two or three members."""
+"""Interpolations that refer to each other. Real chains have two or three of them."""
 
 _UNKNOWABLE: Mapping[str, str] = {
     "now": "the time of the run", "device_count": "how many GPUs the program sees", "cwd": "the working directory",
@@ -27,7 +27,7 @@ _UNKNOWABLE: Mapping[str, str] = {
 
 @dataclass
 class Resolver:
-    """Resolves the values of one composed configuration. `loops` collects paths that refer to themselves."""
+    """Resolves the values of one composed configuration. `loops` collects paths that refer to each other in a cycle."""
 
     root: Table
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Resolver:
     _open: list[Path] = field(default_factory=list)
 
     def leaf(self, leaf: Leaf, path: Path) -> Expr:
-        """The expression for what stands at `path`."""
+        """The expression for the leaf at `path`."""
         if leaf.expr is not None:
             return leaf.expr
         if leaf.missing:
@@ -109,7 +109,7 @@ class Resolver:
         )
 
     def _target(self, key: str, path: Path) -> Path | None:
-        """Absolute path of a key: one leading dot is the table that holds the value, each further one is above it."""
+        """The absolute path of a key. One leading dot is the table of the value, each further dot is a table above."""
         dots = len(key) - len(key.lstrip("."))
         if dots > len(path):
             return None
@@ -130,7 +130,7 @@ class Resolver:
         return _via(found, origin)
 
     def _through(self, target: Path) -> Item | None:
-        """An item below a table that is itself only referred to: `${a.b}` where `a: ${c}`."""
+        """An item below a table that is an interpolation: `${a.b}` with `a: ${c}`."""
         for cut in range(len(target) - 1, 0, -1):
             held = select(self.root, target[:cut])
             if isinstance(held, Leaf) and held.interpolated and len(self._open) <= MAX_DEPTH:
@@ -176,7 +176,7 @@ class Resolver:
         return unknown(f"the program defines the resolver {name}", origin, Cause.out_of_project)
 
     def _environment(self, arguments: list[Expr], origin: Origin | None) -> Expr:
-        """`oc.env` gives text; the launch may set the variable, the file may give a default."""
+        """The value of `oc.env`: text that the launch sets, or the default in the file."""
         name = _const_text(arguments[0]) if arguments else None
         if name is not None and name in self.environment:
             return _via(self.environment[name], origin)
@@ -198,7 +198,7 @@ class Resolver:
 
 
 def _via(found: Expr, origin: Origin | None) -> Expr:
-    """The same value, its origin remembering one more place that it passed through."""
+    """The same value with one more place in its origin's `via`."""
     if origin is None or found.origin is None:
         return found
     if origin == found.origin or origin in found.origin.via:
@@ -217,7 +217,7 @@ def _const_text(expr: Expr) -> str | None:
 
 
 def _joined(parts: list[Expr], origin: Origin | None) -> Expr:
-    """Parts of one text, put together."""
+    """The concatenation of the parts of one text."""
     for part in parts:
         if isinstance(part, Const) and isinstance(part.value, Unknown):
             return part
@@ -230,7 +230,7 @@ def _joined(parts: list[Expr], origin: Origin | None) -> Expr:
 
 
 def _folded(operator: str, parts: list[Expr], origin: Origin | None) -> Expr:
-    """A list or dictionary. A list of constants is one; a dictionary keeps its parts, each with its own place."""
+    """A list or dictionary. A list of constants is one constant; a dictionary keeps its parts with their places."""
     if len(parts) > MAX_TEXT:
         return unknown("it has too many parts", origin, Cause.budget)
     whole = Op(operator, tuple(parts), origin)
@@ -239,7 +239,7 @@ def _folded(operator: str, parts: list[Expr], origin: Origin | None) -> Expr:
 
 
 def _constant(expr: Expr) -> Value | None:
-    """The value of lists and dictionaries of constants, an unknown part being part of it; None for anything else."""
+    """The value of lists and dictionaries of constants (which may be unknown); None for anything else."""
     if not isinstance(expr, Op) or expr.operator not in ("tuple", "dict"):
         return None
     values: list[Value] = []

@@ -70,7 +70,8 @@ def request(found: Composition, resolver: Resolver) -> Request | None:
     gpus, kind = _gpus(said["gpus_per_node"], said["gres"])
     exclusive = extra.get("exclusive")
     renamed = {REQUEST_FIELDS[name]: place for name, place in places.items() if name in REQUEST_FIELDS}
-    not_own = REQUEST_FIELDS.keys() | (set(REQUEST_FIELDS.values()) - Submitit.model_fields.keys())
+    # a key that the launcher does not have must not take the place of a setting of the same name in Request
+    left_out = REQUEST_FIELDS.keys() | (set(REQUEST_FIELDS.values()) - Submitit.model_fields.keys())
     return Request(
         nodes=said["nodes"],
         tasks_per_node=said["tasks_per_node"],
@@ -85,7 +86,7 @@ def request(found: Composition, resolver: Resolver) -> Request | None:
         constraint=said["constraint"],
         exclusive=not isinstance(exclusive, Unknown) and bool(exclusive),
         time_minutes=said["timeout_min"],
-        origins={**renamed, **{name: place for name, place in places.items() if name not in not_own}},
+        origins={**renamed, **{name: place for name, place in places.items() if name not in left_out}},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a Hydra command line composes: overrides that hold everywhere, swept values as axes, swept groups as choices."""
+"""The plan of a Hydra composition: overrides without a sweep, axes of swept values, and swept groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Val
 
 @dataclass
 class Plan:
-    """What is composed: overrides that hold everywhere, swept values as axes, swept groups as choices."""
+    """What is composed: overrides without a sweep, axes of swept values, and swept groups."""
 
     fixed: list[Given] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
@@ -23,7 +23,7 @@ class Plan:
     problems: list[Problem] = field(default_factory=list)
 
     def condition(self, fixed: Mapping[str, Value]) -> Expr:
-        """Whether the swept groups have the options of one composition."""
+        """The condition that the swept groups have the options of one composition."""
         tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in self.groups]
         return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
 
@@ -36,7 +36,7 @@ def sort(
     call: Call | None,
     optuna: bool = False,
 ) -> None:
-    """Sorts overrides into what is fixed, swept values, and swept groups; the last one for a key counts."""
+    """Sorts overrides into fixed values, swept values and swept groups. The last override of a key counts."""
     for given in overrides:
         group = repository.group_exists(given.key)
         options = repository.get_group_options(given.key) if group else []
@@ -63,7 +63,7 @@ def sort(
 
 
 def _outer_group(given: Given, options: Sequence[str], plan: Plan) -> None:
-    """A group whose option an outer sweep chooses: every option of the group may come."""
+    """A group whose option comes from an outer sweep: every option of the group is possible."""
     refs = list(_references(given.expr))
     if len(refs) == 1 and isinstance(given.expr, Ref) and options:
         plan.groups.append((given, refs[0], tuple(options), None))
@@ -81,7 +81,7 @@ def _references(expr: Expr | None) -> Iterator[Ref]:
 
 
 def add_sweeper(found: Composition, repository: Repository, plan: Plan) -> None:
-    """Axes of `hydra.sweeper.params` and Optuna's `search_space`; what the command line sets is not swept."""
+    """Adds the axes of `hydra.sweeper.params` and Optuna's `search_space`. The command line has precedence."""
     taken = {given.key for given in plan.fixed} | {given.key for given, _, _, _ in plan.groups}
     params = [given for given in sweeper_params(found, plan.problems) if given.key not in taken]
     sort(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")

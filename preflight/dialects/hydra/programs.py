@@ -1,4 +1,4 @@
-"""Python programs around a configuration folder, and which of them `@hydra.main` starts with it."""
+"""Python programs near a configuration folder, and those of them that use the folder in `@hydra.main`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.remembered import Kind
 
 MAX_PROGRAMS = 400
-"""Python files looked through for `@hydra.main` (by their text first)."""
+"""Python files that are searched for `@hydra.main`."""
 
 MAX_LEVELS = 8
-"""Folders above a file that may hold its primary configuration."""
+"""Folders above a file that are searched for its primary configuration."""
 
 _PROGRAMS: Kind[tuple[str, ...]] = Kind("programs of a folder's configuration")
 _MAINS: Kind[tuple[tuple[str | None, str | None], ...]] = Kind("config_path and config_name of a file's decorators")
@@ -51,7 +51,7 @@ def _decorators_of(path: str, project: Project) -> tuple[tuple[str | None, str |
 
 
 def python_files(project: Project, folder: str) -> Iterator[str]:
-    """Python files beside and above a configuration folder, and up to two levels below those places."""
+    """Python files in the folder and in the folders above it, and up to two levels below each of them."""
     seen: set[str] = set()
     count = 0
     pure = PurePosixPath(folder)

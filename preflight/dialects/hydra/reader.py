@@ -1,7 +1,7 @@
-"""Hydra: a tree of configurations composed as the application would, every value with the line that wrote it.
+"""Reader of Hydra configurations: they are composed as by the application, and every value keeps its place.
 
-Overrides come from the words of whoever launches the program. Sweeps (`-m`, `hydra.sweeper.params`) are axes; a sweep
-over a group is one composition per option. Nothing of the application is imported: `_target_` is text.
+Overrides come from the command line of the launch. Sweeps (`-m`, `hydra.sweeper.params`) are axes; a sweep over a group
+is one composition per option. Nothing of the application is imported: `_target_` is text.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 NAME = "hydra"
 MAX_COMPOSITIONS = 24
-"""Combinations of group options that are composed; each is a box of the search space."""
+"""Combinations of group options that are composed. Each is a box of the search space."""
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """A primary configuration, or a file of a group that one with a program (or a root) uses."""
+    """Whether a file is a primary configuration, or in a group that a configuration with a program (or a root) uses."""
     return source.path.endswith(".yaml") and application(source.path, project) is not None
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The composed configuration: for the words it is launched with, or for its defaults when nobody launches it."""
+    """The composed configuration with the overrides of its launch, or with its defaults if no launch is known."""
     if call is not None:
         folder, name = config_folder(source.path, project)
         return _read(source.path, Application(folder, name), call, project)
@@ -50,13 +50,13 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     reading = _read(source.path, found, None, project)
     if not found.programs:
         return reading
-    # the program's own link composes the same tree again, with its branches
+    # the link of the program composes the same tree again, with its branches
     links = tuple(Link("program", path, _chosen(source.path, found, project)) for path in found.programs)
     return replace(reading, branches=(), links=links)
 
 
 def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]:
-    """The override that selects a group's file which the primary configuration does not select by itself."""
+    """The override that selects a file of a group, if the primary configuration does not select it."""
     if found.option is None:
         return ()
     group, option = found.option
@@ -90,7 +90,7 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
     multirun = _multirun(line, own, call)
     sort(line.overrides, repository, plan, multirun, call)
     base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
-    sweeping = multirun or call is None or not call.words  # nobody says how it is launched: as it is meant to be
+    sweeping = multirun or call is None or not call.words  # the launch is unknown: read it with its sweep
     if sweeping:
         add_sweeper(base[0], repository, plan)
         base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
@@ -98,7 +98,7 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
 
 
 def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[str, str]:
-    """Folder and name, as flags on the command line may change them."""
+    """Folder and name of the primary configuration, which flags on the command line may change."""
     folder = found.folder
     if line.config_path is not None and call is not None:
         folder = resolved(call.caller, line.config_path) or folder
@@ -106,7 +106,7 @@ def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[st
 
 
 def _own(folder: str, name: str, project: Project) -> tuple[YamlDocument | None, Mapping[str, Value]]:
-    """What the primary configuration says to Hydra itself, before anything is composed."""
+    """The settings for Hydra itself in the primary configuration, before composition."""
     from preflight.dialects.hydra.repository import parsed
 
     path = f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
@@ -133,7 +133,7 @@ def _search_path(
     project: Project,
     problems: list[Problem],
 ) -> Iterator[str]:
-    """Folders of the project that `hydra.searchpath` adds (relative to the root, where programs are started)."""
+    """Folders of the project in `hydra.searchpath` (relative to the root, where programs are started)."""
     listed: object = own.get("searchpath")
     for given in line.overrides:
         if given.key == "hydra.searchpath" and given.override is not None:
@@ -162,7 +162,7 @@ def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Proble
 def _composed(
     plan: Plan, repository: Repository, name: str, options: Sequence[str]
 ) -> tuple[Composition, dict[str, Value]]:
-    """The composition for one option of every swept group, and what it holds fixed."""
+    """The composition for one option of every swept group, and these options."""
     from preflight.dialects.hydra.compose import compose
     from preflight.dialects.hydra.overrides import parse_override
 
@@ -177,7 +177,7 @@ def _composed(
 
 
 def _settings(found: Composition, call: Call | None) -> tuple[dict[str, Setting], Resolver]:
-    """Every value below the top, without Hydra's own, by dotted key."""
+    """Every value by its dotted key, without Hydra's own settings."""
     from preflight.dialects.hydra.interpolation import Resolver
     from preflight.dialects.hydra.tree import leaves
 
@@ -193,7 +193,7 @@ def _settings(found: Composition, call: Call | None) -> tuple[dict[str, Setting]
 
 
 def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Path, Expr]]:
-    """A value; where it only refers to a table, that table's values below its own key."""
+    """A value by its key. An interpolation of a table gives the values of that table."""
     from preflight.dialects.hydra.tree import Leaf, Listing
 
     if isinstance(item, (Leaf, Listing)):
@@ -201,7 +201,7 @@ def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Pa
 
 
 def _flat(path: Path, expr: Expr) -> Iterator[tuple[Path, Expr]]:
-    """An expression by its own key; the parts of a table by theirs as well."""
+    """An expression by its key, and the parts of a table by their keys."""
     yield path, expr
     if isinstance(expr, Op) and expr.operator == "dict":
         for name, value in zip(expr.operands[::2], expr.operands[1::2], strict=True):
@@ -252,7 +252,7 @@ def _reading(
 
 
 def _trains(settings: Mapping[str, Setting]) -> bool:
-    """Whether a configuration that nobody launches is one of a training: it has a batch, an optimizer, a trainer."""
+    """Whether a configuration is for training: it has a batch, an optimizer, a learning rate or a trainer."""
     from preflight.program.names import field_for
 
     for key, setting in settings.items():
@@ -295,7 +295,7 @@ _Read = tuple[dict[str, Value], tuple[dict[str, Setting], "Resolver"]]
 
 
 def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
-    """Settings of all compositions at once: what differs depends on the swept groups."""
+    """The settings of all compositions. A setting that differs between them depends on the swept groups."""
     keys = dict.fromkeys(key for _, (settings, _) in read for key in settings)
     for key in keys:
         found = [(fixed, settings.get(key)) for fixed, (settings, _) in read]

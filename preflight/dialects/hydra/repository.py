@@ -1,7 +1,7 @@
-"""The configuration files of one Hydra application, as hydra-core's defaults-list algorithm asks for them.
+"""Configuration files of one Hydra application, in the form that hydra-core's defaults-list algorithm needs.
 
-Files come from the project (unsaved texts included), never from Hydra's own loaders, so nothing is imported and
-nothing outside the root is read. `hydra/...` groups that plugins bring are empty.
+Files come from the project (with unsaved texts) and not from Hydra's loaders, so nothing is imported and nothing
+outside the root is read. `hydra/...` groups of plugins are empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hydra.core.default_element import InputDefault
 
 MAX_LOADS = 4000
-"""Files looked up for one composition: a defaults list that doubles at every level never ends otherwise."""
+"""Files loaded for one composition. Without a limit, a defaults list that doubles at every level would never end."""
 
 HYDRA_DEFAULTS = (
     ("output", "default"), ("launcher", "basic"), ("sweeper", "basic"), ("help", "default"), ("hydra_help", "default"),
@@ -37,12 +37,12 @@ _HEADER = re.compile(r"\s*#\s*@\s*package\s+(\S+)\s*")
 
 
 class TooLarge(Exception):
-    """The defaults lists multiply without bound."""
+    """The defaults lists grow without limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What Hydra's algorithm reads of a configuration (`hydra.plugins.config_source.ConfigResult`)."""
+    """What Hydra's algorithm needs of a configuration (`hydra.plugins.config_source.ConfigResult`)."""
 
     header: dict[str, str | None]
     defaults_list: list[InputDefault] | None
@@ -56,16 +56,16 @@ class Repository:
     project: Project
     folders: tuple[str, ...]
     stubs: dict[str, str | None] = field(default_factory=dict)
-    """Configurations that are missing and count as empty -> the one whose defaults list names it."""
+    """Missing configurations, which count as empty -> the configuration whose defaults list names them."""
     files: dict[str, ConfigFile] = field(default_factory=dict)
-    """What was read so far, by configuration path ("model/small")."""
+    """The files read so far, by configuration path ("model/small")."""
     broken: dict[str, tuple[str, Origin]] = field(default_factory=dict)
     stored: dict[str, ConfigFile] | None = None
-    """What the program's ConfigStore holds; looked up when a file is missing."""
+    """The configurations in the program's ConfigStore; they are read when a file is missing."""
     loads: int = 0
 
     def file(self, config_path: str) -> ConfigFile | None:
-        """The file of a configuration; None where there is none, or it cannot be read (then it is in `broken`)."""
+        """The file of a configuration; None if it does not exist or cannot be read (then it is in `broken`)."""
         name = config_path.removesuffix(".yaml")
         if name not in self.files and name not in self.broken:
             for folder in self.folders:
@@ -79,7 +79,7 @@ class Repository:
         return self.files.get(name)
 
     def _registered(self, name: str) -> None:
-        """A configuration that no file has: the program may register a class by that name."""
+        """A configuration without a file: the program may register a class by that name."""
         found = self._classes().get(name)
         if found is not None:
             self.files[name] = found
@@ -154,7 +154,7 @@ def parsed(path: str, project: Project) -> YamlDocument:
 
 
 def package_header(text: str) -> str | None:
-    """The package of a `# @package NAME` header, which only comment lines with `@` may precede."""
+    """The package in a `# @package NAME` header. Only comment lines with `@` may precede the header."""
     for line in text.splitlines():
         if not line.strip():
             continue
@@ -167,7 +167,7 @@ def package_header(text: str) -> str | None:
 
 
 def read_entries(document: TreeDocument, complaints: list[tuple[str, Origin]]) -> Iterator[Entry]:
-    """The items of a file's defaults list; what is no item of one is put into `complaints`."""
+    """The items of a file's defaults list. Invalid items are added to `complaints`."""
     if not document.has(("defaults",)):
         return
     node = document.find(("defaults",)).node
@@ -184,7 +184,7 @@ def read_entries(document: TreeDocument, complaints: list[tuple[str, Origin]]) -
 
 
 def _entry(node: Node, origin: Origin) -> Entry | str:
-    """One item, or what is wrong with it (as hydra._internal.config_repository says it)."""
+    """One item, or why it is invalid (as hydra._internal.config_repository checks it)."""
     if node.kind == "scalar":
         if not isinstance(node.value, str):
             return f"{node.text!r} is not an item of a defaults list"

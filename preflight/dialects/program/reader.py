@@ -1,7 +1,7 @@
-"""Program: a Python script that trains, read from its syntax tree and never run.
+"""Reader of Python programs that train. A program is evaluated from its syntax tree and never run.
 
-The evaluator follows the script from its entry and records what it calls; `preflight.program` says what those calls
-mean for a job. Here: what of a program is a parameter, a fact, a link or a search space.
+The evaluator follows the script from its entry and records its calls; `preflight.program` has the meaning of the calls
+for a job. This module makes parameters, facts, links and a search space of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
+    """What the program would do, as far as its text shows. Raises DocumentError if it is not Python."""
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
     from preflight.frameworks.facts import fits_what_it_is_given, read_calls
@@ -83,7 +83,7 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Evaluator:
-    """The program interpreted; a second time where the command line names a data file that it reads."""
+    """The evaluated program. It is evaluated again if the command line names a data file that it reads."""
     from preflight.frameworks.launch import environment_of
     from preflight.python.evaluator import Evaluator
 
@@ -108,8 +108,7 @@ def _names_data(value: Expr | None) -> bool:
 
 
 def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Evaluator:
-    """The program interpreted once for all launches that it can not tell apart: on the same texts, and with the same
-    values of the variables that these mention."""
+    """The program evaluated once for all launches with the same texts and the same values of the variables in them."""
     from preflight.python.evaluator import Evaluator
 
     known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
@@ -133,7 +132,7 @@ def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hoo
 
 
 def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
-    """Values that the words give to flags spelled out in full: `--config=a.yaml` and `--config a.yaml`."""
+    """Values of the flags on a command line: `--config=a.yaml` and `--config a.yaml`."""
     flags = {flag: p.name for p in parameters for flag in p.flags}
     found: dict[str, Expr] = {}
     for word, following in zip(words, [*words[1:], Word("")], strict=False):
@@ -147,7 +146,7 @@ def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, E
 
 
 def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
-    """Constants of the script's top level whose names say what they are (`BATCH_SIZE = 32`), of the lowest rank."""
+    """Constants at the top of the script with the name of a field (`BATCH_SIZE = 32`), with the lowest rank."""
     from preflight.program.names import binding_for
 
     module = evaluator.modules.get(source.path)
@@ -159,7 +158,7 @@ def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
 
 
 def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
-    """Flags of arguments classes that belong to a library (`HfArgumentParser((..., TrainingArguments))`)."""
+    """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`)."""
     from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters
 
     found: dict[str, Parameter] = {}
@@ -238,7 +237,7 @@ def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iter
 
 
 def _unread(target: str, named: Const) -> Iterator[Binding]:
-    """What a DeepSpeed file would say that is not there: a script may write it before it starts the program."""
+    """Unknown settings of a DeepSpeed file that does not exist: a script may write it before it starts the program."""
     why = Unknown(f"{target} is not in the project, so its DeepSpeed settings are unknown", Cause.file_not_found)
     for field in ("parallel.strategy", "parallel.offload"):
         yield Binding(field, Const(why, named.origin), origin=named.origin)

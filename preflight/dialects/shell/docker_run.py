@@ -1,7 +1,7 @@
-"""`docker run` and its like in a job script: what is started inside, and what the container may use.
+"""`docker run` and `podman run` in a job script: the command inside, and the resources of the container.
 
-What a container is given travels with the launch under names that no environment has. Sources: docker-run(1) and
-podman-run(1); a container has a /dev/shm of 64 MiB unless it is told otherwise or shares the host's.
+The resources are part of the launch's environment, under names that no real variable has. Sources: docker-run(1) and
+podman-run(1). A container has a /dev/shm of 64 MiB by default.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def is_run(name: str, words: Sequence[Word]) -> bool:
-    """Whether a command starts a container: `words` are those behind the engine's name."""
+    """Whether a command starts a container; `words` are the words behind the engine's name."""
     return name in ENGINES and _verb(words) is not None
 
 
 def _verb(words: Sequence[Word]) -> int | None:
-    """The index of `run`, which `container` may stand before; None where the engine does something else."""
+    """The index of `run` (also in `container run`); None if it is another command of the engine."""
     texts = [word_text(word) for word in words[:2]]
     if texts[:1] == ["run"]:
         return 0
@@ -44,7 +44,7 @@ def _verb(words: Sequence[Word]) -> int | None:
 
 
 def peel(words: Sequence[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
-    """The command inside the container, and the launch with what the container gives it."""
+    """The command inside the container, and the launch with the resources of the container."""
     verb = _verb(words) or 0
     options, rest = _options(list(words[verb + 1 :]))
     given = {SHM: _shm(options, words[verb]), GPUS: _gpus(options), **_memory(options)}
@@ -66,7 +66,7 @@ def _options(words: list[Word]) -> tuple[dict[str, Expr], list[Word]]:
 
 
 def _shm(options: Mapping[str, Expr], verb: Word) -> Expr | None:
-    """The size of /dev/shm; None where it is the host's or another's, whose size nobody says here."""
+    """The size of /dev/shm; None if the container shares the /dev/shm of the host or of another container."""
     sharing = options.get("--ipc")
     if sharing is not None and evaluate(sharing) not in ("private", "shareable", "none", ""):
         return None
@@ -80,7 +80,7 @@ def _memory(options: Mapping[str, Expr]) -> dict[str, Expr]:
 
 
 def _gpus(options: Mapping[str, Expr]) -> Expr | None:
-    """How many GPUs `--gpus 2` gives; unknown for `all` and device lists; None where nothing is said."""
+    """The number of GPUs by `--gpus`: unknown for `all` and device lists, None without the option."""
     said = options.get("--gpus")
     if said is None:
         return None

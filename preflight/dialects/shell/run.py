@@ -1,7 +1,7 @@
-"""A job script followed from top to bottom, nothing run: which commands it would start, with which words.
+"""Static interpreter of job scripts: which commands a script would start, with which words. Nothing is run.
 
-Assignments hold from where they stand; what depends on a condition is unknown afterwards; loops over listed words are
-unrolled; functions are followed where they are called; `source FILE` is read as if it stood there.
+An assignment holds for the lines below it. A variable that is set under a condition is unknown afterwards. Loops over
+listed words are unrolled, functions are followed where they are called, and `source FILE` inserts that file.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
 
 MAX_NESTED = 8
-"""Functions, sourced files and command strings within each other."""
+"""Nested functions, sourced files and command strings."""
 
 MAX_RUNS = 500
-"""Commands followed in one script."""
+"""Started commands of one script."""
 
 MAX_STEPS = 20_000
-"""Assignments and commands followed, loops unrolled: scripts written by people stay below a thousand."""
+"""Assignments and commands with unrolled loops; scripts written by people have less than a thousand."""
 
 Step = Assignment | Command
 Sourced = Callable[[str], "BashDocument | None"]
@@ -51,10 +51,10 @@ Sourced = Callable[[str], "BashDocument | None"]
 
 @dataclass(frozen=True)
 class Run:
-    """A command as it would be started: its words, what its environment holds beyond the job's, where, and when.
+    """A command as it would be started: its words, its own environment variables, and its place.
 
-    Equal `group`: at the same time (`&`); `directory` is where `cd` has led, relative to the script's start, or with a
-    leading `/` somewhere on the machine (the root of the project is `/`, too); None: nobody knows.
+    Commands of the same `group` run at the same time (`&`). `directory` is the current directory relative to the start
+    of the script, or absolute (the root of the project is `/` too); None if it is unknown.
     """
 
     words: tuple[Word, ...]
@@ -66,7 +66,7 @@ class Run:
 
 @dataclass
 class Shell:
-    """The state of a script at one point. `axes` are names that stay open (SLURM_ARRAY_TASK_ID)."""
+    """The state of a script at one point. `axes` are variables that stay symbolic (SLURM_ARRAY_TASK_ID)."""
 
     source: Source
     variables: dict[str, Expr]
@@ -81,18 +81,18 @@ class Shell:
     pending: bool = False
     nested: int = 0
     inside: tuple[str, ...] = ()
-    """Functions and sourced files that are being followed: none is entered again."""
+    """Functions and sourced files that are being followed; recursion is not followed."""
     ended: bool = False
     steps: int = 0
     turns: tuple[Origin, ...] = ()
-    """Where the current values of the loops around are written: what tells unrolled commands apart."""
+    """The places of the current values of the loops around: they distinguish unrolled commands."""
 
     def follow(self, document: BashDocument) -> None:
-        """Everything that a script does."""
+        """Follows a whole script."""
         self._steps(document.steps, 0)
 
     def follow_text(self, expr: Expr) -> None:
-        """A command string (`bash -c`, `eval`)."""
+        """Follows a command string (`bash -c`, `eval`)."""
         if self.nested < MAX_NESTED:
             self.nested += 1
             self.follow(reparse(self.source, expr))
@@ -255,7 +255,7 @@ class Shell:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def closed(self, expr: Expr) -> Expr:
-        """`expr` with variables replaced by their values here; names that nobody sets are unknown."""
+        """`expr` with the current values of its variables. A variable that is not set is unknown."""
         known = {**self.variables, **self._positional()}
         free = {name: value for name, value in known.items() if name not in self.axes}
         found = substitute(apply_defaults(tidy(expr), known), free)
@@ -277,7 +277,7 @@ class Shell:
         return found
 
     def _values(self, word: ShellWord) -> Iterator[Expr]:
-        """The values that one word of a `for` list stands for."""
+        """The values of one word in the list of a `for` loop."""
         for one in self._words(word):
             yield whole(one)
 
@@ -307,7 +307,7 @@ class Shell:
             yield of_value(value, word.origin)
 
     def _items(self, value: Expr, origin: Origin) -> Iterator[Word]:
-        """The words of an array: its items as they are, what an expansion in it was filled with cut at white space."""
+        """The words of an array. An unquoted expansion in it is split at white space."""
         for operand in operands_of(value):
             cut = isinstance(operand, Op) and operand.operator == "words"
             inner = operands_of(operand)[0] if cut else operand
