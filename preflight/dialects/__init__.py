@@ -74,8 +74,8 @@ def recognise(source: Source, project: Project) -> Dialect | None:
             dialect = load(name)
             if dialect.recognises(source, project):
                 return dialect
-    others = (one for one in added().values() if suffix in one.SUFFIXES)
-    return next((one for one in others if one.recognises(source, project)), None)
+    additional = (one for one in added().values() if suffix in one.SUFFIXES)
+    return next((one for one in additional if one.recognises(source, project)), None)
 
 
 class AddedDialect(Dialect, Protocol):

@@ -1,4 +1,4 @@
-"""A parsed YAML or JSON file: values and places by route. Edits are in `cut`."""
+"""A parsed YAML or JSON file: values and places by route. Edits are in `tree_edits`."""
 
 from __future__ import annotations
 

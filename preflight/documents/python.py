@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
-from preflight.documents.items import line_end, newline_of
+from preflight.documents.layout import line_end, newline_of
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Origin, Span
 

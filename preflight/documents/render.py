@@ -67,8 +67,8 @@ def _number(old: str, value: int | float, point: bool) -> str:
     if "e" not in text:
         return f"{value:_}" if grouped and abs(value) >= 1000 else text
     mantissa, _, exponent = text.partition("e")
-    short = re.search(r"[eE][-+]?[1-9]", old)
-    if short:
+    unpadded = re.search(r"[eE][-+]?[1-9]", old)
+    if unpadded:
         exponent = re.sub(r"^([-+]?)0+", r"\1", exponent)
     if point and "." not in mantissa:
         mantissa += ".0"

@@ -285,7 +285,7 @@ class Words:
             return value
         operator, words = rest[0].type, rest[1:]
         if operator in (":-", "-", ":=", "=", ":+", "+"):
-            other = self._others(words, rest[0])
+            other = self._default_word(words, rest[0])
             chosen = Op("alternative" if "+" in operator else "default", (value, other), origin)
             if "=" in operator and isinstance(value, Ref):
                 self.assigned.append((value.name, chosen))
@@ -296,7 +296,7 @@ class Words:
             return Op("concat", (value, Const("/..")), origin)
         return unknown(f"{self.source(node)[:40]} is not followed", origin)
 
-    def _others(self, words: list[Node], operator: Node) -> Expr:
+    def _default_word(self, words: list[Node], operator: Node) -> Expr:
         """The value behind `:-`: one word, several words in a row, or nothing."""
         end = self.text.char(operator.end_byte)
         if not words:

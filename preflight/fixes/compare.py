@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from preflight.documents.cut import same
+from preflight.documents.tree_edits import same
 from preflight.vocabulary.findings import Change, Safety
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.spelling import Invalid, normal

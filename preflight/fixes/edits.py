@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
-from preflight.fixes.texts import keep_items, replace_text
+from preflight.fixes.text_edits import keep_items, replace_text
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.spelling import Invalid, normal

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.documents import cut
+from preflight.documents import tree_edits
 from preflight.documents.render import render
 from preflight.frameworks.arguments import document_of
 from preflight.frameworks.table import heads, keywords
@@ -160,7 +160,7 @@ def _in_file(reading: Reading, key: str, value: Value, project: Project) -> tupl
     beside: Route | None = tops[-1] if tops else None
     if batch is not None and batch.path == reading.path and batch.route and len(batch.route) == 1:
         beside = batch.route
-    return None if beside is None else (cut.insert(document, beside, key, value),)
+    return None if beside is None else (tree_edits.insert(document, beside, key, value),)
 
 
 def _on_line(reading: Reading, key: str, value: Value, study: Study) -> tuple[Edit, ...] | None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from preflight.documents.render import language_of
 from preflight.fixes import yaml_round_trip
+from preflight.fixes.changed_routes import only_meant
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
 from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
 from preflight.fixes.plan import by_path, edited, on_command_line, plan
-from preflight.fixes.routes import only_meant
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import Edit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from preflight.fixes.changed_routes import changed_routes, only_meant
 from preflight.fixes.compare import Intent, carried_over, differences, same_expr
-from preflight.fixes.routes import changed_routes, only_meant
 from preflight.vocabulary.findings import Change, Safety
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.study import Bound, Box, Study

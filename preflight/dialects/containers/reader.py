@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.launch import links_of
-from preflight.dialects.shell.run import Run, Shell
 from preflight.dialects.shell.values import literal_word
 from preflight.documents.yaml import YamlDocument
 from preflight.vocabulary.project import Project
@@ -71,7 +71,7 @@ def _links(source: Source, document: YamlDocument, one: Container, group: int, p
         elif isinstance(value, tuple):
             words += [_word(document, (*route, index), item) for index, item in enumerate(value)]
     if words:
-        shell.runs.append(Run(tuple(words), {}, one.origin, 0, one.directory))
+        shell.runs.append(StartedCommand(tuple(words), {}, one.origin, 0, one.directory))
     given = {name: expr for name, expr in ((SHM, one.shm), (MEMORY, one.memory), (GPUS, one.gpus)) if expr is not None}
     for link in links_of(shell, project, None)[0]:
         launch = replace(link.launch, environment={**variables, **link.launch.environment, **given})

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from preflight.dialects.hydra.overrides import Given, plain
+from preflight.dialects.hydra.overrides import GivenOverride, plain
 from preflight.dialects.hydra.repository import Repository, TooLarge
 from preflight.dialects.hydra.tree import (
     Clash,
@@ -54,7 +54,7 @@ class Composition:
     files: list[str] = field(default_factory=list)
 
 
-def compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Composition:
+def compose(repository: Repository, name: str, overrides: Sequence[GivenOverride]) -> Composition:
     """The configuration `name` with overrides, none of which is a sweep."""
     found = Composition()
     primary = repository.file(name)
@@ -122,7 +122,7 @@ def _quiet_hydra() -> Iterator[None]:
 
 
 def _defaults(
-    repository: Repository, name: str, primary: ConfigFile, overrides: Sequence[Given], found: Composition
+    repository: Repository, name: str, primary: ConfigFile, overrides: Sequence[GivenOverride], found: Composition
 ) -> list[tuple[str, str]]:
     """(configuration, package) in the order of merging."""
     place = primary.defaults_origin
@@ -157,7 +157,7 @@ class _Refused(Exception):
 
 
 def _by_hydra(
-    repository: Repository, name: str, overrides: Sequence[Given], found: Composition
+    repository: Repository, name: str, overrides: Sequence[GivenOverride], found: Composition
 ) -> list[tuple[str, str]]:
     from hydra._internal import defaults_list as hydra_defaults
     from hydra.errors import HydraException, MissingConfigException
@@ -189,7 +189,7 @@ def _line(error: Exception) -> str:
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
 
 
-def _unused(error: Exception, overrides: Sequence[Given], repository: Repository, name: str) -> Problem:
+def _unused(error: Exception, overrides: Sequence[GivenOverride], repository: Repository, name: str) -> Problem:
     """The problem of an override of a group that is not in the defaults list, at the place of the override."""
     text = _line(error)
     match = re.search(r"'([^']+)'", text.partition(": Could")[2] or text)
@@ -288,10 +288,10 @@ def _plainly(repository: Repository, name: str, package: str, seen: set[str]) ->
             own = True
             yield name, package
         for child in _children(entry, name):
-            held = repository.file(child)
-            if held is None:
+            inner_file = repository.file(child)
+            if inner_file is None:
                 continue
-            header = held.package
+            header = inner_file.package
             group = child.rpartition("/")[0].replace("/", ".")
             inner = entry.package if entry.package is not None else header if header is not None else group
             yield from _plainly(repository, child, "" if inner == "_global_" else inner.removeprefix("_global_."), seen)
@@ -302,7 +302,7 @@ def _plainly(repository: Repository, name: str, package: str, seen: set[str]) ->
 # --- overrides of values ---------------------------------------------------------------------------------------------
 
 
-def _apply(given: Given, repository: Repository, found: Composition) -> None:
+def _apply(given: GivenOverride, repository: Repository, found: Composition) -> None:
     """Applies one override of a value. (The defaults list has the overrides of groups.)"""
     override = given.override
     is_value = override is None or isinstance(override._value, dict)
@@ -315,10 +315,10 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
         if not remove(found.root, path) and given.origin is not None:
             found.problems.append(Problem("invalid-config", f"there is no {given.key} to delete", given.origin))
         return
-    held = select(found.root, path)
+    old = select(found.root, path)
     whole = not repository.stubs and not repository.broken and "???" not in found.choices.values()
     if path[0] != "hydra" and whole:  # a missing part may have the key
-        found.problems += _objections(given, held, found.root)
+        found.problems += _objections(given, old, found.root)
     item: Item
     if given.expr is not None:
         value = given.expr.value if isinstance(given.expr, Const) else None
@@ -330,20 +330,20 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
     assign(found.root, path, item)
 
 
-def _objections(given: Given, held: Item | None, root: Table) -> Iterator[Problem]:
+def _objections(given: GivenOverride, old: Item | None, root: Table) -> Iterator[Problem]:
     """Overrides at which Hydra would stop: a new key without `+`, or `+` for an existing key."""
     if given.origin is None:
         return
-    if held is None and given.sign == "":
+    if old is None and given.sign == "":
         known = [".".join(path) for path, _ in leaves(root) if path[0] != "hydra"]
         guess = nearest(given.key, known)
         said = f"{given.key} is not in the configuration; Hydra stops at it (+{given.key}=... adds a key)"
         yield Problem("invalid-config", said + (f"; did you mean {guess!r}?" if guess else ""), given.origin)
-    elif given.sign == "+" and _occupied(held):
+    elif given.sign == "+" and _occupied(old):
         said = f"{given.key} is in the configuration already; Hydra stops at it (++ adds or overrides)"
         yield Problem("invalid-config", said, given.origin)
 
 
-def _occupied(held: Item | None) -> bool:
+def _occupied(old: Item | None) -> bool:
     """Whether `+key=` would replace a value. Null and tables may be added to."""
-    return held is not None and not isinstance(held, Table) and not (isinstance(held, Leaf) and held.value is None)
+    return old is not None and not isinstance(old, Table) and not (isinstance(old, Leaf) and old.value is None)

@@ -66,9 +66,9 @@ def _is_fragment(path: str, text: str, found: list[Entry]) -> bool:
     if "hydra" in PurePosixPath(path).parts[:-1]:
         return True
     adds = any(not entry.override and entry.option != "_self_" for entry in found)
-    others = any(entry.override and not (entry.group or "").lstrip("/").startswith("hydra/") for entry in found)
+    elsewhere = any(entry.override and not (entry.group or "").lstrip("/").startswith("hydra/") for entry in found)
     overrides = any(entry.override for entry in found)
-    return not adds and (others or (overrides and package_header(text) is not None))
+    return not adds and (elsewhere or (overrides and package_header(text) is not None))
 
 
 def application(path: str, project: Project) -> Application | None:

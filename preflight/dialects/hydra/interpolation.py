@@ -132,12 +132,12 @@ class Resolver:
     def _through(self, target: Path) -> Item | None:
         """An item below a table that is an interpolation: `${a.b}` with `a: ${c}`."""
         for cut in range(len(target) - 1, 0, -1):
-            held = select(self.root, target[:cut])
-            if isinstance(held, Leaf) and held.interpolated and len(self._open) <= MAX_DEPTH:
-                parts = parse(str(held.value))
+            upper = select(self.root, target[:cut])
+            if isinstance(upper, Leaf) and upper.interpolated and len(self._open) <= MAX_DEPTH:
+                parts = parse(str(upper.value))
                 if parts is None or len(parts) != 1 or not isinstance(parts[0], Lookup):
                     return None
-                key = _const_text(self._argument(parts[0].key, held.origin, target[:cut]))
+                key = _const_text(self._argument(parts[0].key, upper.origin, target[:cut]))
                 inner = self._target(key, target[:cut]) if key is not None else None
                 if inner is None or inner == target[:cut]:
                     return None

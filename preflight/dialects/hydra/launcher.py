@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.interpolation import Resolver
-from preflight.dialects.hydra.overrides import Given, parse_override
+from preflight.dialects.hydra.overrides import GivenOverride, parse_override
 from preflight.dialects.hydra.schema import LAUNCHERS, REQUEST_FIELDS, SWEEPERS, Joblib, Optuna, Submitit, defaults
 from preflight.dialects.hydra.tree import Item, Leaf, Listing, Table, select
 from preflight.documents.schema_errors import check
@@ -146,7 +146,7 @@ def trials(found: Composition, resolver: Resolver) -> Binding | None:
     return Binding("parallel.trials_per_gpu", expr, Rank.read, origin)
 
 
-def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[Given]:
+def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[GivenOverride]:
     """`hydra.sweeper.params`: key -> the text of an override's value."""
     table = select(found.root, ("hydra", "sweeper", "params"))
     if isinstance(table, Table):

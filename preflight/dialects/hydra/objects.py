@@ -58,9 +58,9 @@ def _joined(plan: Plan, fixed: Sequence[Mapping[str, Value]], said: Sequence[Cal
             found.append(first)
             continue
         expr: Expr = unknown(f"{field} is not said for every option that is swept", cause=Cause.not_set)
-        for held, one in reversed(list(zip(fixed, ranked, strict=True))):
+        for options, one in reversed(list(zip(fixed, ranked, strict=True))):
             value = one.expr if one is not None else Const(None)
-            expr = Op("if", (plan.condition(held), value, expr))
+            expr = Op("if", (plan.condition(options), value, expr))
         found.append(Binding(field, expr, max(one.rank for one in ranked if one is not None), first.origin))
     return found
 

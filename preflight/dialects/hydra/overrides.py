@@ -18,7 +18,7 @@ MAX_CHOICES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenOverride:
     """One override: parsed if its text is known, else a key with an expression."""
 
     key: str
@@ -38,7 +38,7 @@ class Given:
 class CommandLine:
     """The command line of a Hydra application: its overrides and Hydra's flags."""
 
-    overrides: list[Given] = field(default_factory=list)
+    overrides: list[GivenOverride] = field(default_factory=list)
     multirun: bool = False
     config_name: str | None = None
     config_path: str | None = None
@@ -107,7 +107,7 @@ def _text(one: Word) -> str | None:
     return None if value is None else f"{one.hydra_prefix}{one.prefix}{value}"
 
 
-def _given(one: Word, problems: list[Problem]) -> Given | None:
+def _given(one: Word, problems: list[Problem]) -> GivenOverride | None:
     text = _text(one)
     if text is not None:
         origin = one.value.origin if one.prefix and isinstance(one.value, Const) else None
@@ -117,7 +117,7 @@ def _given(one: Word, problems: list[Problem]) -> Given | None:
         return None  # an unknown word ("$@"): what it overrides is unknown
     name, _, package = key.partition("@")
     at = one.value.origin if one.value.origin is not None else one.origin
-    return Given(name, one.origin, None, one.value, at, sign, package or None)
+    return GivenOverride(name, one.origin, None, one.value, at, sign, package or None)
 
 
 def _signed(key: str) -> tuple[str, str]:
@@ -127,7 +127,7 @@ def _signed(key: str) -> tuple[str, str]:
 
 def parse_override(
     text: str, origin: Origin | None, value_origin: Origin | None, problems: list[Problem]
-) -> Given | None:
+) -> GivenOverride | None:
     """One override as Hydra reads its text; None and a problem if Hydra refuses it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -141,10 +141,10 @@ def parse_override(
         return None
     sign, _ = _signed(text)
     key = override.key_or_group
-    return Given(key, origin, override, None, value_origin or origin, sign, override.package)
+    return GivenOverride(key, origin, override, None, value_origin or origin, sign, override.package)
 
 
-def domain(given: Given, options: Sequence[str], inclusive: bool = False) -> Domain | None:
+def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False) -> Domain | None:
     """The domain of a sweep, None if the override is not a sweep.
 
     `options` are the names from which a glob selects. `inclusive`: the stop of a range of whole numbers belongs to it
@@ -200,7 +200,7 @@ def _uneditable(origin: Origin) -> Origin:
     return Origin(origin.path, origin.span, origin.route, origin.via, editable=False)
 
 
-def _places(given: Given, count: int) -> Iterator[Origin | None]:
+def _places(given: GivenOverride, count: int) -> Iterator[Origin | None]:
     """The place of each value of `a,b,c` or `choice(a, b, c)`; none if the text in the file is another one."""
     origin, text = given.value_origin, given.override.get_value_string() if given.override is not None else ""
     if origin is None or origin.span.end - origin.span.start != len(text):

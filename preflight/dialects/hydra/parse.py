@@ -49,7 +49,7 @@ class Sequence:
 
 Part: TypeAlias = Union[Literal, Lookup, Call, Sequence]
 
-_HELD = re.compile("\0(\\d+)\0")
+_MARK = re.compile("\0(\\d+)\0")
 
 
 @lru_cache(maxsize=4096)  # every study that reads a file reads its texts again
@@ -73,7 +73,7 @@ class _Parts:
     interpolation, and the joined text is split at the marks afterwards."""
 
     def __init__(self) -> None:
-        self.held: list[Part] = []
+        self.marked: list[Part] = []
 
     def read(self, text: str, rule: str, mode: str) -> object:
         """The visitor's result for a text; None also if the text is malformed or too long."""
@@ -95,24 +95,24 @@ class _Parts:
         if not isinstance(value, str):
             return (Literal(value if isinstance(value, (bool, int, float)) else None),)
         found: list[Part] = []
-        for index, piece in enumerate(_HELD.split(value)):
+        for index, piece in enumerate(_MARK.split(value)):
             if index % 2:
-                found.append(self.held[int(piece)])
+                found.append(self.marked[int(piece)])
             elif piece:
                 found.append(Literal(piece))
         return tuple(found) or (Literal(""),)
 
-    def _hold(self, part: Part) -> str:
-        self.held.append(part)
-        return f"\0{len(self.held) - 1}\0"
+    def _mark(self, part: Part) -> str:
+        self.marked.append(part)
+        return f"\0{len(self.marked) - 1}\0"
 
     def _lookup(self, key: str, memo: object) -> str:
-        return self._hold(Lookup(self.parts_of(key)))
+        return self._mark(Lookup(self.parts_of(key)))
 
     def _call(self, name: str, args: tuple[object, ...], args_str: tuple[str, ...]) -> str:
         plain = [isinstance(value, dict) and "${" not in text for value, text in zip(args, args_str, strict=True)]
         texts = [text if as_text else value for as_text, value, text in zip(plain, args, args_str, strict=True)]
-        return self._hold(Call(_HELD.sub("${...}", name), tuple(self.parts_of(text) for text in texts)))
+        return self._mark(Call(_MARK.sub("${...}", name), tuple(self.parts_of(text) for text in texts)))
 
 
 def _depth(text: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_params
-from preflight.dialects.hydra.overrides import Given, domain
+from preflight.dialects.hydra.overrides import GivenOverride, domain
 from preflight.dialects.hydra.repository import Repository
 from preflight.vocabulary.reading import Call, Problem
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Value
@@ -17,9 +17,9 @@ from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Val
 class Plan:
     """What is composed: overrides without a sweep, axes of swept values, and swept groups."""
 
-    fixed: list[Given] = field(default_factory=list)
+    fixed: list[GivenOverride] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
-    groups: list[tuple[Given, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
+    groups: list[tuple[GivenOverride, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     def condition(self, fixed: Mapping[str, Value]) -> Expr:
@@ -28,8 +28,8 @@ class Plan:
         return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
 
 
-def sort(
-    overrides: Sequence[Given],
+def sort_overrides(
+    overrides: Sequence[GivenOverride],
     repository: Repository,
     plan: Plan,
     multirun: bool,
@@ -62,7 +62,7 @@ def sort(
         plan.fixed.append(replace(given, override=None, expr=Ref(axis.name, given.value_origin)))
 
 
-def _outer_group(given: Given, options: Sequence[str], plan: Plan) -> None:
+def _outer_group(given: GivenOverride, options: Sequence[str], plan: Plan) -> None:
     """A group whose option comes from an outer sweep: every option of the group is possible."""
     refs = list(_references(given.expr))
     if len(refs) == 1 and isinstance(given.expr, Ref) and options:
@@ -84,8 +84,8 @@ def add_sweeper(found: Composition, repository: Repository, plan: Plan) -> None:
     """Adds the axes of `hydra.sweeper.params` and Optuna's `search_space`. The command line has precedence."""
     taken = {given.key for given in plan.fixed} | {given.key for given, _, _, _ in plan.groups}
     params = [given for given in sweeper_params(found, plan.problems) if given.key not in taken]
-    sort(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")
+    sort_overrides(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")
     for key, values, origin in search_space(found):
         if key not in taken:
             plan.axes.append(Axis(key, values, origin))
-            plan.fixed.append(Given(key, origin, None, Ref(key, origin), origin))
+            plan.fixed.append(GivenOverride(key, origin, None, Ref(key, origin), origin))

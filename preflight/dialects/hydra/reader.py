@@ -73,7 +73,7 @@ def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]
 
 def _read(path: str, found: Application, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.hydra.overrides import command_line
-    from preflight.dialects.hydra.plan import Plan, add_sweeper, sort
+    from preflight.dialects.hydra.plan import Plan, add_sweeper, sort_overrides
     from preflight.dialects.hydra.repository import Repository
 
     words = call.words if call is not None else _chosen(path, found, project)
@@ -88,7 +88,7 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
         return Reading(path, NAME, problems=tuple(_no_primary(path, name, repository)))
     plan = Plan(problems=problems)
     multirun = _multirun(line, own, call)
-    sort(line.overrides, repository, plan, multirun, call)
+    sort_overrides(line.overrides, repository, plan, multirun, call)
     base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
     sweeping = multirun or call is None or not call.words  # the launch is unknown: read it with its sweep
     if sweeping:

@@ -75,8 +75,8 @@ def _convert(document: TreeDocument, node: Node, route: Route, aliases: tuple[Sp
     table = Table({}, origin)
     for name, item, places in entries(node):
         here = (*aliases, *places, *((item.alias,) if item.alias is not None else ()))
-        held = shared or bool(here) or item.value.shared
-        table.items[name] = _convert(document, item.value, (*route, name), here, held)
+        is_shared = shared or bool(here) or item.value.shared
+        table.items[name] = _convert(document, item.value, (*route, name), here, is_shared)
     return table
 
 
@@ -106,18 +106,18 @@ def merge(into: Table, other: Table, clashes: list[Clash] | None = None, root: T
     """Merges `other` into `into`, in place. `root` is the whole configuration, to resolve interpolated tables."""
     top = root if root is not None else into
     for name, item in other.items.items():
-        held = into.items.get(name)
-        if isinstance(held, Leaf) and held.interpolated and isinstance(item, Table):
-            held = _aliased(held, top)  # a table that is only referred to is copied before it is changed
-            if held is not None:
-                into.items[name] = held
-        if isinstance(item, Leaf) and item.missing and held is not None:
+        old = into.items.get(name)
+        if isinstance(old, Leaf) and old.interpolated and isinstance(item, Table):
+            old = _aliased(old, top)  # a table that is only referred to is copied before it is changed
+            if old is not None:
+                into.items[name] = old
+        if isinstance(item, Leaf) and item.missing and old is not None:
             continue
-        if clashes is not None and isinstance(held, (Table, Listing)) and isinstance(item, (Table, Listing)):
-            clashes += [(name, held, item)] if type(held) is not type(item) else []
-        if isinstance(held, Table) and isinstance(item, Table):
-            merge(held, item, clashes, top)
-            held.origin = item.origin or held.origin
+        if clashes is not None and isinstance(old, (Table, Listing)) and isinstance(item, (Table, Listing)):
+            clashes += [(name, old, item)] if type(old) is not type(item) else []
+        if isinstance(old, Table) and isinstance(item, Table):
+            merge(old, item, clashes, top)
+            old.origin = item.origin or old.origin
         else:
             into.items[name] = copied(item)
 
@@ -163,9 +163,9 @@ def assign(root: Table, path: Path, item: Item) -> None:
             inner = Table()
         table.items[part] = inner
         table = inner
-    held = table.items.get(path[-1])
-    if isinstance(held, Table) and isinstance(item, Table):
-        merge(held, item, None, root)
+    old = table.items.get(path[-1])
+    if isinstance(old, Table) and isinstance(item, Table):
+        merge(old, item, None, root)
     else:
         table.items[path[-1]] = item
 

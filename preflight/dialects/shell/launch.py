@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects.shell import docker_run
-from preflight.dialects.shell.run import Run, Shell
+from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.values import word_text
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import Command, take_apart
@@ -62,7 +62,7 @@ class Launched:
     """It is started by a distributed launcher or by the agent of a sweep, so it trains."""
 
 
-def launched(run: Run, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
+def launched(run: StartedCommand, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
     """The programs that a command starts; a command string may start several."""
     launch = Launch(environment=dict(run.environment))
     words: tuple[Word, ...] = run.words
@@ -91,7 +91,7 @@ def launched(run: Run, shell: Shell, project: Project, request: Request | None) 
 
 
 def _string(
-    word: Word, run: Run, shell: Shell, project: Project, request: Request | None, launch: Launch
+    word: Word, run: StartedCommand, shell: Shell, project: Project, request: Request | None, launch: Launch
 ) -> Iterator[Launched]:
     """The programs of `bash -c "..."`, with the variables of the script."""
     string = _rejoined(word)
@@ -249,7 +249,7 @@ def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) 
     return replace(launch, ranks_per_node=ranks, nodes=nodes)
 
 
-def _special(name: str, command: Command, launch: Launch, run: Run, project: Project) -> Launched | None:
+def _special(name: str, command: Command, launch: Launch, run: StartedCommand, project: Project) -> Launched | None:
     words = command.words
     texts = [word_text(word) for word in words]
     if name == "wandb" and texts[:1] == ["agent"]:
@@ -271,7 +271,7 @@ def _special(name: str, command: Command, launch: Launch, run: Run, project: Pro
 
 
 def _tool_module(
-    command: Command, launch: Launch, run: Run, project: Project, request: Request | None
+    command: Command, launch: Launch, run: StartedCommand, project: Project, request: Request | None
 ) -> Launched | None:
     """A known tool: `accelerate launch -m axolotl.cli.train x.yaml`, a path of a tool outside the project, or a copied
     script of diffusers."""
@@ -284,7 +284,7 @@ def _tool_module(
 
 
 def _tool(
-    name: str, words: tuple[Word, ...], launch: Launch, run: Run, project: Project, request: Request | None
+    name: str, words: tuple[Word, ...], launch: Launch, run: StartedCommand, project: Project, request: Request | None
 ) -> Launched | None:
     """A trainer that reads a settings file or a command line, without a program of the project."""
     found = commands.started(name, words, launch, request)
@@ -297,7 +297,7 @@ def _tool(
     return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
 
 
-def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Project) -> Launched | None:
+def _found(command: Command, launch: Launch, run: StartedCommand, shell: Shell, project: Project) -> Launched | None:
     if command.target is None or command.kind == "none":
         return None
     trains = launch.launcher in _TRAINERS
@@ -316,12 +316,12 @@ def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Pr
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group), trains)
 
 
-def _at(word: Word, run: Run) -> Origin | None:
+def _at(word: Word, run: StartedCommand) -> Origin | None:
     """The place of a link: the word with its target, and the places of the loops around it."""
     return None if word.origin is None else replace(word.origin, via=run.origin.via)
 
 
-def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:
+def _target(word: Word, run: StartedCommand, shell: Shell, project: Project) -> str | None:
     """The project's file that a word names. If the start of the path is unknown, the rest of it is searched."""
     text = word_text(word)
     if text is None and word.value is not None:
@@ -337,7 +337,7 @@ def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:
     return None
 
 
-def _in_project(text: str | None, run: Run, project: Project, script: str | None = None) -> str | None:
+def _in_project(text: str | None, run: StartedCommand, project: Project, script: str | None = None) -> str | None:
     """The file of that name, relative to the current directory of the script. An absolute path may match by its end."""
     if not text or text.startswith("-") or "\n" in text or len(text) > 1024:
         return None

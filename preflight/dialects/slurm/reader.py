@@ -103,8 +103,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
+    from preflight.dialects.shell.interpreter import Shell
     from preflight.dialects.shell.launch import links_of
-    from preflight.dialects.shell.run import Shell
     from preflight.documents.bash import parse_bash
 
     document = parse_bash(source)

@@ -38,7 +38,7 @@ _RESOURCES = frozenset((*REQUEST_FIELDS, "exclusive"))
 
 
 @dataclass(frozen=True)
-class _Said:
+class _GivenOption:
     """One option and its source: the script, the environment or sbatch's command line."""
 
     path: str
@@ -51,11 +51,11 @@ class _Said:
 
 
 @dataclass(frozen=True)
-class _Given:
+class _PartOptions:
     """The options for one part of a job: the last one of each name counts."""
 
-    last: Mapping[str, _Said]
-    all: tuple[_Said, ...]
+    last: Mapping[str, _GivenOption]
+    all: tuple[_GivenOption, ...]
     from_environment: frozenset[str]
     """Options that sbatch treats as given by the environment. Options of its own command line are among them until it
     reads the part of the job that they stand for."""
@@ -82,7 +82,7 @@ _KEPT = frozenset(
 src/common/slurm_opt.c)."""
 
 
-def _parts(path: str, script: tuple[Directive, ...], submission: Submission | None) -> Iterator[_Given]:
+def _parts(path: str, script: tuple[Directive, ...], submission: Submission | None) -> Iterator[_PartOptions]:
     """The options of each part of the job. The last part on the command line is also used for all later parts.
 
     sbatch first reads the whole command line once (process_options_first_pass) and keeps the options that it does not
@@ -92,22 +92,22 @@ def _parts(path: str, script: tuple[Directive, ...], submission: Submission | No
     environment = _environment_directives(submission) if submission is not None else ()
     count = max((one.component for one in script), default=0) + 1
     segments = submission.components if submission is not None else 1
-    kept = {one.name: _Said(COMMAND_LINE, one) for one in command if one.name in _KEPT}
+    kept = {one.name: _GivenOption(COMMAND_LINE, one) for one in command if one.name in _KEPT}
     marked = {one.name for one in command}
     for component in range(max(count, segments)):
-        said = [_Said(path, one) for one in script if one.component == component]
+        said = [_GivenOption(path, one) for one in script if one.component == component]
         marked -= {one.option.name for one in said}
         marked |= {one.name for one in environment}
-        said += [_Said(ENVIRONMENT, one) for one in environment]
+        said += [_GivenOption(ENVIRONMENT, one) for one in environment]
         mine = [one for one in command if one.component == min(component, segments - 1)]
         marked -= {one.name for one in mine}
-        said += [_Said(COMMAND_LINE, one) for one in mine]
+        said += [_GivenOption(COMMAND_LINE, one) for one in mine]
         last = {**kept, **{one.option.name: one for one in said}}
         stated = [name for name in MEMORY_OPTIONS if name in last and name not in marked]
         if len(stated) == 1:  # it replaces the memory options of the environment
             last = {name: one for name, one in last.items() if name not in MEMORY_OPTIONS or name in stated}
             marked -= set(MEMORY_OPTIONS)
-        yield _Given(last, tuple(said), frozenset(marked))
+        yield _PartOptions(last, tuple(said), frozenset(marked))
         kept = {name: one for name, one in last.items() if name in _KEPT}
 
 
@@ -137,16 +137,16 @@ def read_request(
 
     The later parts of a heterogeneous job are the request's `components`.
     """
-    first, *others = (
+    first, *later = (
         _component(source, directives, given, index)
         for index, given in enumerate(_parts(source.path, directives, submission))
     )
-    problems = tuple(dict.fromkeys(problem for _, found in (first, *others) for problem in found))
-    return replace(first[0], components=tuple(request for request, _ in others)), problems
+    problems = tuple(dict.fromkeys(problem for _, found in (first, *later) for problem in found))
+    return replace(first[0], components=tuple(request for request, _ in later)), problems
 
 
 def _component(
-    source: Source, directives: tuple[Directive, ...], given: _Given, component: int
+    source: Source, directives: tuple[Directive, ...], given: _PartOptions, component: int
 ) -> tuple[Request, tuple[Problem, ...]]:
     first = tuple(one for one in directives if one.component == component)
     values, problems = _validated(given)
@@ -187,14 +187,14 @@ def _component(
     return request, (*problems, *_contradictions(given), *_unknown_options(given))
 
 
-def _hinted(given: _Given) -> Iterator[tuple[str, Value]]:
+def _hinted(given: _PartOptions) -> Iterator[tuple[str, Value]]:
     """The layout that --hint implies (verify_hint) unless one is given explicitly (validate_hint_option), and the size
     of a plane."""
     plane = re.fullmatch(r"plane=(\d+)", given.value("distribution").lower()) if "distribution" in given.last else None
     if plane is not None:
         yield "plane_size", int(plane[1])
-    others = ("ntasks-per-core", "threads-per-core", "extra-node-info")
-    if "hint" not in given.last or any(given.stated(name) for name in others):
+    explicit = ("ntasks-per-core", "threads-per-core", "extra-node-info")
+    if "hint" not in given.last or any(given.stated(name) for name in explicit):
         return
     hint = given.value("hint").lower()
     if hint in ("nomultithread", "compute_bound", "memory_bound"):
@@ -228,7 +228,7 @@ _SCOPES = {
 """Options for GPUs -> what each number is for."""
 
 
-def _gres_texts(given: _Given) -> tuple[tuple[str, str], ...]:
+def _gres_texts(given: _PartOptions) -> tuple[tuple[str, str], ...]:
     """The requested generic resources in SLURM's own form: `--gpus=a100:2` is `gpu:a100:2` for the job."""
     found = []
     for name, scope in _SCOPES.items():
@@ -253,7 +253,7 @@ def _insert_at(source: Source, directives: tuple[Directive, ...]) -> int:
     return end + 1 if end >= 0 else len(source.text)
 
 
-def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
+def _validated(given: _PartOptions) -> tuple[dict[str, object], list[Problem]]:
     """The value of every directive, by the schema. A refused value is Unknown and a problem."""
     texts = {name: given.value(name) for name in given.last if name in FIELDS}
     wrong: dict[str, str] = {}
@@ -278,7 +278,7 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
     return values, problems
 
 
-def _earlier(said: _Said) -> Iterator[Problem]:
+def _earlier(said: _GivenOption) -> Iterator[Problem]:
     """Problems of an option that a later one replaces: sbatch reads it too, and a wrong value ends sbatch."""
     name, text = said.option.name, said.option.value or ""
     if name not in FIELDS:
@@ -298,7 +298,7 @@ def _refused(origin: Origin, name: str, text: str, why: str) -> Problem:
     return Problem("invalid-config", message, origin)
 
 
-def _contradictions(given: _Given) -> Iterator[Problem]:
+def _contradictions(given: _PartOptions) -> Iterator[Problem]:
     """Options that exclude each other, in one directive or in several (_validate_memory_options)."""
     memory = [name for name in MEMORY_OPTIONS if given.stated(name)]
     where = ""
@@ -308,18 +308,18 @@ def _contradictions(given: _Given) -> Iterator[Problem]:
     if len(memory) > 1:
         at = {said.option.name: index for index, said in enumerate(given.all)}
         memory.sort(key=lambda name: at.get(name, -1))
-        others = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1] if name in given.last)
+        related = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1] if name in given.last)
         message = (
             f"{' and '.join(f'--{name}' for name in memory)} are both given{where}: sbatch refuses the job "
             "(fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.)"
         )
         last = memory[-1]
         origin = given.origin(last) if last in given.last else Origin(COMMAND_LINE, Span(0, 0), editable=False)
-        yield Problem("slurm-memory-invalid", message, origin, related=others)
+        yield Problem("slurm-memory-invalid", message, origin, related=related)
     yield from _tasks_per_gpu(given)
 
 
-def _tasks_per_gpu(given: _Given) -> Iterator[Problem]:
+def _tasks_per_gpu(given: _PartOptions) -> Iterator[Problem]:
     """Options that --ntasks-per-gpu excludes (_validate_ntasks_per_gpu)."""
     if "ntasks-per-gpu" not in given.last and "ntasks-per-gpu" not in given.from_environment:
         return
@@ -333,7 +333,7 @@ def _tasks_per_gpu(given: _Given) -> Iterator[Problem]:
             return
 
 
-def _unknown_options(given: _Given) -> Iterator[Problem]:
+def _unknown_options(given: _PartOptions) -> Iterator[Problem]:
     from difflib import get_close_matches
 
     names = {said.option.name for said in given.all if said.option.known} | _RESOURCES

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from preflight.documents.cut import same
 from preflight.documents.document import TreeDocument
-from preflight.documents.items import line_end, line_start
+from preflight.documents.layout import line_end, line_start
 from preflight.documents.render import language_of
+from preflight.documents.tree_edits import same
 from preflight.vocabulary.text import DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Route, Value
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from itertools import pairwise
 
-from preflight.documents import cut
+from preflight.documents import tree_edits
 from preflight.documents.document import TreeDocument
 from preflight.documents.render import Language, language_of, render
 from preflight.vocabulary.project import Project
@@ -23,7 +23,7 @@ def replace_text(origin: Origin, value: Value, project: Project, language: Langu
     if own in ("yaml", "json"):
         document = tree(source, project)
         if origin.route is not None and document.span(origin.route) == origin.span:
-            return cut.replace(document, origin.route, value)
+            return tree_edits.replace(document, origin.route, value)
         return _part(source, origin.span, value, "hydra" if own == "yaml" else own)
     if own == "python" and language is None:
         return _python(source, origin.span, value, project)
@@ -81,7 +81,7 @@ def keep_items(origins: Sequence[Origin], indices: Sequence[int], project: Proje
         parent = route[:-1]
         listed = all(origin.route == (*parent, i) for i, origin in enumerate(origins))
         if listed and document.span(route) == first.span:
-            return cut.keep(document, parent, indices)
+            return tree_edits.keep(document, parent, indices)
     return _joined(source, origins, indices)
 
 

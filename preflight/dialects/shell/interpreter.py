@@ -50,7 +50,7 @@ Sourced = Callable[[str], "BashDocument | None"]
 
 
 @dataclass(frozen=True)
-class Run:
+class StartedCommand:
     """A command as it would be started: its words, its own environment variables, and its place.
 
     Commands of the same `group` run at the same time (`&`). `directory` is the current directory relative to the start
@@ -76,7 +76,7 @@ class Shell:
     exported: set[str] = field(default_factory=set)
     directory: str | None = "."
     functions: dict[str, tuple[list[Step], int]] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[StartedCommand] = field(default_factory=list)
     group: int = 0
     pending: bool = False
     nested: int = 0
@@ -124,9 +124,9 @@ class Shell:
         elif block.kind == "conditional":
             self._conditional(steps, depth)
         else:
-            held, directory = dict(self.variables), self.directory
+            saved, directory = dict(self.variables), self.directory
             self._steps(steps, depth)
-            self.variables, self.directory = held, directory
+            self.variables, self.directory = saved, directory
 
     def _loop(self, block: Block, steps: list[Step], depth: int) -> None:
         values = [expr for word in block.words for expr in self._values(word)]
@@ -200,7 +200,7 @@ class Shell:
         own = {one.name: self.closed(one.expr) for one in step.environment}
         shared = {name: self.variables[name] for name in self.exported if name in self.variables}
         origin = replace(step.words[0].origin, via=self.turns)
-        self.runs.append(Run(words, {**shared, **own}, origin, self.group, self.directory))
+        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory))
         if step.background:
             self.pending = True
         elif not self.pending:
@@ -225,10 +225,10 @@ class Shell:
     def _call(self, name: str, arguments: tuple[Word, ...]) -> None:
         if self.nested >= MAX_NESTED or name in self.inside:
             return
-        held, self.arguments = self.arguments, arguments
+        saved, self.arguments = self.arguments, arguments
         steps, depth = self.functions[name]
         self._enter(name, lambda: self._steps(steps, depth))
-        self.arguments = held
+        self.arguments = saved
 
     def _enter(self, name: str, follow: Callable[[], None]) -> None:
         self.nested, self.inside = self.nested + 1, (*self.inside, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from preflight.documents import items
+from preflight.documents import layout
 from preflight.documents.document import TreeDocument
 from preflight.documents.render import render
 from preflight.documents.tree import Found, Node
@@ -78,7 +78,7 @@ def insert(doc: TreeDocument, beside: Route, key: str, value: Value) -> Edit:
     if not isinstance(inside, Mapping) or key in inside:
         raise CannotEdit(f"there is a key {key!r} already")
     entry = _entry(doc, item.key, key, value, parent.style != "block", item.alias or item.value.span)
-    place = items.flow_entry if parent.style != "block" else items.block_entry
+    place = layout.flow_entry if parent.style != "block" else layout.block_entry
     edit = place(doc.source, item, entry)
     _prove(doc, [edit], _with(doc.value(), (*beside[:-1], key), value))
     return edit
@@ -107,7 +107,7 @@ def keep(doc: TreeDocument, route: Route, indices: Iterable[int]) -> tuple[Edit,
         raise CannotEdit("an empty list would be left")
     if len(kept) == len(node.items):
         return ()
-    without = items.block_items if node.style == "block" else items.flow_items
+    without = layout.block_items if node.style == "block" else layout.flow_items
     spans = without(doc.source.text, node, kept)
     edits = tuple(Edit(doc.source.path, span, "") for span in spans)
     old = doc.value(route)
