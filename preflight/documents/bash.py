@@ -8,9 +8,8 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from preflight.documents.directives import Directive, Ignored, read_directives
-from preflight.documents.shell_reader import Reader
+from preflight.documents.shell_reader import Assignment, Command, Reader
 from preflight.documents.shell_text import ShellText, put_together
-from preflight.documents.shell_tree import Assignment, Command
 from preflight.documents.shell_words import Words
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Expr, Span

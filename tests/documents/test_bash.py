@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from preflight.documents.bash import BashDocument, parse_bash, reparse
 from preflight.documents.render import render
-from preflight.documents.shell_tree import Command
+from preflight.documents.shell_reader import Command
 from preflight.documents.shell_words import apply_defaults
 from preflight.vocabulary.text import DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, evaluate, substitute

@@ -30,7 +30,7 @@ from preflight.dialects.shell.values import (
     word_text,
 )
 from preflight.documents.bash import BashDocument, reparse
-from preflight.documents.shell_tree import Assignment, Block, Command
+from preflight.documents.shell_reader import Assignment, Block, Command
 from preflight.documents.shell_words import ShellWord, apply_defaults
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
