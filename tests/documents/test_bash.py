@@ -111,10 +111,17 @@ def test_what_a_command_stands_inside() -> None:
     found = {c.words[1].literal: c for c in document.commands if c.name == "python"}
     kinds = {name: [block.kind for block in command.blocks] for name, command in found.items()}
     assert kinds == {
-        "a.py": ["loop"], "b.py": ["conditional"], "c.py": ["conditional"], "d.py": ["function"],
-        "e.py": ["subshell"], "f.py": ["conditional"],
-        "g.py": [], "h.py": ["conditional"], "i.py": ["loop"], "j.py": [],
-    }  # fmt: skip
+        "a.py": ["loop"],
+        "b.py": ["conditional"],
+        "c.py": ["conditional"],
+        "d.py": ["function"],
+        "e.py": ["subshell"],
+        "f.py": ["conditional"],
+        "g.py": [],
+        "h.py": ["conditional"],
+        "i.py": ["loop"],
+        "j.py": [],
+    }
     (loop,) = found["a.py"].blocks
     assert (loop.name, [word.literal for word in loop.words]) == ("s", ["1", "2"])
     assert found["d.py"].blocks[0].name == "f"

@@ -231,15 +231,18 @@ def test_json_is_edited_as_json(text: str, edit: Any, expected: str) -> None:
 
 KEYS = st.text(st.sampled_from("abcé😀_ -1:#"), min_size=1, max_size=4)
 LEAVES = st.one_of(
-    st.integers(-10**6, 10**6), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none(),
+    st.integers(-(10**6), 10**6),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
     st.text(st.characters(exclude_categories=("Cs",)), max_size=8),
     st.sampled_from(["yes", "1e-5", "null", "0x10", "a, b", "- x", "[y", "#c", "x: y", "*z", "&z", "!t"]),
-)  # fmt: skip
+)
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, min_size=1, max_size=4) | st.dictionaries(KEYS, inner, min_size=1, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @st.composite

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from preflight.dialects.shell.docker_run import size_in_bytes
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.launch import links_of
 from preflight.dialects.shell.values import literal_word
@@ -21,7 +22,6 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, S
 
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-_COMPOSE = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
 @dataclass(frozen=True)
@@ -146,19 +146,13 @@ def quantity(value: Value, origin: Origin) -> Expr:
     """
     found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)", str(value).strip())
     unit = None if found is None else {"": 1, "m": 1e-3, **_DECIMAL, **_BINARY}.get(found[2])
-    return _bytes(found, unit, origin)
+    return _bytes(None if found is None or unit is None else round(float(found[1]) * unit), origin)
 
 
 def compose_size(value: Value, origin: Origin) -> Expr:
-    """Bytes of a size in a Compose file: "64m", "8gb", 1073741824; units are powers of 1024.
-
-    Source: the Compose Specification, "Specifying byte values".
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", str(value).strip().lower())
-    return _bytes(found, None if found is None else _COMPOSE.get(found[2]), origin)
+    """Bytes of a size in a Compose file (the Compose Specification, "Specifying byte values")."""
+    return _bytes(size_in_bytes(value), origin)
 
 
-def _bytes(found: re.Match[str] | None, unit: float | None, origin: Origin) -> Expr:
-    if found is None or unit is None:
-        return Const(Unknown("it is not a size", Cause.invalid), origin)
-    return Const(round(float(found[1]) * unit), origin)
+def _bytes(size: int | None, origin: Origin) -> Expr:
+    return Const(Unknown("it is not a size", Cause.invalid) if size is None else size, origin)

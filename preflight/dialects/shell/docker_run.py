@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from preflight.dialects.shell.values import word_text
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Launch, Word
-from preflight.vocabulary.values import Cause, Const, Expr, Unknown, evaluate, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value, evaluate, unknown
 
 ENGINES = ("docker", "podman", "nvidia-docker")
 
@@ -27,7 +27,7 @@ _SWITCHES = frozenset(
     )
 )
 _SHORT_SWITCHES = re.compile(r"-[ditPq]+")
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
 def is_run(name: str, words: Sequence[Word]) -> bool:
@@ -92,11 +92,17 @@ def _gpus(options: Mapping[str, Expr]) -> Expr | None:
     )
 
 
+def size_in_bytes(value: Value) -> int | None:
+    """Bytes of a size for Docker and Compose: "8g", "512mb", 1073741824. Units are powers of 1024."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", str(value).strip().lower())
+    unit = None if found is None else _UNITS.get(found[2])
+    return None if found is None or unit is None else round(float(found[1]) * unit)
+
+
 def _size(said: Expr) -> Expr:
-    """Bytes of "8g", "512m", "1073741824": units are powers of 1024."""
     value = evaluate(said)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", str(value).strip().lower())
+    size = None if isinstance(value, Unknown) else size_in_bytes(value)
     origin = said.origin if isinstance(said, Const) else None
-    if isinstance(value, Unknown) or found is None:
+    if size is None:
         return unknown("this size of the container is unknown", origin, Cause.run_time)
-    return Const(round(float(found[1]) * _UNITS[found[2]]), origin)
+    return Const(size, origin)

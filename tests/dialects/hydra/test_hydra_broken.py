@@ -18,8 +18,10 @@ def test_missing_files_are_gaps_and_the_rest_is_read(tmp_path: Path) -> None:
     gaps = problems(reading, "info")
     assert len(gaps) == 2
     assert all(one.severity == "info" for one in gaps)
-    assert any("did you mean 'small'" in one.message and at(project, one.origin).startswith("conf/config.yaml:3")
-               for one in gaps)  # fmt: skip
+    assert any(
+        "did you mean 'small'" in one.message and at(project, one.origin).startswith("conf/config.yaml:3")
+        for one in gaps
+    )
     assert values(reading)["data.batch_size"] == 4
     assert isinstance(values(reading)["length"], Unknown)
 
