@@ -202,6 +202,7 @@ def test_the_proposed_spelling_is_the_same_number(text: str) -> None:
         (HEAD + "  x: {min: 8, max: 4}\n", 4, 12, "min 8 is not less than max 4"),
         (HEAD + "  x: {distribution: log_unifrom, min: 1, max: 2}\n", 4, 21, "did you mean 'log_uniform'"),
         (HEAD + "  x: {distribution: categorial, values: [1, 2]}\n", 4, 21, "did you mean 'categorical'"),
+        (HEAD + "  x: {distribution: '', min: 1, max: 2}\n", 4, 21, "'int_uniform'"),
         (HEAD + "  x: {distribution: nested}\n", 4, 6, "'parameters' is missing"),
         (HEAD + "  x: {distribution: log_uniform_values, min: 0, max: 2}\n", 4, 46, "greater than 0"),
         (HEAD + "  x: {distribution: q_uniform, min: 0, max: 2, q: 0}\n", 4, 51, "greater than 0"),
