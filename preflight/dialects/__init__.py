@@ -1,6 +1,6 @@
-"""Registry of dialects: which reader a file is for. A dialect is imported only when a file may be of its kind.
+"""Registry of dialects: which reader reads a file. A dialect is imported only if a file may belong to it.
 
-Other distributions add dialects by entry points of the group `preflight.dialects`, asked after preflight's own.
+Other distributions add dialects by entry points of the group `preflight.dialects`. They are asked last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from preflight.vocabulary.text import Source
 
 
 class Dialect(Protocol):
-    """What the module of a dialect offers; see `preflight.vocabulary.reading`."""
+    """The interface of a dialect's module; see `preflight.vocabulary.reading`."""
 
     NAME: str
 
@@ -40,7 +40,7 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("transformers_args", (*YAML, ".json")),
     ("program", PYTHON),
 )
-"""Name and the suffixes of its files, the most specific reader first."""
+"""Name of a dialect and the suffixes of its files, the most specific dialect first."""
 
 HOMES: Mapping[str, str] = {
     "wandb": "preflight.dialects.wandb.reader",
@@ -53,19 +53,19 @@ HOMES: Mapping[str, str] = {
     "program": "preflight.dialects.program.reader",
     "commands": "preflight.frameworks.commands",
 }
-"""Module of each; a line of a script that runs a tool (`commands`) has no file of its own."""
+"""Name of a dialect -> its module. `commands` reads a line of a script that runs a tool, so it has no files."""
 
 SUFFIXES = frozenset(suffix for _, suffixes in DIALECTS for suffix in suffixes)
 
 
 def may_recognise(path: str) -> bool:
-    """Whether a file of that name can be of any dialect at all (no file is opened)."""
+    """Whether a file of that name may belong to a dialect. No file is opened."""
     suffix = PurePosixPath(path).suffix.lower()
     return suffix in SUFFIXES or any(suffix in one.SUFFIXES for one in added().values())
 
 
 def recognise(source: Source, project: Project) -> Dialect | None:
-    """The dialect of a file, None where no reader is sure of it. Raises DocumentError for what cannot be parsed."""
+    """The dialect of a file, None if no dialect recognises it. Raises DocumentError if the file cannot be parsed."""
     suffix = PurePosixPath(source.path).suffix.lower()
     if suffix == "" and not source.text.startswith("#!"):
         return None
@@ -74,12 +74,12 @@ def recognise(source: Source, project: Project) -> Dialect | None:
             dialect = load(name)
             if dialect.recognises(source, project):
                 return dialect
-    others = (one for one in added().values() if suffix in one.SUFFIXES)
-    return next((one for one in others if one.recognises(source, project)), None)
+    additional = (one for one in added().values() if suffix in one.SUFFIXES)
+    return next((one for one in additional if one.recognises(source, project)), None)
 
 
 class AddedDialect(Dialect, Protocol):
-    """What the module of another distribution offers: the suffixes of its files (".toy") as well."""
+    """The interface of another distribution's dialect, which also lists the suffixes of its files (".toy")."""
 
     SUFFIXES: tuple[str, ...]
 
@@ -97,7 +97,7 @@ def added() -> Mapping[str, AddedDialect]:
 
 
 def _problem(module: object) -> str | None:
-    """What a module lacks to be a dialect."""
+    """Why a module is not a dialect, None if it is one."""
     suffixes, name = getattr(module, "SUFFIXES", None), getattr(module, "NAME", None)
     if not isinstance(name, str) or not name:
         return "it has no text NAME"
@@ -108,5 +108,5 @@ def _problem(module: object) -> str | None:
 
 
 def load(name: str) -> Dialect:
-    """A dialect's module."""
+    """Imports the module of a dialect."""
     return cast(Dialect, import_module(HOMES[name]))

@@ -1,84 +1,69 @@
-"""Job scripts with positions: directives, assignments and commands, in the order they stand, nothing run."""
+"""Parser of job scripts: directives, assignments and commands in their order, with positions. Nothing is run."""
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from preflight.documents.directives import Directive, Ignored, read_directives
-from preflight.documents.render import render
-from preflight.documents.shell_reader import Reader
+from preflight.documents.shell_reader import Assignment, Command, Reader
 from preflight.documents.shell_text import ShellText, put_together
-from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
-from preflight.documents.shell_words import Piece, ShellWord, Words, apply_defaults
-from preflight.vocabulary.text import DocumentError, Edit, Source
-from preflight.vocabulary.values import Expr, Origin, Span, Value
+from preflight.documents.shell_words import Words
+from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.values import Expr, Span
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
 
-__all__ = [
-    "Assignment", "BashDocument", "Block", "Command", "Heredoc", "apply_defaults", "parse_bash", "parse_heredoc",
-    "reparse", "split_words",
-]  # fmt: skip
-
 MAX_CHARACTERS = 4 * 2**20
 """sbatch refuses larger scripts (max_script_size in slurm.conf(5))."""
 MAX_PIPES = 5_000
-"""The grammar takes a time that grows with the square of a pipeline's length, and cannot be stopped; this many take
+"""The time of the grammar grows with the square of a pipeline's length, and it cannot be stopped. This many pipes take
 about a second."""
 MAX_SECONDS = 10.0
-"""For the rest, it can: hostile scripts are given up after this time. Real ones of a thousand lines take a tenth of a
-second."""
+"""Parsing stops after this time. Real scripts of a thousand lines take a tenth of a second."""
 
 
 MARK = "\ufeff"
-"""A byte-order mark, which a shell takes for a part of the first word."""
+"""A byte-order mark. A shell reads it as a part of the first word."""
 
 
 def moved(span: Span, by: int) -> Span:
-    """A span so many characters further on."""
+    """A span moved by some characters."""
     return Span(span.start + by, span.end + by)
 
 
 def behind(one: Directive) -> Directive:
-    """A directive one character further on."""
+    """A directive moved by one character."""
     value = None if one.value_span is None else moved(one.value_span, 1)
     return replace(one, span=moved(one.span, 1), name_span=moved(one.name_span, 1), value_span=value)
 
 
 @dataclass(frozen=True, eq=False)
 class BashDocument:
-    """A parsed script (or a string that a shell would run; then places are where its characters are written)."""
+    """A parsed script, or a parsed string that a shell would run. Places are always places in the file."""
 
     source: Source
     text: ShellText
     assignments: tuple[Assignment, ...] = ()
     commands: tuple[Command, ...] = ()
-    heredocs: tuple[Heredoc, ...] = ()
-    problems: tuple[tuple[str, Span], ...] = ()
+    heredocs: tuple[Span, ...] = ()
 
     @property
     def steps(self) -> list[Assignment | Command]:
-        """Assignments and commands in the order they stand."""
+        """Assignments and commands in the order of the text."""
         steps: list[Assignment | Command] = [*self.assignments, *self.commands]
         return sorted(steps, key=lambda step: step.span.start)
 
-    @property
-    def waits(self) -> tuple[Span, ...]:
-        """The places of `wait`, which ends what runs in the background."""
-        return tuple(command.span for command in self.commands if command.name == "wait")
-
     @cached_property
     def _directives(self) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
-        text, heredocs = self.source.text, tuple(heredoc.span for heredoc in self.heredocs)
+        text = self.source.text
         if not text.startswith(MARK):
-            return read_directives(text, heredocs)
-        # sbatch refuses such a script: what its directives say once the mark is taken out
-        found, ignored = read_directives(text[1:], tuple(moved(span, -1) for span in heredocs))
+            return read_directives(text, self.heredocs)
+        # sbatch refuses such a script; these are its directives without the mark
+        found, ignored = read_directives(text[1:], tuple(moved(span, -1) for span in self.heredocs))
         return tuple(behind(one) for one in found), tuple(replace(one, span=moved(one.span, 1)) for one in ignored)
 
     @property
@@ -88,24 +73,8 @@ class BashDocument:
 
     @property
     def ignored_directives(self) -> tuple[Ignored, ...]:
-        """Lines that look like directives and are none, each with the reason."""
+        """Lines that look like directives but are not, each with the reason."""
         return self._directives[1]
-
-    @property
-    def shebang(self) -> str | None:
-        """The first line without `#!`, None where there is none."""
-        first = self.source.line(1)
-        return first[2:].strip() if first.startswith("#!") else None
-
-    @property
-    def crlf(self) -> Span | None:
-        """The first line that ends like on Windows, which bash takes for part of the line."""
-        at = self.source.text.find("\r\n")
-        return None if at < 0 else Span(at, at + 1)
-
-    def replace(self, span: Span, value: Value) -> Edit:
-        """The edit that writes another value where a word or a part of one stands. Raises CannotEdit."""
-        return Edit(self.source.path, span, render(self.source.text[span.start : span.end], value, "bash"))
 
 
 @cache
@@ -117,7 +86,7 @@ def _parser() -> Parser:
 
 
 def _tree(data: bytes) -> Tree:
-    """The syntax tree. Raises DocumentError where it takes too long."""
+    """The syntax tree. Raises DocumentError if parsing takes too long."""
     parser, stop = _parser(), time.monotonic() + MAX_SECONDS
     try:
         return parser.parse(
@@ -132,51 +101,20 @@ def _tree(data: bytes) -> Tree:
 
 
 def parse_bash(source: Source) -> BashDocument:
-    """A bash script. Text that bash would not take is left out and listed in `problems`.
+    """Parses a bash script; text that bash would refuse is left out.
 
-    Raises DocumentError where the file is larger than sbatch takes.
+    Raises DocumentError if the file is larger than sbatch accepts.
     """
     text = f" {source.text[1:]}" if source.text.startswith(MARK) else source.text  # the first line may be a comment
     return _parse(source, ShellText(source.path, text))
 
 
 def reparse(source: Source, expr: Expr) -> BashDocument:
-    """What `bash -c` or `eval` would run, given the string's value; places point into the string where it is written.
+    """Parses the string that `bash -c` or `eval` would run. Places point to the text of the string in the file.
 
-    Parts of the string that are not constants stay values of their own.
+    Parts of the string that are not constants stay expressions.
     """
     return _parse(source, put_together(source.path, expr))
-
-
-def parse_heredoc(document: BashDocument, heredoc: Heredoc) -> BashDocument:
-    """The script in a heredoc's body, for `bash <<EOF`; places are those of the file."""
-    start, end = heredoc.span.start, heredoc.span.end
-    text = ShellText(document.source.path, document.source.text[start:end], tuple(range(start, end)))
-    return _parse(document.source, text)
-
-
-def split_words(expr: Expr) -> tuple[ShellWord, ...]:
-    """The words that the shell makes of an unquoted expansion: cut at white space, quotes left as they are."""
-    text = put_together(expr.origin.path if expr.origin is not None else "", expr)
-    return tuple(_split_word(text, match.start(), match.end()) for match in re.finditer(r"\S+", text.text))
-
-
-def _split_word(text: ShellText, start: int, end: int) -> ShellWord:
-    pieces, at = [], start
-    for match in re.finditer(r"\$\{(PREFLIGHT_\d+)\}", text.text[start:end]):
-        hole = text.holes.get(match[1])
-        if hole is not None:
-            first, last = start + match.start(), start + match.end()
-            pieces += [_literal(text, at, first), Piece("", text.origin(first, last, False), hole)]
-            at = last
-    pieces.append(_literal(text, at, end))
-    kept = tuple(piece for piece in pieces if piece.text or piece.expr is not None)
-    return ShellWord(kept, text.span(start, end), text.origin(start, end, all(piece.expr is None for piece in kept)))
-
-
-def _literal(text: ShellText, start: int, end: int) -> Piece:
-    origin = text.origin(start, end)
-    return Piece(text.text[start:end], origin, None, False, origin.span.start if origin.editable else -1)
 
 
 def _parse(source: Source, text: ShellText) -> BashDocument:
@@ -189,11 +127,4 @@ def _parse(source: Source, text: ShellText) -> BashDocument:
     reader = Reader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
     reader.statements(tree.root_node, (), False, 0)
     reader.finish()
-    return BashDocument(
-        source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs), tuple(reader.problems)
-    )
-
-
-def origin_of(document: BashDocument, span: Span, editable: bool = True) -> Origin:
-    """The origin of a place in a script."""
-    return Origin(document.source.path, span, None, (), editable)
+    return BashDocument(source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs))

@@ -1,4 +1,4 @@
-"""`#SBATCH` lines exactly as sbatch reads them (src/sbatch/opt.c: _next_line, _get_argument, getopt_long with "+")."""
+"""Parser of `#SBATCH` lines, as sbatch reads them (src/sbatch/opt.c: _next_line, _get_argument, getopt_long)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from preflight.vocabulary.values import Span
 
 
-# Options of sbatch(1), Slurm 25.05: those without a value, those whose value is optional (only behind `=`), the rest.
+# Options of sbatch(1), Slurm 25.05: without a value, with an optional value (only behind `=`), with a value.
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -39,19 +39,21 @@ _SHORT = {
     "s": "oversubscribe", "t": "time", "u": "usage", "v": "verbose", "V": "version", "W": "wait", "w": "nodelist",
     "x": "exclude",
 }  # fmt: skip
-_ALIASES = {"tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "share": "oversubscribe",
-            "mem_bind": "mem-bind"}  # fmt: skip
+_ALIASES = {
+    "tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "share": "oversubscribe",
+    "mem_bind": "mem-bind",
+}  # fmt: skip
 _MARKER = re.compile(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
-"""sbatch reads `#SLURM` too, with a warning; a comment that merely starts with the word is not taken for one here."""
+"""sbatch reads `#SLURM` too, with a warning. Here a comment that only starts with this word is not a directive."""
 _LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One option: long name, value without quotes (None: none given), and places. `value_span` has the quotes.
+    """One option: its long name, its value without quotes (None: no value), and their places.
 
-    `known` is False for an option that sbatch does not have (it refuses the script). `component` counts `hetjob`
-    separators. `line` counts from 1.
+    `value_span` includes the quotes. `known` is False for an option that sbatch does not have, so that it refuses the
+    script. `component` counts `hetjob` separators. `line` counts from 1.
     """
 
     name: str
@@ -66,8 +68,11 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A line (or what is left of the directives) that sbatch does not read: `reason` is after-command, double-hash,
-    space, indented, case, after-word or quote; `message` says it in words. `text` is the options as written."""
+    """A line, or the rest of the directives, that sbatch does not read.
+
+    `reason` is after-command, double-hash, space, indented, case, after-word or quote; `message` explains it. `text`
+    has the options as written.
+    """
 
     reason: str
     message: str
@@ -80,7 +85,7 @@ class Ignored:
 class _Word:
     text: str
     places: tuple[int, ...]
-    """Where each character of `text` stands."""
+    """The offset of each character of `text`."""
     span: Span
     line: int
 
@@ -90,7 +95,7 @@ class _Unmatched(Exception):
 
 
 def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
-    """Options in order, and lines that only look like directives (those inside `heredocs` are another script's)."""
+    """The options in their order, and lines that only look like directives. Lines inside `heredocs` are left out."""
     words: list[_Word] = []
     ignored: list[Ignored] = []
     starts = [span.start for span in heredocs]
@@ -101,7 +106,7 @@ def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Dir
             continue
         if _MARKER.match(line):
             if command_line:
-                message = f"it stands after the first command (line {command_line})"
+                message = f"it is after the first command (line {command_line})"
                 _ignore(ignored, "after-command", message, line, start, number)
                 continue
             try:
@@ -114,7 +119,7 @@ def read_directives(text: str, heredocs: Sequence[Span] = ()) -> tuple[tuple[Dir
             command_line = number
     directives, rest = _options(words)
     if rest is not None:
-        message = f"sbatch stops reading options at {rest.text!r}, which is none"
+        message = f"sbatch stops reading options at {rest.text!r}, which is not an option"
         ignored.append(Ignored("after-word", message, rest.text, rest.span, rest.line))
     return directives, tuple(ignored)
 
@@ -148,8 +153,8 @@ def _looks_like(ignored: list[Ignored], head: str, line: str, start: int, number
 
 
 def _words(line: str, start: int, number: int) -> list[_Word]:
-    """The arguments on a directive line: quotes group, a backslash takes the next character as it is, an unquoted `#`
-    starts a comment."""
+    """The words of a directive line. Quotes group, a backslash escapes the next character, an unquoted `#` starts a
+    comment."""
     words: list[_Word] = []
     marker = _MARKER.match(line)
     at, size = marker.end() if marker is not None else 0, len(line)
@@ -183,9 +188,9 @@ def _words(line: str, start: int, number: int) -> list[_Word]:
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tuple[Ignored, ...]]:
-    """Options of a command line, without the script's name; places are in `shlex.join(arguments)`.
+    """The options of a command line without the script's name; places are offsets in `shlex.join(arguments)`.
 
-    `:` starts the next component of a heterogeneous job. A word that is no option is returned as what is ignored.
+    `:` starts the next component of a heterogeneous job. A word that is not an option is returned as ignored.
     """
     words: list[_Word] = []
     at = 0
@@ -198,12 +203,12 @@ def read_arguments(arguments: Sequence[str]) -> tuple[tuple[Directive, ...], tup
     directives, rest = _options(words)
     if rest is None:
         return directives, ()
-    message = f"sbatch takes {rest.text!r} for the script"
+    message = f"sbatch takes {rest.text!r} as the script"
     return directives, (Ignored("after-word", message, rest.text, rest.span, rest.line),)
 
 
 def option_at(arguments: Sequence[str], index: int) -> tuple[tuple[Directive, ...], int]:
-    """The options in one word of a command line, and how many words behind it they take (an unknown one: none)."""
+    """The options in one word of a command line, and the number of words behind it that they take."""
     near = arguments[index : index + 2]
     word, *following = (_Word(text, tuple(range(len(text))), Span(0, len(text)), at) for at, text in enumerate(near))
     found, used = (_long if word.text.startswith("--") else _short)(word, following[0] if following else None, 0)
@@ -215,23 +220,8 @@ def takes_no_value(name: str) -> bool:
     return name in _FLAGS or name == "oversubscribe"
 
 
-def options_end(arguments: Sequence[str]) -> int:
-    """The index of the first word of a command line that is neither an option, an option's value nor `:`."""
-    index = 0
-    while index < len(arguments):
-        text = arguments[index]
-        if text == "--":
-            return index + 1
-        if text != ":":
-            if not text.startswith("-") or text == "-":
-                return index
-            index += option_at(arguments, index)[1]
-        index += 1
-    return len(arguments)
-
-
 def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:
-    """As getopt_long does with "+": it stops at the first word that is no option (that word is returned)."""
+    """As getopt_long with "+": it stops at the first word that is not an option, and returns that word."""
     directives: list[Directive] = []
     index = component = 0
     while index < len(words):
@@ -251,7 +241,7 @@ def _options(words: list[_Word]) -> tuple[tuple[Directive, ...], _Word | None]:
 
 
 def _full_name(name: str) -> str | None:
-    """The option that a long name or an unambiguous beginning of one means."""
+    """The option for a long name, or for an unambiguous beginning of one."""
     known = _FLAGS | _OPTIONAL | _VALUED
     if name not in known:
         candidates = {_ALIASES.get(option, option) for option in known if option.startswith(name)} if name else set()
@@ -268,8 +258,10 @@ def _long(word: _Word, following: _Word | None, component: int) -> tuple[list[Di
         cut = word.places[2 + len(head)]
         place, names = Span(cut + 1, word.span.end), Span(word.span.start, cut)
         return [Directive(name or head, value, word.span, names, place, word.line, name is not None, component)], 0
-    takes = name in _VALUED if name is not None else following is not None and not following.text.startswith("-") and (
-        following.line == word.line)  # fmt: skip
+    if name is not None:
+        takes = name in _VALUED
+    else:  # an option of a plugin
+        takes = following is not None and following.line == word.line and not following.text.startswith("-")
     if takes and following is not None:
         span, known = Span(word.span.start, following.span.end), name is not None
         value_span = following.span

@@ -1,4 +1,4 @@
-"""What a parsed YAML or JSON file answers: values and places by route. Edits of it are in `cut`."""
+"""A parsed YAML or JSON file: values and places by route. Edits are in `tree_edits`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from preflight.vocabulary.values import Origin, Route, Span, Unknown, Value
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something odd that does not stop the file from being read.
+    """A problem that does not prevent reading the file.
 
-    `kind`: duplicate-key (`related` is the first), several-documents, value (a tag or scalar that is not read), key.
+    `kind`: duplicate-key (`related` is the first key), several-documents, value (an unreadable tag or scalar), key.
     """
 
     kind: str
@@ -27,10 +27,11 @@ class Note:
 
 @dataclass(frozen=True, eq=False)
 class TreeDocument:
-    """A parsed file. A route is the keys and indices from the top, `("parameters", "lr", "values", 2)`; a key that is
-    not a string is spelled as it is written. Methods that take a route raise KeyError where it leads nowhere.
+    """A parsed file. A route has the keys and indices from the top, `("parameters", "lr", "values", 2)`; a key that is
+    not a string is spelled as in the text. Methods raise KeyError for a route that does not exist.
 
-    Values behind an alias or a merge key have their place at the anchor and are not editable: others share them.
+    Values behind an alias or a merge key have their place at the anchor. They are not editable, because several
+    settings share them.
     """
 
     source: Source
@@ -58,7 +59,7 @@ class TreeDocument:
         raise KeyError(route)
 
     def _entries(self, node: Node) -> dict[str, tuple[Item, tuple[Span, ...]]]:
-        """The keys of a mapping, looked up once."""
+        """The entries of a mapping by key, cached."""
         if id(node) not in self._index:
             found = entries(node, merges=self.language == "yaml")
             self._index[id(node)] = {name: (item, places) for name, item, places in found}
@@ -86,7 +87,7 @@ class TreeDocument:
         return self.find(route).node.span
 
     def key_span(self, route: Route) -> Span:
-        """The place of the key; of the value where it is an item of a list."""
+        """The place of the key, or of the value if it is an item of a list."""
         item = self.find(route).item
         return item.key.span if item.key is not None else item.alias or item.value.span
 
@@ -105,7 +106,7 @@ class TreeDocument:
         yield from _routes(self.find(route).node, tuple(route), self.language == "yaml")
 
     def reparse(self, source: Source) -> TreeDocument:
-        """Another text, read as this one was. Raises DocumentError."""
+        """Parses another text in the same way. Raises DocumentError."""
         raise NotImplementedError
 
 

@@ -1,5 +1,4 @@
-"""JSON with positions: the standard library's scanner for strings, a small one for the rest. No comments: those are not
-JSON."""
+"""Parser of JSON with positions: strings are read by the standard library. Comments are errors, as JSON has none."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def parse_json(source: Source) -> JsonDocument:
     root = scanner.value(start, 1)
     end = scanner.space(root.end)
     if end != len(source.text):
-        raise scanner.error("there is more text behind the value", end)
+        raise scanner.error("there is more text after the value", end)
     return JsonDocument(source, root, "json", "1.2", tuple(scanner.notes))
 
 

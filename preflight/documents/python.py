@@ -1,20 +1,16 @@
-"""Python with positions in code points, and edits that are read back: the tree changes only where it was meant to."""
+"""Parser of Python with positions in code points, and the edit that adds a keyword to a call."""
 
 from __future__ import annotations
 
 import ast
 import re
 import warnings
-from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from preflight.documents.items import line_end, newline_of
-from preflight.documents.render import render
+from preflight.documents.layout import line_end, newline_of
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
-from preflight.vocabulary.values import Origin, Span, Value
+from preflight.vocabulary.values import Origin, Span
 
 MAX_DEPTH = 250
 """Levels of the syntax tree, so that whoever walks it recursively stays below Python's limit of 1000 frames."""
@@ -31,12 +27,12 @@ class PythonDocument:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Offsets of lines as Python counts them (a lone carriage return ends one too)."""
+        """Offsets of the lines as Python counts them; a lone carriage return ends a line too."""
         return [0, *(match.end() for match in _NEWLINE.finditer(self.source.text))]
 
     @cached_property
     def _formatted(self) -> dict[int, ast.JoinedStr]:
-        """Nodes inside f-strings, whose own positions mean nothing before Python 3.12, and the f-string."""
+        """Nodes inside f-strings -> the f-string. Before Python 3.12 the positions of such nodes are wrong."""
         found: dict[int, ast.JoinedStr] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.JoinedStr) and id(node) not in found:
@@ -53,7 +49,7 @@ class PythonDocument:
         return start + len(text.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
 
     def span(self, node: ast.AST) -> Span:
-        """The place of a node; of the whole f-string where it stands inside one. A module has the whole file."""
+        """The place of a node. A node inside an f-string has the place of the f-string, a module has the whole file."""
         node = self._formatted.get(id(node), node)
         line = getattr(node, "lineno", None)
         if line is None:
@@ -67,31 +63,12 @@ class PythonDocument:
         return self.source.text[span.start : span.end]
 
     def origin(self, node: ast.AST, editable: bool = True) -> Origin:
-        """Where a node is written; never editable inside an f-string."""
+        """The origin of a node. It is not editable inside an f-string."""
         return Origin(self.source.path, self.span(node), None, (), editable and id(node) not in self._formatted)
 
-    def line_of(self, offset: int) -> int:
-        """The line of an offset, from 1, as Python counts."""
-        return bisect_right(self._starts, offset)
-
-    def replace(self, node: ast.expr, text: str) -> Edit:
-        """The edit that puts an expression in a node's place. Raises CannotEdit where more than that would change."""
-        if id(node) in self._formatted:
-            raise CannotEdit("it stands inside an f-string")
-        edit = Edit(self.source.path, self.span(node), text)
-        new = self._reread(text, "eval")
-        with _swapped(self.tree, node, new):
-            expected = ast.dump(self.tree)
-        self._prove(edit, expected)
-        return edit
-
-    def replace_value(self, node: ast.expr, value: Value) -> Edit:
-        """The edit that writes a value in the style of the literal that stands there. Raises CannotEdit."""
-        return self.replace(node, render(self.text(node), value, "python"))
-
     def insert_keyword(self, call: ast.Call, name: str, value_text: str) -> Edit:
-        """The edit that gives a call one more keyword argument, laid out like the last one. Raises CannotEdit where the
-        call has it already, may have it in `**kwargs`, or stands inside an f-string."""
+        """The edit that adds a keyword argument to a call, in the layout of the last argument. Raises CannotEdit if the
+        call has it already, may have it in `**kwargs`, or is inside an f-string."""
         if id(call) in self._formatted:
             raise CannotEdit("it stands inside an f-string")
         if any(keyword.arg == name for keyword in call.keywords):
@@ -150,7 +127,7 @@ def _behind(path: str, comma: int, text: str) -> Edit:
 
 
 def _argument_end(text: str, at: int, close: int) -> tuple[int, int | None]:
-    """Where the last argument ends, closing parentheses of its own included, and its trailing comma."""
+    """Where the last argument ends, with its closing parentheses, and where its trailing comma is."""
     end, comma = at, None
     while at < close:
         char = text[at]
@@ -171,31 +148,8 @@ def _parse(text: str, mode: str) -> ast.AST:
         return ast.parse(text, mode=mode)
 
 
-@contextmanager
-def _swapped(tree: ast.Module, old: ast.expr, new: ast.expr) -> Iterator[None]:
-    """The tree with one node replaced, for as long as the block lasts."""
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is old:
-                setattr(parent, name, new)
-                try:
-                    yield
-                finally:
-                    setattr(parent, name, old)
-                return
-            if isinstance(value, list) and any(item is old for item in value):
-                index = next(i for i, item in enumerate(value) if item is old)
-                value[index] = new
-                try:
-                    yield
-                finally:
-                    value[index] = old
-                return
-    raise CannotEdit("the node is not part of this file")
-
-
 def parse_python(source: Source) -> PythonDocument:
-    """A Python file of the running interpreter's grammar. Raises DocumentError with the place of what is wrong."""
+    """Parses a Python file with the grammar of the running interpreter. Raises DocumentError with the place."""
     text = source.text
     if "\0" in text:
         at = text.index("\0")

@@ -1,4 +1,4 @@
-"""The text of a new value in the style of the old one: quotes, spelling of numbers, units."""
+"""Rendering of a new value in the style of the old text: quotes, spelling of numbers, units."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from preflight.vocabulary.text import CannotEdit
 from preflight.vocabulary.values import Unknown, Value
 
 Language = Literal["yaml", "json", "python", "bash", "hydra", "slurm-size"]
-"""How an old text is to be read. "hydra" is the right side of an override; "slurm-size" is an amount of memory as
-`--mem` takes it, its value in bytes."""
+"""The language of a text. "hydra" is the right side of an override; "slurm-size" is an amount of memory for `--mem`,
+whose value is in bytes."""
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?\Z")
 _INTEGER = re.compile(r"[-+]?[0-9][0-9_]*\Z")
@@ -32,16 +32,16 @@ def render(
     yaml_version: Literal["1.1", "1.2", "omegaconf"] = "1.1",
     flow: bool = False,
 ) -> str:
-    """`value` as text of `language`, spelled like `old` where both can be (quotes kept, `1_000`, `1e-4`, `True`, `GB`).
+    """`value` as text of `language`, in the style of `old` if possible (quotes, `1_000`, `1e-4`, `True`, `GB`).
 
-    `yaml_version` says who reads the YAML (1.1 takes a number without a point for a string: `1.0e-05`); `flow`, that it
-    stands inside brackets. Raises CannotEdit for a value that the language cannot spell.
+    `yaml_version` is the version in which the tool reads the file (1.1 reads `1e-05` as text, so `1.0e-05` is written);
+    `flow` means inside brackets. Raises CannotEdit for a value that the language cannot express.
     """
     return _RENDERERS[language](old.strip(), value, yaml_version, flow)
 
 
 def language_of(path: str) -> Language:
-    """The language of a file by its name; a job script where nothing else is known."""
+    """The language of a file by its name; a job script for all other names."""
     for ending, language in ((".yaml", "yaml"), (".yml", "yaml"), (".json", "json"), (".py", "python")):
         if path.lower().endswith(ending):
             return language  # type: ignore[return-value]
@@ -67,8 +67,8 @@ def _number(old: str, value: int | float, point: bool) -> str:
     if "e" not in text:
         return f"{value:_}" if grouped and abs(value) >= 1000 else text
     mantissa, _, exponent = text.partition("e")
-    short = re.search(r"[eE][-+]?[1-9]", old)
-    if short:
+    unpadded = re.search(r"[eE][-+]?[1-9]", old)
+    if unpadded:
         exponent = re.sub(r"^([-+]?)0+", r"\1", exponent)
     if point and "." not in mantissa:
         mantissa += ".0"
@@ -183,7 +183,7 @@ def _python(old: str, value: Value, *_: object) -> str:
 
 
 def _words(old: str, value: Value) -> str:
-    """A value as an argv or an override spells it, before quoting."""
+    """A value as a command line or an override has it, before quoting."""
     if isinstance(value, Unknown):
         _refuse(value)
     if isinstance(value, Mapping):
@@ -218,15 +218,17 @@ def _bash(old: str, value: Value, *_: object) -> str:
         raise CannotEdit("a shell word cannot hold a control character")
     if quote == '"':
         return '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
-    bare = text.replace("[", "").replace("]", "") if "[" in old else text  # a Hydra list that stands there unquoted
+    bare = text.replace("[", "").replace("]", "") if "[" in old else text  # an unquoted Hydra list
     if quote == "'" or not _BARE_WORD.match(bare):
         return "'" + text.replace("'", "'\\''") + "'"
     return text
 
 
 def _slurm_size(old: str, value: Value, *_: object) -> str:
-    """Bytes as sbatch reads memory (proc_args.c: whole numbers; K, M, G, T with an optional B; none is MiB), rounded
-    up, in the unit that stands there: a smaller one only where rounding up would ask for over a hundredth more."""
+    """Bytes as sbatch reads memory (proc_args.c: a whole number with K, M, G or T and an optional B; bare is MiB).
+
+    The number is rounded up in the unit of the old text; a smaller unit is used if rounding would add over 1 %.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
         raise CannotEdit("an amount of memory is a number of bytes")
     match = _SIZE.match(old)

@@ -1,4 +1,4 @@
-"""What a YAML scalar means: as PyYAML's safe loader reads it (1.1), as OmegaConf does, by the 1.2 core schema."""
+"""Values of YAML scalars in three versions: PyYAML's safe loader (1.1), OmegaConf, and the core schema of YAML 1.2."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _OMEGACONF_FLOAT = re.compile(
 
 
 class BadScalar(ValueError):
-    """A scalar that its own tag refuses, `!!int abc`; the message is for the user."""
+    """A scalar that does not fit its tag, `!!int abc`. The message is for the user."""
 
 
 def plain_tag(text: str, version: Version) -> str:
-    """The short tag ("int", "str", ...) that an unquoted scalar without a tag of its own gets."""
+    """The short tag ("int", "str", ...) of an unquoted scalar that has no tag in the text."""
     if version == "1.2":
         return next((tag for tag, pattern in _CORE if pattern.match(text)), "str")
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers
@@ -87,9 +87,9 @@ def _float(text: str) -> float:
 
 
 def scalar(text: str, tag: str, version: Version) -> Scalar:
-    """The value of a scalar of that short tag. Raises BadScalar where the text is none of that kind.
+    """The value of a scalar with that short tag. Raises BadScalar if the text does not fit the tag.
 
-    A date stays the text it is: no setting is one.
+    A date stays text, because no setting is a date.
     """
     try:
         if tag == "int":

@@ -1,4 +1,4 @@
-"""A document against its pydantic schema: errors as routes with words for the user."""
+"""Validation of a document by a pydantic schema: errors with their route and a message for the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaError:
-    """`route` leads to the value at fault, or to the mapping that lacks a key; `key` is set for an unknown key."""
+    """`route` leads to the wrong value, or to the mapping without a required key. `key` is set for an unknown key."""
 
     route: Route
     message: str
@@ -29,7 +29,7 @@ class SchemaError:
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known key that `key` was probably meant to be."""
+    """The known key that is most similar to `key`, None if none is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(key, list(known), n=1, cutoff=0.6)
@@ -37,7 +37,7 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
 
 
 def check(schema: type[BaseModel], value: object, route: Route = ()) -> Iterator[SchemaError]:
-    """What is wrong with `value`, which stands at `route` of its document; nothing when it has the schema's shape."""
+    """The errors of `value`, which is at `route` of its document."""
     from pydantic import ValidationError
 
     try:
@@ -78,7 +78,7 @@ def _shown(value: object) -> str:
 
 
 def _keys(schema: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """The keys that the schema knows at a place (of nested models as far as the annotations show them)."""
+    """The keys that the schema has at a place, also in nested models."""
     model: object = schema
     for part in loc:
         fields = getattr(model, "model_fields", {})

@@ -1,4 +1,4 @@
-"""Walks the syntax tree of a shell script once, from statements to assignments and commands."""
+"""Assignments and commands of a shell script, read from its syntax tree, with the blocks around them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from preflight.documents.shell_tree import Assignment, Block, Command, Heredoc
 from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, unknown
 
@@ -15,20 +14,64 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block around a command: `kind` is loop, conditional, function or subshell.
+
+    The `name` is the variable of a `for` loop or the name of a function; `words` is the list of a `for` loop.
+    """
+
+    kind: str
+    span: Span
+    name: str = ""
+    words: tuple[ShellWord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`name=value`. `append` for `+=`; `index` for one element of an array; `default` for `${X:=d}`.
+
+    An array is `Op("tuple", ...)`. `blocks` are the blocks around it, the outermost first.
+    """
+
+    name: str
+    expr: Expr
+    span: Span
+    exported: bool = False
+    append: bool = False
+    index: Expr | None = None
+    default: bool = False
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A simple command: its words (the first is the program), and the assignments before it (`A=1 python x.py`)."""
+
+    words: tuple[ShellWord, ...]
+    span: Span
+    environment: tuple[Assignment, ...] = ()
+    background: bool = False
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def name(self) -> str | None:
+        """The name of the program if it is literal."""
+        return self.words[0].literal if self.words else None
+
+
 @dataclass
 class Reader:
-    """Walks the syntax tree once, keeping what stands inside what."""
+    """Walks the syntax tree once and records for every step the blocks around it."""
 
     words: Words
     assignments: list[Assignment] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
-    heredocs: list[Heredoc] = field(default_factory=list)
-    problems: list[tuple[str, Span]] = field(default_factory=list)
+    heredocs: list[Span] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
-    pipelines: int = 0
 
     def statements(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        """Every statement below a node that holds statements; `&` counts for the one before it."""
+        """Every statement below a node. `&` belongs to the statement before it."""
         children = node.children
         for index, child in enumerate(children):
             after = children[index + 1].type if index + 1 < len(children) else ""
@@ -36,13 +79,10 @@ class Reader:
 
     def statement(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
         if depth > MAX_DEPTH * 3:
-            self.problems.append(("it is nested too deeply to be read", self.words.span(node)))
             return
         kind = node.type
         if kind in _HOLD_COMMANDS:
             self.substituted(node, blocks, depth)
-        if kind == "ERROR":
-            self.problems.append(("bash would not take this", self.words.span(node)))
         if kind == "command":
             self.command(node, blocks, background)
         elif kind == "variable_assignment":
@@ -52,7 +92,7 @@ class Reader:
         elif kind == "redirected_statement":
             self.redirected(node, blocks, background, depth)
         elif kind == "pipeline":
-            self.pipeline(node, blocks, background, depth)
+            self.statements(node, blocks, background, depth)
         elif kind == "list":
             self.listed(node, blocks, background, depth)
         elif kind in _BLOCKS:
@@ -61,7 +101,7 @@ class Reader:
             self.statements(node, blocks, background, depth)
 
     def substituted(self, node: Node, blocks: tuple[Block, ...], depth: int) -> None:
-        """Commands in `$(...)` that submit something and print its number: `ID=$(wandb sweep s.yaml)`."""
+        """Commands in `$(...)` that submit a job and print its number: `ID=$(wandb sweep s.yaml)`."""
         queue = list(node.named_children)
         while queue:
             child = queue.pop()
@@ -71,8 +111,8 @@ class Reader:
                 self.statements(child, blocks, False, depth + 1)
 
     def listed(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        """`a && b || c`: what stands behind `&&` is expected to run, unless the first command is a question; what
-        stands behind `||` is not. The grammar nests to the left."""
+        """`a && b || c`: the command behind `&&` is expected to run, unless the first command is a test. The command
+        behind `||` is not. The grammar nests to the left."""
         chain: list[tuple[str, Node]] = []
         while node.type == "list" and len(node.children) >= 3:
             chain.append((node.children[1].type, node.children[2]))
@@ -83,13 +123,6 @@ class Reader:
             certain = operator == "&&" and not asks
             inner = blocks if certain else (*blocks, Block("conditional", self.words.span(child)))
             self.statement(child, inner, background, depth + 1)
-
-    def pipeline(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        self.pipelines += 1
-        number, first = self.pipelines, len(self.commands)
-        self.statements(node, blocks, background, depth)
-        for stage, index in enumerate(range(first, len(self.commands))):
-            self.commands[index] = replace(self.commands[index], pipeline=number, stage=stage)
 
     def block(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
         kind, span, name = _BLOCKS[node.type], self.words.span(node), ""
@@ -121,37 +154,29 @@ class Reader:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def redirected(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
-        first = len(self.commands)
-        found = list(self._heredocs(node))
-        self.heredocs += found
+        self.heredocs += self._heredocs(node)
+        for child in node.named_children:
+            target = child.named_children[-1] if child.type == "file_redirect" and child.named_children else None
+            if target is not None and target.type != "file_descriptor":
+                self.words.value(target)  # `> ${LOG:=run.log}` sets LOG
         body = node.child_by_field_name("body") or (node.named_children[0] if node.named_children else None)
         if body is not None and not body.type.endswith("redirect"):
             self.statement(body, blocks, background, depth + 1)
-        if found and len(self.commands) > first:
-            last = self.commands[-1]
-            self.commands[-1] = replace(last, heredocs=(*last.heredocs, *found))
         for child in node.named_children:
             if child.type == "heredoc_redirect":
                 rest = [c for c in child.named_children if c.type in ("pipeline", "list", "command")]
                 for statement in rest:
                     self.statement(statement, blocks, background, depth + 1)
 
-    def _heredocs(self, node: Node) -> Iterator[Heredoc]:
-        redirects = [c for c in node.named_children if c.type in ("heredoc_redirect", "file_redirect")]
-        redirects += [c for r in redirects for c in r.named_children if c.type == "file_redirect"]
-        to = next((self.words.value(c.named_children[-1]) for c in redirects
-                   if c.type == "file_redirect" and c.named_children
-                   and c.named_children[-1].type != "file_descriptor"), None)  # fmt: skip
-        target = to.value if isinstance(to, Const) and isinstance(to.value, str) else None
-        for redirect in redirects:
-            bodies = {c.type: c for c in redirect.named_children}
-            if redirect.type == "heredoc_redirect" and "heredoc_start" in bodies:
-                quoted = self.words.source(bodies["heredoc_start"])[:1] in ("'", '"', "\\")
-                body = bodies.get("heredoc_body")
-                if body is not None:
-                    start, end = self.words.text.char(body.start_byte), self.words.text.char(body.end_byte)
-                    start = self.words.text.text.rfind("\n", 0, start) + 1
-                    yield Heredoc(self.words.text.span(start, end), quoted, target)
+    def _heredocs(self, node: Node) -> Iterator[Span]:
+        """The bodies of `<<EOF`."""
+        for redirect in node.named_children:
+            parts = {part.type: part for part in redirect.named_children}
+            body = parts.get("heredoc_body")
+            if redirect.type == "heredoc_redirect" and "heredoc_start" in parts and body is not None:
+                start, end = self.words.text.char(body.start_byte), self.words.text.char(body.end_byte)
+                start = self.words.text.text.rfind("\n", 0, start) + 1
+                yield self.words.text.span(start, end)
 
     def command(self, node: Node, blocks: tuple[Block, ...], background: bool) -> None:
         own: list[Assignment] = []
@@ -182,14 +207,14 @@ class Reader:
         return "\n" in gap.replace("\\\n", "")
 
     def defaults(self, blocks: tuple[Block, ...]) -> None:
-        """Variables that `${X:=d}` sets wherever it stands in what was just read."""
+        """Variables that a `${X:=d}` in the last command or assignment sets."""
         for name, expr in self.words.assigned:
             span = expr.origin.span if expr.origin is not None else Span(0, 0)
             self.assignments.append(Assignment(name, expr, span, default=True, blocks=blocks))
         self.words.assigned.clear()
 
     def _assigned_by(self, command: Command) -> None:
-        """Variables that a command sets: `read A`, and `export A` where the grammar takes it for a command."""
+        """Variables that a command sets: `read A`, and `export A` if the grammar reads it as a command."""
         if command.name in ("read", "mapfile", "readarray", "getopts"):
             for word in command.words[1:]:
                 name = word.literal
@@ -245,7 +270,7 @@ class Reader:
             self.exported.update(self.words.source(c) for c in node.named_children if c.type == "variable_name")
 
     def finish(self) -> None:
-        """A name that is exported once is exported wherever it is assigned."""
+        """Marks every assignment of a name that is exported somewhere."""
         self.assignments = [replace(a, exported=True) if a.name in self.exported else a for a in self.assignments]
 
 

@@ -1,4 +1,4 @@
-"""Shell text that knows where each of its characters is written, also when it was put together from a string."""
+"""Shell text with the place of each character in the file, also for text that is built from an expression."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown
 class ShellText:
     """A text to parse. `offsets` has the place of each character in the file (None: the text is the file).
 
-    `holes` are names standing for values that are not known as text (`PREFLIGHT_0`), in texts put together.
+    `holes` are names (`PREFLIGHT_0`) in the text for values that are not constants.
     """
 
     path: str
@@ -23,7 +23,7 @@ class ShellText:
 
     @cached_property
     def _wide(self) -> tuple[list[int], list[int]]:
-        """Byte offsets behind each character beyond ASCII, and the bytes they take beyond one each, summed up."""
+        """The byte offset behind each non-ASCII character, and the sum of their extra bytes up to there."""
         ends, extra, total = [], [], 0
         for at, char in enumerate(self.text, 1):
             if char > "\x7f":
@@ -40,7 +40,7 @@ class ShellText:
         return byte - (extra[index - 1] if index else 0)
 
     def span(self, start: int, end: int) -> Span:
-        """Where the characters from `start` to `end` are written in the file."""
+        """The place in the file of the characters from `start` to `end`."""
         if self.offsets is None:
             return Span(start, end)
         if not self.offsets:
@@ -49,16 +49,16 @@ class ShellText:
         return Span(first, max(first, self.offsets[end - 1] + 1 if end > start else first))
 
     def exact(self, start: int, end: int) -> bool:
-        """Whether the characters stand in the file one after the other, as they are."""
+        """Whether the file has these characters in a row."""
         return self.offsets is None or all(self.offsets[i + 1] == self.offsets[i] + 1 for i in range(start, end - 1))
 
     def origin(self, start: int, end: int, editable: bool = True) -> Origin:
-        """The place of some characters; editable only where the file holds them as they are."""
+        """The origin of some characters. It is editable only if the file has them in a row."""
         return Origin(self.path, self.span(start, end), None, (), editable and self.exact(start, end))
 
 
 def put_together(path: str, expr: Expr) -> ShellText:
-    """The text that an expression makes: constants as they are, anything else as a hole `${PREFLIGHT_n}`."""
+    """The text of an expression: constants as text, everything else as a hole `${PREFLIGHT_n}`."""
     pieces: list[str] = []
     offsets: list[int] = []
     holes: dict[str, Expr] = {}
@@ -82,8 +82,8 @@ def _parts(expr: Expr) -> list[Expr]:
 
 
 def _places(text: str, origin: Origin | None) -> list[int]:
-    """Where each character of a constant stands: one after the other if its place is as long as it is (with two quotes
-    around it at most), else all at the start."""
+    """The offset of each character of a constant. If the text in the file is longer than the constant and its quotes,
+    all characters have the offset of the start."""
     if origin is None:
         return [0] * len(text)
     start, length = origin.span.start, origin.span.end - origin.span.start

@@ -1,4 +1,4 @@
-"""Shell words as expressions: quotes, parameter expansion, arithmetic; what would have to run is unknown."""
+"""Shell words as expressions: quotes, parameter expansion, arithmetic. The output of commands is unknown."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _ARITHMETIC = {
     "+": "+", "-": "-", "*": "*", "/": "//", "%": "%", "**": "**",
     "<": "<", ">": ">", "<=": "<=", ">=": ">=", "==": "==", "!=": "!=", "&&": "and", "||": "or",
 }  # fmt: skip
+_NAMES = ("variable_name", "special_variable_name", "subscript")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -33,7 +34,7 @@ class Piece:
     expr: Expr | None = None
     quoted: bool = False
     start: int = 0
-    """Of literal text that stands in the file as it is: the offset of its first character, else -1."""
+    """The offset of literal text in the file; -1 if the file has other characters there (escapes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +47,26 @@ class ShellWord:
 
     @property
     def literal(self) -> str | None:
-        """The word's text where nothing in it is expanded, else None."""
+        """The text of the word, None if something in it is expanded."""
         return None if any(piece.expr is not None for piece in self.pieces) else "".join(p.text for p in self.pieces)
 
     @property
     def splits(self) -> bool:
-        """Whether the shell may make several words (or none) of it: an unquoted expansion, or a whole array."""
+        """Whether the shell may split it into several words (or none): an unquoted expansion, or a whole array."""
         return any(p.expr is not None and (not p.quoted or _is_array(p.expr)) for p in self.pieces)
 
     @property
     def expr(self) -> Expr:
-        """The word's value; a constant's place is the word with its quotes."""
+        """The value of the word. The place of a constant includes its quotes."""
         text = self.literal
         if text is not None:
             return Const(text, self.origin)
         return join(self.pieces, self.origin)
 
     def partition(self, separator: str = "=") -> tuple[str, Expr | None]:
-        """The literal text up to and with the first separator, and the value behind it: `--bs="$X"`, `lr=0.1`.
+        """The literal text up to the first separator, and the value behind it: `--bs="$X"`, `lr=0.1`.
 
-        The value is None where no separator stands in the word's leading literal text.
+        The value is None if the literal text at the start of the word has no separator.
         """
         head = ""
         for index, piece in enumerate(self.pieces):
@@ -82,12 +83,11 @@ class ShellWord:
         if not rest and len(after) == 1 and after[0].expr is None:
             return Const(after[0].text, after[0].origin)  # `--bs="16"`: the quotes belong to the value
         if rest or not after:
-            place = Span(piece.start + cut, piece.start + len(piece.text))
-            exact = piece.start >= 0
-            span = place if exact else piece.origin.span
-            first = replace(piece, text=rest, start=place.start if exact else -1, origin=replace(
-                piece.origin, span=span, editable=exact and piece.origin.editable))  # fmt: skip
-            after = (first, *after)
+            start, origin = -1, replace(piece.origin, editable=False)
+            if piece.start >= 0:
+                start = piece.start + cut
+                origin = replace(piece.origin, span=Span(start, piece.start + len(piece.text)))
+            after = (replace(piece, text=rest, start=start, origin=origin), *after)
         whole = Span(after[0].origin.span.start, self.span.end)
         return join(after, replace(self.origin, span=whole, editable=len(after) == 1 and after[0].origin.editable))
 
@@ -97,7 +97,7 @@ def _is_array(expr: Expr) -> bool:
 
 
 def join(pieces: tuple[Piece, ...], origin: Origin) -> Expr:
-    """The value of pieces side by side."""
+    """The value of pieces in a row."""
     parts = tuple(p.expr if p.expr is not None else Const(p.text, p.origin) for p in pieces)
     if len(parts) == 1:
         return parts[0]
@@ -107,10 +107,10 @@ def join(pieces: tuple[Piece, ...], origin: Origin) -> Expr:
 
 
 def apply_defaults(expr: Expr, known: Container[str]) -> Expr:
-    """Decides `${X:-d}` and `${X:+a}` (operators "default" and "alternative", written as they stand by the reader).
+    """Evaluates `${X:-d}` and `${X:+a}` (operators "default" and "alternative").
 
-    `known` are the names that have a value by then: assigned in the script, or set by SLURM. For any other name the
-    script's own default holds. An array as a whole (operator "all") becomes the array.
+    `known` are the names that have a value: assigned in the script, or set by SLURM. All other names have their default
+    in the script. A whole array (operator "all") becomes the array.
     """
     if not isinstance(expr, Op):
         return expr
@@ -135,10 +135,10 @@ class Words:
         self.text = text
         self._ascii = text.text.isascii()
         self.assigned: list[tuple[str, Expr]] = []
-        """What `${X:=d}` sets, in the order met."""
+        """The variables that `${X:=d}` sets, in their order."""
 
     def bounds(self, node: Node) -> tuple[int, int]:
-        """First character and end of a node, without white space and line continuations that the grammar counts in."""
+        """First character and end of a node, without white space and line continuations at its start."""
         start, end, text = node.start_byte, node.end_byte, self.text.text
         if not self._ascii:
             start, end = self.text.char(start), self.text.char(end)
@@ -154,7 +154,7 @@ class Words:
         return self.text.text[start:end]
 
     def word(self, node: Node) -> ShellWord:
-        """A word node (bare, quoted, expanded, or several side by side)."""
+        """The word of a node (bare, quoted, expanded, or several of these in a row)."""
         start, end = self.bounds(node)
         pieces = tuple(self.pieces(node))
         plain = all(piece.expr is None for piece in pieces)
@@ -185,8 +185,8 @@ class Words:
             yield Piece(text, self._origin(node), None, False, self.text.span(start, end).start if exact else -1)
 
     def _string(self, node: Node) -> Iterator[Piece]:
-        """A double-quoted string: the grammar drops white space inside it, so literals are what lies between
-        expansions."""
+        """A double-quoted string. Its literals are the text between the expansions, because the grammar drops white
+        space."""
         start, end = self.bounds(node)
         inside = [child for child in node.named_children if child.type in _EXPANSIONS]
         if not inside:
@@ -232,10 +232,10 @@ class Words:
             return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else unknown("arithmetic", origin)
         if node.type == "expansion":
             return self._parameter(node, origin, depth)
-        return self._printed(node, depth + 1) or unknown("it is what a command prints", origin, Cause.run_time)
+        return self._printed(node, depth + 1) or unknown("it is the output of a command", origin, Cause.run_time)
 
     def _printed(self, node: Node, depth: int) -> Expr | None:
-        """What the usual ways to find a directory print, `/` standing for the project's root; None for all others."""
+        """The output of the usual commands that find a directory (`/` is the project's root); None for all others."""
         inner = [child for child in node.named_children if child.type != "comment"]
         if node.type != "command_substitution" or len(inner) != 1 or depth > MAX_DEPTH:
             return None
@@ -254,7 +254,7 @@ class Words:
         return self._arguments(found, ("realpath", "readlink"), depth)
 
     def _arguments(self, node: Node, names: tuple[str, ...], depth: int) -> Expr | None:
-        """The one argument of a command of these names, its options left out."""
+        """The only argument of a command with one of these names, without options; None if there are several."""
         words = node.named_children if node.type == "command" else []
         rest = [child for child in words[1:] if not self.source(child).startswith("-")]
         if not words or self.source(words[0]) not in names or len(rest) != 1:
@@ -274,8 +274,7 @@ class Words:
         children = node.children[1:-1]
         length = bool(children) and children[0].type == "#"
         children = children[1:] if length else children
-        if match is None or not children or children[0].type not in (
-            "variable_name", "special_variable_name", "subscript"):  # fmt: skip
+        if match is None or not children or children[0].type not in _NAMES:
             return unknown(f"{self.source(node)[:40]} is not followed", origin)
         head, rest = children[0], children[1:]
         value = self._element(head, origin, depth) if head.type == "subscript" else self._ref(self.source(head), origin)
@@ -286,7 +285,7 @@ class Words:
             return value
         operator, words = rest[0].type, rest[1:]
         if operator in (":-", "-", ":=", "=", ":+", "+"):
-            other = self._others(words, rest[0])
+            other = self._default_word(words, rest[0])
             chosen = Op("alternative" if "+" in operator else "default", (value, other), origin)
             if "=" in operator and isinstance(value, Ref):
                 self.assigned.append((value.name, chosen))
@@ -297,8 +296,8 @@ class Words:
             return Op("concat", (value, Const("/..")), origin)
         return unknown(f"{self.source(node)[:40]} is not followed", origin)
 
-    def _others(self, words: list[Node], operator: Node) -> Expr:
-        """What stands behind `:-`: one word, several side by side, or nothing."""
+    def _default_word(self, words: list[Node], operator: Node) -> Expr:
+        """The value behind `:-`: one word, several words in a row, or nothing."""
         end = self.text.char(operator.end_byte)
         if not words:
             return Const("", self.text.origin(end, end, False))
@@ -350,5 +349,5 @@ class Words:
 
 
 def _unescape(raw: str) -> str:
-    """Double-quoted text: a backslash counts before `$`, a backquote, `"`, itself and a line's end."""
+    """Removes escapes from double-quoted text: a backslash before `$`, a backquote, `"`, a backslash or a newline."""
     return re.sub(r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], raw)

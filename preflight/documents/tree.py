@@ -1,4 +1,4 @@
-"""The tree of a YAML or JSON text with exact positions: what readers walk and editors cut."""
+"""Nodes of a YAML or JSON text with exact positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal["scalar", "list", "map"]
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """One entry of a collection. `alias` is the place of `*name` where the value was written elsewhere."""
+    """One entry of a collection. `alias` is the place of `*name` if the value is an alias."""
 
     value: Node
     key: Node | None = None
@@ -22,10 +22,10 @@ class Item:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A value: `start` to `end` is its own text, without anchor and tag (`outer` is where those start).
+    """A value: `start` to `end` is its text without anchor and tag (`outer` is their start).
 
     `style`: "" plain, "'", '"', "|", ">" for scalars; "flow" or "block" for collections ("pair" for `[a: 1]`).
-    `shared` marks what an alias repeats: editing it changes several settings.
+    `shared` marks a value that an alias repeats: editing it changes several settings.
     """
 
     kind: Kind
@@ -48,7 +48,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a route leads to: the item, and how it was reached."""
+    """The item at a route, and the way to it."""
 
     item: Item
     parent: Node | None = None
@@ -62,7 +62,7 @@ class Found:
 
 
 def key_name(key: Node) -> str:
-    """A mapping key as routes spell it: a string's value, anything else as it is written (`1`, `on`)."""
+    """A mapping key as routes spell it: the value of a string, the text of anything else (`1`, `on`)."""
     return key.value if isinstance(key.value, str) else key.text
 
 
@@ -72,9 +72,9 @@ def is_merge(key: Node) -> bool:
 
 
 def entries(node: Node, merges: bool = True) -> Iterator[tuple[str, Item, tuple[Span, ...]]]:
-    """Keys of a mapping as they count: own ones (the last of equal ones), then merged ones that they do not hide.
+    """The effective entries of a mapping: its own keys (of equal keys the last), then merged keys that are not hidden.
 
-    The third part is the places of merge values that an entry came through.
+    The third part has the places of the merge keys through which an entry came.
     """
     own: dict[str, Item] = {}
     merged: list[tuple[Item, Span]] = []
@@ -101,7 +101,7 @@ def _merged(item: Item) -> list[tuple[Item, Span]]:
 
 
 def mark_shared(node: Node) -> None:
-    """Marks everything below `node` as repeated elsewhere."""
+    """Marks a node and everything below it as shared."""
     if not node.shared:
         node.shared = True
         for item in node.items:

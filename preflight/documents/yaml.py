@@ -1,7 +1,7 @@
-"""YAML with positions: libyaml's events composed into a tree whose every value knows its place.
+"""Parser of YAML with positions: a tree of nodes made from libyaml's events.
 
-The files are hostile until trusted: size, depth, the number of nodes and what aliases expand to are bounded, and
-whatever is wrong is a DocumentError with its place.
+Files may be hostile, so depth, the number of nodes and the expansion of aliases are limited. Every error is a
+DocumentError with its place.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from preflight.vocabulary.values import Cause, Span, Unknown
 MAX_DEPTH = 200
 """Levels of nesting. Real configurations stay below 20; Python's own recursion limit is 1000 frames."""
 MAX_NODES = 200_000
-"""Values in one file, so that the worst accepted file still reads in about a second."""
+"""Values in one file. The worst accepted file is read in about a second."""
 MAX_EXPANDED = 500_000
-"""Values once aliases are followed: an alias bomb multiplies without bound, real files at most double."""
+"""Values after expanding aliases. An alias bomb grows without limit; real files at most double."""
 
 _PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s*)*|(?=[,\]}])|\Z))+")
 
@@ -40,7 +40,7 @@ YAML: Kind[YamlDocument] = Kind("a parsed YAML file, by its version")
 
 
 def yaml_of(source: Source, project: Project, version: Version) -> YamlDocument:
-    """The document as `parse_yaml` gives it, parsed once for a project. Raises DocumentError."""
+    """The document of `parse_yaml`, parsed once for a project. Raises DocumentError."""
     found = project.remembered.known(YAML, source.path, version)
     if found is None or found.source is not source:
         found = parse_yaml(source, version)
@@ -49,10 +49,10 @@ def yaml_of(source: Source, project: Project, version: Version) -> YamlDocument:
 
 
 def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:
-    """The first document of a YAML file, its scalars read as `version` says: "1.1" as PyYAML's safe loader does,
-    "1.2" by the core schema, "omegaconf" as Hydra's files are.
+    """Parses the first document of a YAML file. `version` decides how scalars are read: "1.1" as PyYAML's safe loader
+    does, "1.2" by the core schema, "omegaconf" as Hydra does.
 
-    Raises DocumentError with the place of what cannot be read.
+    Raises DocumentError with the place.
     """
     composer = _Composer(source, version)
     try:
@@ -61,7 +61,7 @@ def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:
         raise _document_error(error, source.text) from None
     except UnicodeEncodeError as error:
         raise DocumentError(
-            "it holds a character that is none (a lone surrogate)", _at(source.text, error.start)
+            "it contains a lone surrogate, which is not a character", _at(source.text, error.start)
         ) from None
     return YamlDocument(source, root, "yaml", version, tuple(composer.notes))
 
@@ -77,7 +77,9 @@ def _at(text: str, offset: int) -> Span:
 
 def _document_error(error: yaml.YAMLError, text: str) -> DocumentError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if "end of stream" in str(getattr(error, "problem", "")):  # what was left open says more than where the file ends
+    if "end of stream" in str(
+        getattr(error, "problem", "")
+    ):  # the place where it was opened is more useful than the end of the file
         mark = getattr(error, "context_mark", None) or mark
     if mark is not None:
         words = " ".join(
@@ -98,7 +100,7 @@ def _unprintable(char: str) -> bool:
 
 
 class _Composer:
-    """Events to nodes. One instance reads one file."""
+    """Makes nodes from events. One instance reads one file."""
 
     def __init__(self, source: Source, version: Version) -> None:
         self.source, self.text, self.version = source, source.text, version
@@ -124,7 +126,7 @@ class _Composer:
         return root
 
     def item(self, event: yaml.Event, depth: int) -> Item:
-        """The value that `event` begins, with the place of the alias where it is one."""
+        """The value that starts with `event`, with the place of the alias if it is one."""
         place = _place(event)
         self.count += 1
         if depth > MAX_DEPTH:
@@ -146,17 +148,17 @@ class _Composer:
 
     def aliased(self, name: str, depth: int, place: Span) -> Node:
         if name not in self.anchors:
-            raise DocumentError(f"the alias *{name} names an anchor that is not there", place)
+            raise DocumentError(f"the alias *{name} has no anchor", place)
         node = self.anchors[name]
         if node is None:
-            raise DocumentError(f"the alias *{name} stands inside the value that it names", place)
+            raise DocumentError(f"the alias *{name} is inside the value that it repeats", place)
         if depth + node.height > MAX_DEPTH:
             raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", place)
         mark_shared(node)
         return node
 
     def start_of(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, start: int) -> int:
-        """Offset of the value's own text, behind its anchor and tag."""
+        """The offset of the value's text, behind its anchor and tag."""
         if event.anchor is not None or event.tag is not None:
             match = _PROPERTIES.match(self.text, start)
             if match is not None:
@@ -199,7 +201,7 @@ class _Composer:
         return node
 
     def children(self, node: Node, depth: int) -> yaml.Event:
-        """Fills in the items up to the collection's end, which is returned."""
+        """Adds the items to a collection, and returns the event at its end."""
         seen: dict[str, Node] = {}
         while not isinstance(event := next(self.events), yaml.CollectionEndEvent):
             if node.kind == "list":
@@ -219,7 +221,7 @@ class _Composer:
 
     def check_key(self, key: Node, seen: dict[str, Node]) -> None:
         if key.kind != "scalar":
-            self.notes.append(Note("key", "a list or mapping as a key is not read", key.span))
+            self.notes.append(Note("key", "a key that is a list or a mapping is not read", key.span))
             return
         name = key_name(key)
         if name in seen:
@@ -229,7 +231,7 @@ class _Composer:
         seen[name] = key
 
     def end_of(self, node: Node) -> int:
-        """Where the last value of a block collection ends (libyaml's own mark lies behind the comments that follow)."""
+        """Where the last value of a block collection ends. (libyaml's mark is behind the comments that follow.)"""
         if not node.items:
             return node.start
         last = node.items[-1]

@@ -271,7 +271,7 @@ def _proved(found: Analysis, asked: Setup) -> list[Finding]:
     findings = [_promoted(finding, found.project.settings) for finding in found.findings]
     if not any(finding.proposals for finding in findings):
         return findings
-    from preflight.fixes import prove
+    from preflight.fixes.proof import prove
 
     return list(prove(findings, found, lambda project: again(found, project, asked)))
 

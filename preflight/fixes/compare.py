@@ -1,11 +1,11 @@
-"""What edits changed in a study beside what they were meant to: fields, axes, settings, the request."""
+"""What edits changed in a study besides their intent: fields, axes, settings, the request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from preflight.documents.cut import same
+from preflight.documents.tree_edits import same
 from preflight.vocabulary.findings import Change, Safety
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.spelling import Invalid, normal
@@ -30,9 +30,9 @@ from preflight.vocabulary.values import (
 )
 
 HARMLESS = ("validation.", "data.", "machine.", "train.batch_size", "train.grad_accum")
-"""Fields that a safe fix may carry along when they are computed from the value that it edits (Ultralytics validates
-with twice the batch): how evaluation and loading are cut up is no part of the run that the optimiser sees, nor is the
-memory asked for; batch and accumulation are weighed by the rule that proposes them."""
+"""Fields that a safe fix may change too when they are computed from the value that it edits (Ultralytics validates with
+twice the batch). The batches of validation, the loading of data and the memory request do not change what the optimizer
+computes. Whether batch and accumulation may change is decided by the rule that proposes it."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Intent:
 
     @property
     def pinned(self) -> dict[str, Expr]:
-        """Axes of which one value is kept: they need not be axes any more."""
+        """Axes of which one value is kept. They may become plain settings."""
         return {c.field: Const(c.keep[0]) for c in self.changes if c.keep is not None and len(c.keep) == 1}
 
     def touches(self, places: Iterable[Origin | None]) -> bool:
-        """Whether one of the places (or one that a value passed through) is edited."""
+        """Whether one of the places is edited, or a place that its value passed through."""
         return any(
             place is not None and (any(_touches(edit, place) for edit in self.edits) or self.touches(place.via))
             for place in places
@@ -66,14 +66,15 @@ def _touches(edit: Edit, place: Origin) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that changed beside the intent. `harmless`: it is bound to follow, but such a fix is not safe."""
+    """Something that changed although it was not meant to. `harmless`: it has to follow the edited value; a fix with
+    such a difference is allowed, but it is not safe."""
 
     name: str
     harmless: bool = False
 
 
 def differences(before: Study, after: Study, intent: Intent) -> Iterator[Difference]:
-    """What is not as it was, and not as it was meant to be."""
+    """What changed between two readings of a study, except what was meant to change."""
     if before.program != after.program or not _same_files(before, after, intent):
         yield Difference("the files that belong together")
     yield from _requests(before.request, after.request, intent)
@@ -90,7 +91,7 @@ def differences(before: Study, after: Study, intent: Intent) -> Iterator[Differe
 
 
 def _same_files(before: Study, after: Study, intent: Intent) -> bool:
-    """Whether the same files are read; those of options that a search drops are not read any more."""
+    """Whether the same files are read. Files of options that a search drops need not be read any more."""
     if before.paths == after.paths:
         return True
     narrowed = any(change.keep is not None for change in intent.changes)
@@ -98,8 +99,8 @@ def _same_files(before: Study, after: Study, intent: Intent) -> bool:
 
 
 def carried_over(own: Study, before: Study, after: Study, intent: Intent) -> Iterator[Difference]:
-    """Named fields that edits change in another study as well, where that study is not in the same position: half of a
-    change (accumulation without the batch), or a change from other values, makes another run of it."""
+    """Named fields that edits change in another study too, where the change means something else: only half of it
+    arrives (accumulation without the batch), or the study has other values."""
     named = [change.field for change in intent.changes if change.keep is None]
     changed = [name for name in named if not _equal(_worths(before, name), _worths(after, name))]
     for name in named if changed else []:
@@ -124,7 +125,7 @@ def _key(box: Box) -> str:
 
 
 def _dropped(box: Box, intent: Intent) -> bool:
-    """Whether a branch was meant to go: one of its fixed values is not kept."""
+    """Whether a branch was meant to be dropped: one of its fixed values is not kept."""
     return any(
         change.keep is not None and change.field in box.fixed and box.fixed[change.field] not in change.keep
         for change in intent.changes
@@ -148,7 +149,7 @@ def _boxes(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
 
 
 def _as_meant(name: str, bound: Bound, intent: Intent) -> bool:
-    """Whether a named field has the value that was asked for (an axis is compared as such)."""
+    """Whether a named field has the value that was asked for. Axes are compared elsewhere."""
     for change in intent.changes:
         if change.field == name and change.keep is None:
             return _worth(bound) is None or same(_worth(bound), change.value)
@@ -156,7 +157,7 @@ def _as_meant(name: str, bound: Bound, intent: Intent) -> bool:
 
 
 def _worth(bound: Bound) -> Value:
-    """A field's value in the Job's own spelling; None where it is not known or none."""
+    """A field's value as a Job spells it; None if it is unknown or invalid."""
     try:
         value = normal(bound.field, evaluate(bound.expr), bound.setting)
     except Invalid:
@@ -165,9 +166,9 @@ def _worth(bound: Bound) -> Value:
 
 
 def _bound_to_follow(name: str, old: Bound | None, before: Box, intent: Intent) -> bool:
-    """Whether one text feeds this field and a named one as it is: they are one setting with two names (the length of
-    source and target). So it is with a model's configuration, which holds what other fields say of the model, and with
-    what a request says of processes and nodes."""
+    """Whether one text is both this field and a named field: one setting with two names (the length of source and
+    target). A model's configuration also follows the fields of the model, and the number of processes and nodes follows
+    the request."""
     if name.startswith("model.") or (name.startswith("parallel.") and _requesting(intent)):
         return True
     named = [before.fields[name] for name in intent.named if name in before.fields]
@@ -177,10 +178,10 @@ def _bound_to_follow(name: str, old: Bound | None, before: Box, intent: Intent) 
 
 
 def _follows(name: str, old: Bound | None, new: Bound | None, intent: Intent) -> bool:
-    """Whether a field is computed from what was edited, or was stated nowhere and is now: by a text that was proposed
-    as it is, or by a request."""
+    """Whether a field is computed from the edited text, or is stated now for the first time: by a text that a rule
+    proposed, or by the request."""
     asked = name.startswith(("machine.", "parallel.")) and _requesting(intent)
-    if old is not None and old.origin is None and asked:  # what the cluster gives where nothing is asked for
+    if old is not None and old.origin is None and asked:  # what the cluster gives by default
         return new is not None
     if old is None or (old.default and old.origin is None):
         return new is not None and (asked or not intent.changes)
@@ -237,9 +238,9 @@ def _same_domain(one: Domain, other: Domain) -> bool:
 
 
 def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
-    """Settings of the project's own that no Job field shows. One that is computed from the edited value
-    (`warmup: ${mul:${batch_size},10}`) does no harm to an unsafe fix, but a fix that changes it is not safe. A plain
-    copy of a named field's value is taken for the same quantity under another name."""
+    """Settings of the project that are no Job field. A setting that is computed from the edited value
+    (`warmup: ${mul:${batch_size},10}`) may change, but then the fix is not safe. A plain copy of a named field's value
+    counts as the same quantity under another name."""
     named = [before.fields[name].expr for name in intent.named if name in before.fields]
     later = [after.fields[name].expr for name in intent.named if name in after.fields]
     for name in sorted(before.constants.keys() | after.constants.keys()):
@@ -252,17 +253,17 @@ def _settings(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
             continue
         if not intent.touches(origins(old)):
             if not (_among(old, named) and _among(new, later)):
-                yield Difference(name)  # else: what a named field is read from, given on the command line now
+                yield Difference(name)  # else: a named field is read from it, and the command line gives it now
         elif _written_elsewhere(name, old) and not _among(old, named):
             yield Difference(name, harmless=True)
 
 
-def _among(expr: Expr, others: Iterable[Expr]) -> bool:
-    return any(same_expr(expr, other) for other in others)
+def _among(expr: Expr, exprs: Iterable[Expr]) -> bool:
+    return any(same_expr(expr, one) for one in exprs)
 
 
 def _written_elsewhere(name: str, expr: Expr) -> bool:
-    """Whether a number's own text stands under another key than its name says."""
+    """Whether a number is written under another key than its own name."""
     if not isinstance(evaluate(expr), (int, float)):
         return False
     place = next(origins(expr), None)
@@ -299,7 +300,7 @@ def _covers(found: Value, wanted: Value) -> bool:
 
 
 def _same_meaning(old: Expr, new: Expr, intent: Intent) -> bool:
-    """Equality, where an axis of which one value is kept may have become that value."""
+    """Whether two expressions are equal. An axis of which one value is kept may have become that value."""
     if same_expr(old, new):
         return True
     if not intent.pinned.keys() & set(names(old)):
@@ -309,7 +310,7 @@ def _same_meaning(old: Expr, new: Expr, intent: Intent) -> bool:
 
 
 def same_expr(one: Expr, other: Expr) -> bool:
-    """Equality of expressions wherever they are written."""
+    """Whether two expressions are equal, wherever they are written."""
     if isinstance(one, Const) and isinstance(other, Const):
         return _same_constant(one.value, other.value)
     if isinstance(one, Ref) and isinstance(other, Ref):

@@ -1,7 +1,7 @@
-"""The way back: from a Change of a Job field (or an axis, or the request) to edits of the text it comes from.
+"""From a Change of a Job field (or of an axis, or of the request) to edits of the text that the field comes from.
 
-A Change becomes an edit only where the way from field to text is the identity or one invertible operation, and a
-setting is inserted only where the consumer is known to accept it. Everything else has no way back: None.
+A Change becomes an edit only if the field is the text itself or one invertible operation on it. A new setting is
+inserted only if the program or library is known to accept it. In all other cases there are no edits: None.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
-from preflight.fixes.texts import keep_items, replace_text
+from preflight.fixes.text_edits import keep_items, replace_text
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.spelling import Invalid, normal
@@ -38,21 +38,21 @@ Edits = tuple[Edit, ...]
 
 
 def edits(change: Change, study: Study, boxes: Sequence[BoxVerdict], project: Project) -> Edits | None:
-    """The edits that carry out a change in every box of a study; None where there is no provable way.
+    """The edits that carry out a change in every box of a study; None if no provable edits exist.
 
-    An empty tuple: the files say so already.
+    An empty tuple means that the files have the value already.
     """
     meant = [verdict.box for verdict in boxes if _keeps(verdict, change)] if change.keep is not None else []
     return edits_in(change, study, project, meant)
 
 
 def _keeps(verdict: BoxVerdict, change: Change) -> bool:
-    """Whether a box keeps just that as its largest safe part: where branches share a name, the change speaks of it."""
+    """Whether the change keeps exactly the safe part of this box. Several branches may use one name for their axes."""
     return verdict.safe is not None and verdict.safe.keep.get(change.field) == change.keep
 
 
 def edits_in(change: Change, study: Study, project: Project, meant: Sequence[Box] = ()) -> Edits | None:
-    """The same for a study and the project that it was read from; `meant` are the boxes whose axis is narrowed."""
+    """The same without verdicts; `meant` are the boxes whose axis the change narrows (none: all boxes)."""
     try:
         if change.field.startswith("request."):
             return _request(change, study, project)
@@ -101,7 +101,7 @@ def _worth(bound: Bound) -> Value:
 
 
 def _literal(const: Const, value: Value, bound: Bound, project: Project) -> Edit | None:
-    """The edit of one literal. Where the text spells the value its own way, only a value that reads back is written."""
+    """The edit of one literal. A name is written only if it is read back as the same value."""
     assert const.origin is not None
     if isinstance(value, str) and isinstance(const.value, str) and not _reads_back(const.value, value, bound):
         return None
@@ -109,7 +109,7 @@ def _literal(const: Const, value: Value, bound: Bound, project: Project) -> Edit
 
 
 def _reads_back(old: str, value: str, bound: Bound) -> bool:
-    """Whether a name written in the Job's spelling is understood where another stood (`16-mixed` and `bf16-mixed`)."""
+    """Whether the place accepts a name as a Job spells it, where it has another name now (`16-mixed`, `bf16-mixed`)."""
     try:
         same_spelling = normal(bound.field, old, bound.setting) == old
     except Invalid:
@@ -121,14 +121,14 @@ def _reads_back(old: str, value: str, bound: Bound) -> bool:
 
 
 def _axis(change: Change, boxes: Sequence[Box], project: Project, all_meant: bool) -> Edits | None:
-    """Narrows an axis to what is kept: list items taken out, the bounds of a range moved."""
+    """Narrows an axis to the kept values: removes items of a list, or moves the bounds of a range."""
     assert change.keep is not None
     domains: dict[str, Domain] = {}
     for box in boxes:
         axis = _named(change.field, box)
         if axis is not None:
             domains.setdefault(repr(axis.domain), axis.domain)
-    if not domains or (len(domains) > 1 and not all_meant):  # branches with lists of their own under one name
+    if not domains or (len(domains) > 1 and not all_meant):  # several branches use one name for different lists
         return None
     found: dict[Edit, None] = {}
     for domain in domains.values():
@@ -146,7 +146,7 @@ def _narrowed(domain: Domain, keep: tuple[Value, ...], project: Project) -> Edit
 
 
 def _named(name: str, box: Box) -> Axis | None:
-    """An axis by its own name, else the one that is all of a Job field."""
+    """The axis of that name, else the axis that alone decides the Job field of that name."""
     by_name: Mapping[str, Axis] = {axis.name: axis for axis in box.axes}
     if name in by_name:
         return by_name[name]
@@ -187,7 +187,7 @@ def _range(domain: Range, keep: tuple[Value, ...], project: Project) -> Edits | 
 # --- the request ----------------------------------------------------------------------------------------------------
 
 _OPTIONS = {"memory": "mem", "cpus_per_task": "cpus-per-task", "nodes": "nodes", "tasks_per_node": "ntasks-per-node"}
-"""Fields of the request that a new directive may be written for."""
+"""Fields of the request for which a new directive may be inserted."""
 
 
 def _request(change: Change, study: Study, project: Project) -> Edits | None:
@@ -209,7 +209,7 @@ def _request(change: Change, study: Study, project: Project) -> Edits | None:
 
 
 def _written_size(value: Value, origin: Origin, project: Project) -> Value:
-    """A size as a launcher's configuration has it: a number of GiB under `mem_gb`, else a text as sbatch takes it."""
+    """A size for the configuration of a launcher: a number of GiB under `mem_gb`, else a text as sbatch takes it."""
     from preflight.documents.render import render
 
     if not isinstance(value, int):
@@ -225,12 +225,12 @@ def _in_script(origin: Origin) -> bool:
 
 
 def _states_memory(origins: Mapping[str, Origin]) -> bool:
-    """--mem, --mem-per-cpu and --mem-per-gpu exclude one another."""
+    """Whether memory is requested already: --mem, --mem-per-cpu and --mem-per-gpu exclude one another."""
     return bool({"memory", "memory_per_cpu", "memory_per_gpu"} & set(origins))
 
 
 def _directive(option: str, value: Value, at: Origin, size: bool, project: Project) -> Edit:
-    """A new `#SBATCH` line where the script's own directives end."""
+    """A new `#SBATCH` line behind the last directive of the script."""
     from preflight.documents.render import render
 
     text = project.source(at.path).text

@@ -1,9 +1,9 @@
-"""Settings that are not written anywhere yet: added only where the consumer is known to accept them.
+"""Insertion of settings that no file has yet, where the program or library is known to accept them.
 
-A keyword of a call whose signature is known (TrainingArguments, DataLoader, a Trainer), or a flag that the program's
-own parser defines. An unknown flag kills an argparse program, so a name is never guessed. A trainer's file of
-arguments, or its command, takes what the trainer's table in frameworks/ says: a key goes behind the one that has the
-batch size, else behind the file's last one; a flag behind the line's last word.
+Three places accept a new setting: a keyword of a call whose signature is known (TrainingArguments, DataLoader, a
+Trainer), a flag that the program's own parser defines, and an argument of a trainer's table in frameworks/. A name
+is never guessed, because an unknown flag ends an argparse program. A new key goes behind the key of the batch size,
+else behind the file's last key; a new flag goes behind the last word of the line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.documents import cut
+from preflight.documents import tree_edits
 from preflight.documents.render import render
 from preflight.frameworks.arguments import document_of
 from preflight.frameworks.table import heads, keywords
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def insertion(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
-    """The edits that state a setting for the first time; None where nobody is known to accept it.
+    """The edits that insert a setting; None if no place is known to accept it.
 
-    Raises CannotEdit where the call has it already in a way that cannot be told.
+    Raises CannotEdit if the call may have the setting already.
     """
     if isinstance(change.value, (Unknown, Mapping, tuple)):
         return None
@@ -69,7 +69,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _meant(calls: list[ast.Call], document: PythonDocument, study: Study) -> ast.Call | None:
-    """The only call, else the one that the training batch or the workers are read from."""
+    """The only call, else the call from which the training batch or the number of workers is read."""
     if len(calls) == 1:
         return calls[0]
     for name in ("train.batch_size", "data.workers"):
@@ -99,13 +99,13 @@ def _flag(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | 
 
 
 def flag(field: str, value: Value, study: Study) -> str | None:
-    """The words by which the program's own parser takes a value; None where it has no flag for the field."""
+    """The words that give a value to the program's own parser; None if it has no flag for the field."""
     parameter = next(_parameters(field, study), None)
     return _written(parameter, value) if parameter is not None and parameter.flags else None
 
 
 def _parameters(field: str, study: Study) -> Iterator[Parameter]:
-    """Parameters that are all of a Job field, the innermost program's first."""
+    """Parameters that alone decide a Job field, those of the innermost program first."""
     for reading in reversed(study.readings):
         named = {parameter.name: parameter for parameter in reading.parameters if parameter.kind != "wandb"}
         for binding in reading.bindings:
@@ -139,7 +139,7 @@ def line_end(study: Study) -> Origin | None:
 
 
 def _argument(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
-    """The edit that states the field in the study's arguments; None where they are no trainer's that is known."""
+    """The edit that adds the field to a trainer's arguments; None if the study uses no known trainer."""
     for reading in reversed(study.readings):
         known = heads().get(reading.dialect)
         key = known.inserts.get(change.field) if known is not None else None
@@ -154,13 +154,13 @@ def _argument(change: Change, study: Study, project: Project) -> tuple[Edit, ...
 def _in_file(reading: Reading, key: str, value: Value, project: Project) -> tuple[Edit, ...] | None:
     document = document_of(project.source(reading.path), project)
     if document.has((key,)):
-        return None  # it is there, and means something that the reader did not take
+        return None  # the key exists, and the reader did not take its value for the field
     tops: list[Route] = [route[:1] for route in document.routes()]
     batch = next((b.origin for b in reading.bindings if b.field == "train.batch_size" and b.origin is not None), None)
     beside: Route | None = tops[-1] if tops else None
     if batch is not None and batch.path == reading.path and batch.route and len(batch.route) == 1:
         beside = batch.route
-    return None if beside is None else (cut.insert(document, beside, key, value),)
+    return None if beside is None else (tree_edits.insert(document, beside, key, value),)
 
 
 def _on_line(reading: Reading, key: str, value: Value, study: Study) -> tuple[Edit, ...] | None:

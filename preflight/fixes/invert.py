@@ -1,4 +1,4 @@
-"""From the value that a Job field should have back to the literals that make it."""
+"""Inversion of expressions: from the value that a Job field should have to the literals that produce it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Literals = tuple[tuple[Const, Value], ...]
 
 
 def solutions(expr: Expr, value: Value) -> Iterator[Literals]:
-    """Ways to make `expr` worth `value` by changing one literal, the most direct first.
+    """Ways to give `expr` the value `value` by changing one literal, the most direct way first.
 
-    Only the identity and invertible operations are followed: arithmetic with a constant, powers of a constant,
-    conversions, the branch of a condition that is decided elsewhere.
+    Only invertible operations are followed: arithmetic with a constant, powers of a constant, conversions, and the
+    branch of a condition that other values decide.
     """
     if isinstance(expr, Const):
         if expr.origin is not None and expr.origin.editable and not isinstance(expr.value, (Unknown, Mapping)):
@@ -52,14 +52,14 @@ def _truth(expr: Expr) -> bool:
 
 
 def _extreme(expr: Op, value: Value) -> Iterator[Literals]:
-    """min(64, x) = 16 by x = 16, where the other operand leaves room for it."""
+    """`min(64, x)` becomes 16 if x is 16, as long as the other operand allows it."""
     for at in (0, 1):
         if _same(expr, at, value, value):
             yield from solutions(expr.operands[at], value)
 
 
 def _operand(operator: str, operands: tuple[Expr, ...], at: int, value: int | float) -> int | float | None:
-    """What operand `at` must be worth for the operation to be worth `value`, the other operand as it is."""
+    """The value of operand `at` for which the operation has the value `value`, the other operand unchanged."""
     other = evaluate(operands[1 - at])
     if any(True for _ in names(operands[1 - at])) or isinstance(other, bool) or not isinstance(other, (int, float)):
         return None
@@ -68,7 +68,7 @@ def _operand(operator: str, operands: tuple[Expr, ...], at: int, value: int | fl
     except (ArithmeticError, ValueError):
         return None
     if isinstance(found, float) and _whole(operands[at]) and abs(found - round(found)) < 1e-9:
-        return round(found)  # whether it is exact is asked of the operation itself
+        return round(found)  # `_same` checks that the operation gives the exact value
     return found
 
 
@@ -93,7 +93,7 @@ def _whole(expr: Expr) -> bool:
 
 
 def _same(expr: Op, at: int, wanted: Value, value: Value) -> bool:
-    """Whether the operation is worth exactly `value` with operand `at` changed, and a whole literal stays whole."""
+    """Whether the operation has exactly the value `value` when operand `at` is `wanted`. A whole number stays whole."""
     operands = list(expr.operands)
     operands[at] = Const(wanted)
     worth = evaluate(Op(expr.operator, tuple(operands)))

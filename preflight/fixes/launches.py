@@ -1,56 +1,78 @@
-"""Other launches that read what a fix edits: those that were checked, and those that other scripts start."""
+"""The launches of a checked project, and which of them read the text that a fix edits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from preflight.fixes.compare import Intent
 from preflight.vocabulary.findings import Finding, Proposal, Safety
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import origins
 
 if TYPE_CHECKING:
-    from preflight.fixes.proof import Read
     from preflight.vocabulary.study import Study
 
-NAMED = 3
-"""Launches that a title names before it counts them."""
+MAX_NAMED = 3
+"""A title names at most this many launches; it counts the others."""
+
+
+class CheckedStudy(Protocol):
+    """A study with its verdict, of which only the study is needed here."""
+
+    @property
+    def study(self) -> Study: ...
+
+
+class CheckResult(Protocol):
+    """The result of a check. The order of the studies is fixed, and a finding names its study by index."""
+
+    @property
+    def project(self) -> Project: ...
+    @property
+    def studies(self) -> Sequence[CheckedStudy]: ...
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+    def started_by(self, path: str) -> tuple[Study, ...]:
+        """The studies that a file of the project starts, where that file was not checked itself."""
 
 
 @dataclass(frozen=True)
-class Other:
-    """A launch beside the one to be fixed. `index`: None where it was not checked. `path`: what starts it. `takes`: it
-    takes a value from the edited text."""
+class OtherLaunch:
+    """A launch that shares an edited file with the launch to be fixed."""
 
     index: int | None
+    """Its study's index; None where it was not checked."""
     path: str
-    takes: bool
+    """The file that starts it."""
+    reads_edit: bool
+    """One of its settings comes from the edited text."""
 
 
 class Launches:
-    """The launches of one state of the project; those that were not checked are looked for when a fix needs them."""
+    """The launches of a project. Those that were not checked are searched for when a fix needs them."""
 
-    def __init__(self, found: Read) -> None:
+    def __init__(self, found: CheckResult) -> None:
         self.found = found
         self._elsewhere: dict[str, tuple[Study, ...]] = {}
 
-    def sharing(self, finding: Finding, proposal: Proposal, edits: Sequence[Edit]) -> list[Other]:
-        """The launches beside the finding's own that read an edited file."""
+    def sharing(self, finding: Finding, proposal: Proposal, edits: Sequence[Edit]) -> list[OtherLaunch]:
+        """The other launches that read an edited file."""
         intent = Intent(proposal.changes, tuple(edits), proposal.safety)
         named = [name for name in intent.named if not name.startswith("request.")]
         if not named or finding.study is None:
             return []
         paths = {edit.path for edit in edits}
-        found: list[Other] = []
+        found: list[OtherLaunch] = []
         for index, result in enumerate(self.found.studies):
             if index != finding.study and paths & set(result.study.paths):
-                found.append(Other(index, result.study.paths[0], _takes(result.study, named, intent)))
+                found.append(OtherLaunch(index, result.study.paths[0], _reads_edit(result.study, named, intent)))
         started = {result.study.paths[0] for result in self.found.studies}
         for study in self._starting(paths - started):
             if study.paths[0] not in started:
-                found.append(Other(None, study.paths[0], _takes(study, named, intent)))
+                found.append(OtherLaunch(None, study.paths[0], _reads_edit(study, named, intent)))
         return list(dict.fromkeys(found))
 
     def _starting(self, paths: set[str]) -> Iterator[Study]:
@@ -59,9 +81,9 @@ class Launches:
                 self._elsewhere[path] = self.found.started_by(path)
             yield from self._elsewhere[path]
 
-    def changed(self, finding: Finding, proposal: Proposal, sharing: Sequence[Other]) -> list[str]:
-        """Those of them whose run the edit is not known to leave the same: no finding of their own asks for the same
-        change as a safe one."""
+    def changed(self, finding: Finding, proposal: Proposal, sharing: Sequence[OtherLaunch]) -> list[str]:
+        """The files that start those of the other launches whose run may change. A launch is left out if one of its own
+        findings proposes the same change as a safe fix."""
         asking = {
             other.study
             for other in self.found.findings
@@ -69,11 +91,14 @@ class Launches:
             if other.rule == finding.rule and one.safety is Safety.safe and one.changes == proposal.changes
         }
         return list(
-            dict.fromkeys(one.path for one in sharing if one.takes and (one.index is None or one.index not in asking))
+            dict.fromkeys(
+                one.path for one in sharing if one.reads_edit and (one.index is None or one.index not in asking)
+            )
         )
 
 
-def _takes(study: Study, named: Sequence[str], intent: Intent) -> bool:
+def _reads_edit(study: Study, named: Sequence[str], intent: Intent) -> bool:
+    """Whether one of the named fields comes from the edited text."""
     return any(
         bound is not None and intent.touches([bound.origin, *origins(bound.expr)])
         for box in study.boxes
@@ -82,6 +107,6 @@ def _takes(study: Study, named: Sequence[str], intent: Intent) -> bool:
 
 
 def listed(names: Sequence[str]) -> str:
-    """ "a.sh, b.sh and 3 more"."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    """Names for a title: "a.sh, b.sh, c.sh and 3 more"."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""Whether something that was not read may override what a fix edits, so that the fix would change nothing.
+"""Whether an unread file or command line may override what a fix edits, so that the fix would change nothing.
 
-A class that builds its own command line (LightningCLI, jsonargparse) takes every argument from files and flags; a
-launch may name a file of settings that was not read. Defaults are then no more than defaults.
+A class that builds its own command line (LightningCLI, jsonargparse) takes every argument from files and flags. A
+launch may name a file of settings that was not read. In both cases the run may not use the defaults in the program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SETTINGS = (".yaml", ".yml", ".json", ".toml")
 
 
 def overridable(study: Study, edits: Sequence[Edit], project: Project) -> bool:
-    """Whether one of the edits gives another default to what a file that was not read may set."""
+    """Whether one of the edits changes a default of a setting that an unread file may set."""
     mine = [edit for edit in edits if edit.path.endswith(".py")]
     if not mine:
         return False
@@ -44,7 +44,7 @@ def _builds(path: str, project: Project) -> bool:
 
 
 def _unread(study: Study) -> Iterator[str]:
-    """Files of settings that the launch names and that no reader took."""
+    """Files of settings that the launch names and that no reader has read."""
     known = {posixpath.normpath(path) for path in study.paths}
     for link in study.links:
         for word in link.words:
@@ -59,7 +59,7 @@ def _read(said: str, known: set[str]) -> bool:
 
 
 def _is_default(edit: Edit, study: Study) -> bool:
-    """Whether an edit is of a parameter's default."""
+    """Whether an edit changes the default of a parameter."""
     return any(
         _touches(edit, place)
         for reading in study.readings
@@ -77,8 +77,8 @@ def _within(inner: Span, outer: Span) -> bool:
 
 
 def _in_signature(edit: Edit, project: Project) -> bool:
-    """Whether an edit is of an argument's default, of a constant at the top of a file, or of the call that builds the
-    command line: all of them can be set from outside."""
+    """Whether an edit changes what files and flags can set: the default of an argument, a constant at the top of a
+    file, or the call that builds the command line."""
     module = load_module(edit.path, project)
     return module is not None and any(_within(edit.span, module.span(node)) for node in _outside(module))
 

@@ -1,69 +1,54 @@
-"""A fix is proved before it is offered: applied to a copy in memory, read and judged again."""
+"""Proof of fixes: a fix is applied to a copy in memory, and the copy is checked again, before the fix is offered."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
 
 from preflight.documents.render import language_of
+from preflight.fixes import yaml_round_trip
+from preflight.fixes.changed_routes import only_meant
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
-from preflight.fixes.launches import Launches, listed
+from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
-from preflight.fixes.override import override
-from preflight.fixes.plan import by_path, edited, plan
-from preflight.fixes.routes import only_meant
+from preflight.fixes.plan import by_path, edited, on_command_line, plan
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import Edit
 
-if TYPE_CHECKING:
-    from preflight.vocabulary.study import Study
-
-
-class Judged(Protocol):
-    """A study that was judged."""
-
-    @property
-    def study(self) -> Study: ...
-
-
-class Read(Protocol):
-    """What a check found: studies in a fixed order, and findings that name theirs by index."""
-
-    @property
-    def project(self) -> Project: ...
-    @property
-    def studies(self) -> Sequence[Judged]: ...
-    @property
-    def findings(self) -> Sequence[Finding]: ...
-    def started_by(self, path: str) -> tuple[Study, ...]:
-        """The studies of a file of the project that was not checked."""
-
-
-Again = Callable[[Project], Read]
+CheckAgain = Callable[[Project], CheckResult]
 
 READ_AS_1_2 = frozenset({"compose", "kubernetes"})
-"""Dialects whose files are read by the core schema of YAML 1.2, as their readers do; PyYAML reads all others."""
+"""Dialects whose files are read by the core schema of YAML 1.2. PyYAML reads the files of all other dialects."""
 
 _Key = tuple[str, "int | None", tuple[str, ...], str]
 
 
-class Prover:
-    """Proves proposals against one state of the project; what two of them have in common is checked once."""
+def prove(findings: Iterable[Finding], found: CheckResult, again: CheckAgain) -> Iterator[Finding]:
+    """The findings in their order. The first of a finding's proposals that is proved becomes its fix.
 
-    def __init__(self, found: Read, again: Again) -> None:
+    `found` is the result of a check; `again` checks another state of the project in the same way.
+    """
+    prover = Prover(found, again)
+    for finding in findings:
+        yield prover.fixed(finding)
+
+
+class Prover:
+    """Proves proposals against one state of the project. Proposals with the same edits are checked once."""
+
+    def __init__(self, found: CheckResult, again: CheckAgain) -> None:
         self.found, self.again = found, again
-        self._checked: dict[frozenset[tuple[str, str]], Read] = {}
-        self._compared: list[tuple[Read, Intent, list[Difference]]] = []
+        self._checked: dict[frozenset[tuple[str, str]], CheckResult] = {}
+        self._compared: list[tuple[CheckResult, Intent, list[Difference]]] = []
         """Many findings ask for one change of a shared file: what it does to each study is looked at once."""
-        self.others = Launches(found)
+        self.launches = Launches(found)
         self._before = Counter(_key(finding) for finding in found.findings)
 
     def fixed(self, finding: Finding) -> Finding:
-        """The finding with the first proposal that is proved as its fix; as it is where none is, with the reason where
-        only the second parser of its file stood against one."""
+        """The finding with the first proved proposal as its fix. Without one it stays as it is; a note says so if only
+        the second YAML parser was against a fix."""
         notes: dict[str, None] = {}
         for proposal in finding.proposals:
             fix = self.proved(finding, proposal)
@@ -80,13 +65,13 @@ class Prover:
         edits = plan(proposal, study, self.found.project)
         if study is None or not edits or overridable(study, edits, self.found.project):
             return self._proof(finding, proposal, edits) if study is None else None
-        sharing = self.others.sharing(finding, proposal, edits)
+        sharing = self.launches.sharing(finding, proposal, edits)
         if not sharing:
             return self._proof(finding, proposal, edits)
-        own = self._proof(finding, proposal, override(proposal.changes, study))
+        own = self._proof(finding, proposal, on_command_line(proposal.changes, study))
         if own is not None:
             return own
-        fix, names = self._proof(finding, proposal, edits), self.others.changed(finding, proposal, sharing)
+        fix, names = self._proof(finding, proposal, edits), self.launches.changed(finding, proposal, sharing)
         if fix is None or not names:
             return fix
         title = f"{fix.title} (also in {listed(names)})"
@@ -111,36 +96,34 @@ class Prover:
         return all(only_meant(self.found.project.source(path), own) for path, own in by_path(edits).items())
 
     def _refused(self, fix: Fix, study: int | None) -> str | None:
-        """Why the second parser of YAML does not prove a fix that all else has proved; None where it does."""
+        """Why the second YAML parser refuses a fix that passed all other checks; None where it accepts the fix."""
         readings = self.found.studies[study].study.readings if study is not None else ()
         core = {reading.path for reading in readings if reading.dialect in READ_AS_1_2}
         for path, own in by_path(fix.edits).items():
             if language_of(path) != "yaml":
                 continue
-            from preflight.fixes.yaml_round_trip import Unproved, prove
-
             try:
-                prove(self.found.project.source(path), own, "1.2" if path in core else "1.1")
-            except Unproved as error:
+                yaml_round_trip.prove(self.found.project.source(path), own, "1.2" if path in core else "1.1")
+            except yaml_round_trip.Unproved as error:
                 return str(error)
         return None
 
-    def _after(self, texts: Mapping[str, str]) -> Read:
+    def _after(self, texts: Mapping[str, str]) -> CheckResult:
         key = frozenset(texts.items())
         if key not in self._checked:
             self._checked[key] = self.again(self.found.project.with_overlay(texts))
         return self._checked[key]
 
-    def _gone(self, finding: Finding, after: Read) -> bool:
-        """Whether there is one less of the finding, and no other that is as severe and was not there."""
+    def _gone(self, finding: Finding, after: CheckResult) -> bool:
+        """Whether the finding is gone, and no new finding is as severe."""
         now = Counter(_key(other) for other in after.findings)
         if now[_key(finding)] >= self._before[_key(finding)]:
             return False
         severe = {_key(other) for other in after.findings if other.severity.rank >= finding.severity.rank}
         return all(now[key] <= self._before[key] for key in severe)
 
-    def _differences(self, after: Read, intent: Intent, own: int | None) -> list[Difference] | None:
-        """What else changed, in every study that reads an edited file; None where the studies are not the same ones."""
+    def _differences(self, after: CheckResult, intent: Intent, own: int | None) -> list[Difference] | None:
+        """What else changed in the studies that read an edited file; None if there are now other studies."""
         if len(after.studies) != len(self.found.studies):
             return None
         changed = [
@@ -160,5 +143,5 @@ class Prover:
 
 
 def _key(finding: Finding) -> _Key:
-    """What makes a finding the same one after an edit moved it."""
+    """What identifies a finding before and after an edit that moves it."""
     return finding.rule, finding.study, finding.settings, finding.origin.path if finding.origin is not None else ""

@@ -1,4 +1,4 @@
-"""What an edit of a study's files could change, and the job that it would leave: where rules look for a remedy."""
+"""What an edit of a study's files could change, and the job after it: helpers for rules that propose changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def axes_of(case: Case, field: str) -> tuple[Axis, ...]:
-    """The axes with more than one value that a Job field hangs on, in the worst combination's box."""
+    """The axes with more than one value that a Job field depends on, in the box of the worst combination."""
     bound = case.bound(field)
     if bound is None:
         return ()
@@ -46,7 +46,7 @@ def _varies(axis: Axis) -> bool:
 
 
 def written(case: Case, field: str) -> bool:
-    """Whether a literal in the files makes the field's value, with no axis of a search behind it."""
+    """Whether a literal in the files decides the field's value, and no axis of a search does."""
     bound = case.bound(field)
     if bound is None or axes_of(case, field):
         return False
@@ -55,9 +55,9 @@ def written(case: Case, field: str) -> bool:
 
 
 def settable(case: Case, field: str) -> bool:
-    """Whether an edit could give `field` another value: it is written, or its consumer is known to accept it.
+    """Whether an edit could give `field` another value: a file has it, or the framework accepts it.
 
-    A hint that saves estimates; what an edit can really do is decided where edits are made.
+    This is a quick test that saves estimates; `possible` gives the final answer.
     """
     if written(case, field):
         return True
@@ -67,16 +67,16 @@ def settable(case: Case, field: str) -> bool:
 
 
 def possible(case: Case, changes: Iterable[Change]) -> bool:
-    """Whether every change has a way back to text that makes it."""
+    """Whether every change can be carried out by edits of the files."""
     from preflight.fixes.edits import edits
 
     return all(edits(change, case.study, case.space.boxes, case.project) is not None for change in changes)
 
 
 def changed(case: Case, changes: Mapping[str, object]) -> Job:
-    """The worst combination's job after an edit of the places that `changes` are written at.
+    """The job of the worst combination after `changes`, with the fields that are computed from the same text.
 
-    Fields that are derived from the same text follow: a validation loader with twice the workers has them halved too.
+    Example: if validation uses twice the workers of training, and these are halved, both fields are halved.
     """
     box = case.worst_box
     places: dict[Origin, tuple[Const, Const]] = {}
@@ -105,7 +105,7 @@ def changed(case: Case, changes: Mapping[str, object]) -> Job:
 
 
 def _constants(box: Box) -> dict[str, Expr]:
-    """Axes with one value, which are settings like any other: `values: [64]`."""
+    """Axes with a single value, which are plain settings: `values: [64]`."""
     found: dict[str, Expr] = {}
     for axis in box.axes:
         if isinstance(axis.domain, Choices) and len(axis.domain.values) == 1:
@@ -122,7 +122,8 @@ def _replace(expr: Expr, places: Mapping[Origin, tuple[Const, Const]]) -> Expr:
 
 
 def _follow(derived: Const, old: Const, new: Const) -> Const:
-    """What a constant becomes whose text becomes `new`: a whole multiple of it (twice the workers) stays one."""
+    """The constant `derived` after its text changed from `old` to `new`. A whole multiple (twice the workers) stays
+    the same multiple."""
     if derived.value == old.value:
         return new
     if isinstance(derived.value, int) and isinstance(old.value, int) and isinstance(new.value, int) and old.value:
@@ -132,7 +133,7 @@ def _follow(derived: Const, old: Const, new: Const) -> Const:
 
 
 def largest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:
-    """The largest of ascending `values` that is good, None where none is. Good ones come first: bisection."""
+    """The largest good one of ascending `values`, None if there is none. All good values come before the others."""
     low, high = 0, len(values)
     while low < high:
         middle = (low + high) // 2

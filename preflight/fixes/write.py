@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: a temporary file beside the old one, synced, then renamed over it."""
+"""Atomic writes: a file is written as a temporary file in the same folder, synced, and renamed over the old one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class NotWritten(PreflightError):
 
 
 def write_text(project: Project, path: str, text: str) -> None:
-    """Replaces the text of a file that `project` has read. Its mode, its byte-order mark and the link that it may be
-    reached by stay; at every moment the file is the old one or the new one.
+    """Replaces the text of a file that `project` has read. The mode, the byte-order mark and a link to the file stay.
+    At every moment the file has its old or its new content.
 
-    Raises NotWritten where the file changed since it was read, or cannot be written.
+    Raises NotWritten if the file changed since it was read, or cannot be written.
     """
     full = real(project.root / path)
     if not full.is_relative_to(project.root):
@@ -68,13 +68,13 @@ def _adopt(path: Path, status: os.stat_result) -> None:
     """Gives a new file the owner and the mode of the old one."""
     own = path.stat()
     if hasattr(os, "chown") and (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
-        with contextlib.suppress(PermissionError):  # somebody else's file in a shared directory becomes one's own
+        with contextlib.suppress(PermissionError):  # another user's file in a shared folder becomes our file
             os.chown(path, status.st_uid, status.st_gid)
     os.chmod(path, status.st_mode & 0o7777)
 
 
 def _sync(directory: Path) -> None:
-    """Makes the rename itself last; some file systems cannot, and need not."""
+    """Makes the rename durable; some file systems cannot do that, and do not need it."""
     try:
         handle = os.open(directory, os.O_RDONLY)
     except OSError:

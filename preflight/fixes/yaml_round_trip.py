@@ -1,10 +1,10 @@
-"""A second parser proves an edit of YAML: ruamel.yaml reads the text before and after, and sees the same outside it.
+"""Proof of YAML edits by a second parser: ruamel.yaml must see the same text before and after, outside the edits.
 
-PyYAML reads the files and plans the edits, so a mistake of its own would hide itself. ruamel.yaml's round-trip parser
+PyYAML reads the files and plans the edits, so it could not notice its own mistakes. ruamel.yaml's round-trip parser
 shares no code with libyaml and keeps what PyYAML drops. Both texts become flat lists of parts (keys, values, aliases,
-documents) and of comments. Parts that the edits wrote are left out; the rest must agree pair by pair in kind, place,
-parent, text, quotes, style, tag and anchor. Scalars are compared as they are written, so the YAML version in which a
-tool reads them (`010`, `on`, `1:30`) cannot matter outside the edit. Aliases are never expanded.
+documents) and of comments. Parts that the edits wrote are left out. All other parts must agree pair by pair in kind,
+place, parent, text, quotes, style, tag and anchor. Scalars are compared as text, so the YAML version of a tool (`010`,
+`on`, `1:30`) does not matter outside the edits. Aliases are never expanded.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from preflight.vocabulary.text import Edit, Source, splice
 from preflight.vocabulary.values import Span
 
 MAX_TEXT = 128 * 1024
-"""Characters. ruamel.yaml reads 60 to 100 KB of them in a second, and real configurations stay far below."""
+"""Characters. ruamel.yaml reads 60 to 100 KB in a second; real configurations are far smaller."""
 
 ReadAs = Literal["1.1", "1.2"]
-"""The version of YAML in which the tool reads the file. PyYAML reads 1.1, and with it W&B, OmegaConf (but for its own
-floats) and the trainers' own files."""
+"""The version of YAML in which the tool reads the file. PyYAML reads 1.1, and W&B, OmegaConf (except for its floats)
+and the trainers use PyYAML."""
 
 
 class Unproved(Exception):
-    """The edit is not proved; the message says why, for the user."""
+    """An edit is not proved. The message tells the user why."""
 
 
 def prove(source: Source, edits: Iterable[Edit], read_as: ReadAs = "1.1") -> None:
-    """Raises Unproved unless ruamel.yaml reads everything outside the edits of this file as it did before."""
+    """Raises Unproved unless ruamel.yaml reads everything outside the edits of this file as before."""
     ordered = sorted(set(edits), key=lambda edit: (edit.span.start, edit.span.end))
     text = splice(source.text, ordered)
     if max(len(source.text), len(text)) > MAX_TEXT:
-        raise Unproved(f"{source.path} is longer than {MAX_TEXT // 1024} KiB, too long to be read twice")
+        raise Unproved(f"{source.path} is longer than {MAX_TEXT // 1024} KiB, too long for the second YAML parser")
     moved = _Moved(ordered)
     before, after = _read(source.text, source.path, read_as), _read(text, source.path, read_as)
     try:
@@ -61,7 +61,7 @@ def prove(source: Source, edits: Iterable[Edit], read_as: ReadAs = "1.1") -> Non
 
 
 class _Differs(Exception):
-    """What differs, and where in the text after the edits."""
+    """What differs, and its offset in the text after the edits."""
 
     def __init__(self, what: str, at: int) -> None:
         super().__init__(what)
@@ -72,7 +72,7 @@ class _Differs(Exception):
 
 
 class _Moved:
-    """Where the edits lie in the old and in the new text, and where they move what follows."""
+    """The spans of the edits in the old and in the new text, and how far they move the text behind them."""
 
     def __init__(self, ordered: Sequence[Edit]) -> None:
         self.old = [edit.span for edit in ordered]
@@ -84,8 +84,8 @@ class _Moved:
             shift += len(edit.text) - (edit.span.end - edit.span.start)
 
     def agree(self, old: int, new: int) -> bool:
-        """Whether an offset of the old text is this one of the new text. Within an edit, and where text is inserted, it
-        may be any offset of the edit's own text."""
+        """Whether two offsets of the old and the new text are the same place. Inside an edit, any offset of the edited
+        text is accepted."""
         shift = 0
         for one, other in zip(self.old, self.new, strict=True):
             if one.start < old < one.end or one.start == old == one.end:
@@ -97,7 +97,7 @@ class _Moved:
 
 
 def _touches(start: int, end: int, spans: Iterable[Span]) -> bool:
-    """Whether one of the spans has text in common; where either is empty, whether they meet."""
+    """Whether one of the spans overlaps the place; an empty one overlaps what it meets."""
     for span in spans:
         low, high = max(start, span.start), min(end, span.end)
         if low < high or (low == high and (start == end or span.start == span.end)):
@@ -110,8 +110,8 @@ def _touches(start: int, end: int, spans: Iterable[Span]) -> bool:
 
 @dataclass(slots=True)
 class _Part:
-    """A node, an alias, or where a document starts or ends. `start` and `end` enclose its anchor and tag too; an empty
-    value lies anywhere between what stands before and behind it."""
+    """A node, an alias, or the start or end of a document. `start` and `end` include its anchor and tag. An empty value
+    may be anywhere between its neighbours."""
 
     kind: str
     role: str
@@ -128,7 +128,7 @@ class _Part:
 
     @property
     def frame(self) -> tuple[str, str, str, str, str]:
-        """What has to stay where an edit rewrites a piece of the part's own text."""
+        """What must stay when an edit rewrites a piece of the part's text."""
         return self.kind, self.role, self.style, self.tag, self.anchor
 
     @property
@@ -151,12 +151,12 @@ class _Text:
     """Each with its offset."""
 
     def outside(self, spans: Sequence[Span]) -> list[int]:
-        """The parts that the edits of these spans did not write."""
+        """The indices of the parts that lie outside the edited spans."""
         return [index for index, part in enumerate(self.parts) if not part.written(spans)]
 
 
 class _Scanner(RoundTripScanner):
-    """Remembers comments where they are scanned: which token one is kept with depends on its neighbours."""
+    """Collects comments when they are scanned: ruamel.yaml attaches them to tokens that depend on their neighbours."""
 
     def __init__(self, loader: Any = None) -> None:
         self.comments: list[tuple[int, str]] = []
@@ -188,13 +188,13 @@ def _read(text: str, path: str, read_as: ReadAs) -> _Text:
     except YAMLError as error:
         said = getattr(error, "problem", None) or "it is not YAML"
         raise Unproved(f"a second parser (ruamel.yaml) does not read {path}: {said}") from None
-    except (ValueError, AttributeError, TypeError, LookupError, AssertionError):  # its scanner's own slips
+    except (ValueError, AttributeError, TypeError, LookupError, AssertionError):  # errors in ruamel.yaml itself
         raise Unproved(f"a second parser (ruamel.yaml) does not read {path}") from None
     return builder.text
 
 
 class _Builder:
-    """Events to a flat list of parts."""
+    """Makes a flat list of parts from parser events."""
 
     def __init__(self, source: str) -> None:
         self.source, self.text = source, _Text()
@@ -220,7 +220,7 @@ class _Builder:
             part.target = self.anchors[part.anchor]
         elif part.anchor:
             self.anchors[part.anchor] = index
-        if part.style in ("|", ">"):  # its mark lies behind the blank lines that follow
+        if part.style in ("|", ">"):  # its end mark is behind the blank lines that follow
             part.end = part.start + len(self.source[part.start : part.end].rstrip())
         if part.empty:
             part.start = min(part.start, self.last_end)
@@ -232,7 +232,7 @@ class _Builder:
             self._reach(part.end if not part.empty else part.start)
 
     def _place(self) -> tuple[int, str]:
-        """The part that the next one stands in, and what it is there."""
+        """The parent of the next part, and the part's role in it."""
         if not self.open:
             return -1, "root"
         parent = self.text.parts[self.open[-1]]
@@ -266,7 +266,7 @@ def _part(event: ruamel.NodeEvent, parent: int, role: str) -> _Part:
 
 
 def _same_parts(before: _Text, after: _Text, moved: _Moved) -> None:
-    """The parts outside the edits agree pair by pair, and aliases repeat the same untouched parts."""
+    """Checks that the parts outside the edits agree pair by pair, and that aliases repeat the same unedited parts."""
     old, new = before.outside(moved.old), after.outside(moved.new)
     pairs = dict(zip(old, new, strict=False))
     pairs[-1] = -1
@@ -286,8 +286,8 @@ def _same_parts(before: _Text, after: _Text, moved: _Moved) -> None:
 
 
 def _agree(one: _Part, other: _Part, moved: _Moved) -> bool:
-    """The same part in the same place. A scalar of which a piece is edited may have another text; another style too,
-    where all but its anchor and tag is edited."""
+    """Whether two parts are the same part in the same place. A scalar may have another text if a piece of it is edited,
+    and another style if everything except its anchor and tag is edited."""
     if one.kind == "scalar" and _touches(one.start, one.end, moved.old):
         rewritten = (one.anchor or one.tag) and any(span.start < one.end <= span.end for span in moved.old)
         if one.frame == (replace(other, style=one.style) if rewritten else other).frame:
@@ -316,7 +316,7 @@ def _comments_outside(text: _Text, spans: Sequence[Span]) -> list[tuple[int, str
 
 
 def _no_new_alias(before: _Text, after: _Text, moved: _Moved) -> None:
-    """What an edit writes repeats nothing from elsewhere; an alias that it covers may stay."""
+    """Checks that the edits write no alias; an alias inside an edited span may stay."""
     known = {part.anchor for part in before.parts if part.kind == "alias" and part.written(moved.old)}
     for part in after.parts:
         if part.kind == "alias" and part.anchor not in known and part.written(moved.new):
@@ -324,8 +324,8 @@ def _no_new_alias(before: _Text, after: _Text, moved: _Moved) -> None:
 
 
 def _no_key_twice(after: _Text, moved: _Moved) -> None:
-    """No key that an edit wrote stands in its mapping a second time (the later one would hide the other), and none
-    merges another mapping."""
+    """Checks that no written key is twice in its mapping (the later one would hide the other), and none is a merge
+    key."""
     keys = Counter((part.parent, part.text) for part in after.parts if part.role == "key")
     for part in after.parts:
         if part.role == "key" and part.written(moved.new) and not after.parts[part.parent].written(moved.new):
@@ -336,8 +336,8 @@ def _no_key_twice(after: _Text, moved: _Moved) -> None:
 
 
 def _readers_agree(after: _Text, text: str, moved: _Moved, read_as: ReadAs) -> None:
-    """PyYAML finds the scalars that were written, with the same text; where a tool reads YAML 1.2, both resolve a plain
-    one to the same kind (where it reads 1.1, the tool is PyYAML, whose reading is the one that counts)."""
+    """Checks that PyYAML finds the written scalars with the same text. If the tool reads YAML 1.2, both parsers must
+    also give a plain scalar the same type. (A tool that reads YAML 1.1 uses PyYAML itself.)"""
     written = {
         part.start: part
         for part in after.parts

@@ -103,6 +103,19 @@ class Project:
         return Source(path, text)
 
 
+def without_dots(path: str) -> str | None:
+    """A path as the project names its files, without `.`, `..` and empty parts; None if it leads out of the project."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
 def _is_script(path: str, text: str) -> bool:
     """Whether a file is for a shell, to which a byte-order mark is a part of its first line: the mark stays in the
     text, where an edit can take it out. YAML, JSON, TOML and Python files may have one."""

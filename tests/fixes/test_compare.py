@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from preflight.fixes.changed_routes import changed_routes, only_meant
 from preflight.fixes.compare import Intent, carried_over, differences, same_expr
-from preflight.fixes.routes import changed_routes, only_meant
 from preflight.vocabulary.findings import Change, Safety
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.study import Bound, Box, Study
@@ -17,8 +17,14 @@ ELSEWHERE = Origin("a.yaml", Span(50, 52), ("other",))
 EDIT = Edit("a.yaml", Span(10, 12), "16")
 
 
-def study(fields: dict[str, Expr], *axes: Axis, request: Request | None = None, paths: tuple[str, ...] = ("a.yaml",),
-          constants: dict[str, Expr] | None = None, fixed: dict[str, object] | None = None) -> Study:  # fmt: skip
+def study(
+    fields: dict[str, Expr],
+    *axes: Axis,
+    request: Request | None = None,
+    paths: tuple[str, ...] = ("a.yaml",),
+    constants: dict[str, Expr] | None = None,
+    fixed: dict[str, object] | None = None,
+) -> Study:
     bounds = {name: Bound(name, expr, getattr(expr, "origin", None)) for name, expr in fields.items()}
     box = Box(bounds, axes, fixed or {}, constants or {})  # type: ignore[arg-type]
     return Study(paths, ("toy",), (box,), request)
@@ -115,10 +121,14 @@ def test_a_flag_that_nobody_gave_may_be_given() -> None:
 
 
 def test_what_is_bound_to_follow_takes_safety_away() -> None:
-    before = study({SIZE: one(64), "model.config": one({"b": 64}), "train.text_len": one(64)},
-                   constants={"warmup": Op("*", (one(64), Const(10)))})  # fmt: skip
-    after = study({SIZE: one(16), "model.config": one({"b": 16}), "train.text_len": one(16)},
-                  constants={"warmup": Op("*", (one(16), Const(10)))})  # fmt: skip
+    before = study(
+        {SIZE: one(64), "model.config": one({"b": 64}), "train.text_len": one(64)},
+        constants={"warmup": Op("*", (one(64), Const(10)))},
+    )
+    after = study(
+        {SIZE: one(16), "model.config": one({"b": 16}), "train.text_len": one(16)},
+        constants={"warmup": Op("*", (one(16), Const(10)))},
+    )
     assert found(before, after, BATCH) == {"model.config": True, "train.text_len": True, "warmup": True}
 
 
@@ -146,8 +156,14 @@ def test_a_branch_may_go_where_its_value_is_dropped() -> None:
 
 def test_expressions_are_equal_wherever_they_are_written() -> None:
     assert same_expr(Op("+", (Ref("a", PLACE), Const(1))), Op("+", (Ref("a"), Const(1, PLACE))))
-    for other in (Op("-", (Ref("a"), Const(1))), Op("+", (Ref("b"), Const(1))), Op("+", (Ref("a"), Const(True))),
-                  Op("+", (Ref("a"), Const(1.0))), Op("+", (Ref("a"),)), Const(1)):  # fmt: skip
+    for other in (
+        Op("-", (Ref("a"), Const(1))),
+        Op("+", (Ref("b"), Const(1))),
+        Op("+", (Ref("a"), Const(True))),
+        Op("+", (Ref("a"), Const(1.0))),
+        Op("+", (Ref("a"),)),
+        Const(1),
+    ):
         assert not same_expr(Op("+", (Ref("a"), Const(1))), other)
 
 

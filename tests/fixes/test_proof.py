@@ -10,7 +10,7 @@ import pytest
 
 from preflight.documents.document import TreeDocument
 from preflight.documents.yaml import parse_yaml
-from preflight.fixes import prove
+from preflight.fixes.proof import prove
 from preflight.vocabulary.findings import Change, Confidence, Finding, Fix, Proposal, Safety, Severity
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from preflight.documents import cut
+from preflight.documents import tree_edits
 from preflight.documents.yaml import YamlDocument, parse_yaml
 from preflight.fixes.yaml_round_trip import MAX_TEXT, ReadAs, Unproved, prove
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
@@ -164,7 +164,7 @@ def test_a_planned_edit_of_any_scalar_is_proved(text: str, data: st.DataObject, 
     assume(routes)
     route = data.draw(st.sampled_from(routes))
     try:
-        planned = cut.replace(document, route, value)
+        planned = tree_edits.replace(document, route, value)
     except CannotEdit:
         return
     prove(document.source, [planned])

@@ -1,1 +1,1 @@
-"""Files that run containers: Compose and Kubernetes."""
+"""Dialects of files that run containers: Compose and Kubernetes."""

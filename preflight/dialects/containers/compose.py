@@ -1,4 +1,4 @@
-"""Docker compose files: what a service starts, within the memory and the /dev/shm that it has.
+"""Reader of Docker Compose files: the programs of the services, with the memory and the /dev/shm of each.
 
 Source: the Compose Specification (services: command, entrypoint, shm_size, ipc, mem_limit, deploy.resources, gpus).
 """
@@ -26,7 +26,7 @@ _LIMITS = (("deploy", "resources", "limits", "memory"), ("mem_limit",))
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """A file of services, one of which starts a program of the project."""
+    """Whether a file has services, and one of them starts a program of the project."""
     if not _SERVICES.search(source.text) or not _IMAGE.search(source.text):
         return False
     try:
@@ -67,7 +67,7 @@ def _containers(document: YamlDocument) -> Iterator[Container]:
 
 
 def _first(document: YamlDocument, route: Route, names: tuple[Route, ...]) -> Expr | None:
-    """The size at the first of some places; `deploy` is what `docker compose` takes where both are given."""
+    """The size at the first route that exists. If both are given, `docker compose` uses `deploy`."""
     for name in names:
         where = (*route, *name)
         if document.has(where):
@@ -96,7 +96,7 @@ def _list(value: Value) -> tuple[Value, ...]:
 
 
 def _gpus(document: YamlDocument, route: Route, service: Mapping[str, Value]) -> Expr | None:
-    """How many GPUs; 0 where none is asked for, None for all that there are."""
+    """The number of GPUs: 0 if none is requested, None for all GPUs of the machine."""
     where = (*route, "deploy", "resources", "reservations", "devices")
     if service.get("gpus") is not None or service.get("runtime") == "nvidia":
         return None

@@ -1,6 +1,6 @@
-"""Kubernetes objects: what a container of a pod starts, within its memory limit and its /dev/shm.
+"""Reader of Kubernetes objects: the programs of containers in pods, with their memory limit and their /dev/shm.
 
-Any object with a pod in it counts: Pod, Job, CronJob, Deployment, Kubeflow's PyTorchJob, Volcano's Job. Sources: the
+Every object with a pod in it is read: Pod, Job, CronJob, Deployment, Kubeflow's PyTorchJob, Volcano's Job. Sources: the
 Kubernetes API reference (PodSpec, Container, EmptyDirVolumeSource); containerd gives a container a /dev/shm of 64 MiB.
 """
 
@@ -32,7 +32,7 @@ MAX_OBJECTS = 100
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """An object with containers, one of which starts a program of the project. Helm's templates are none yet."""
+    """Whether an object has containers, and one starts a program of the project. A Helm template is not an object."""
     if not _OBJECT.search(source.text) or not _POD.search(source.text) or _TEMPLATE.search(source.text):
         return False
     try:
@@ -52,7 +52,7 @@ def _read(source: Source, project: Project) -> Reading:
 
 
 def _documents(source: Source) -> Iterator[YamlDocument]:
-    """Each object of a file; the others are blanked, so that places stay what they are."""
+    """Each object of a file, parsed with blanks in place of the other objects, so that positions stay correct."""
     cuts = [0, *(match.end() for match in _SEPARATOR.finditer(source.text))]
     starts = [match.start() for match in _SEPARATOR.finditer(source.text)]
     for start, end in list(zip(cuts, [*starts, len(source.text)], strict=True))[:MAX_OBJECTS]:
@@ -94,7 +94,7 @@ def _said(one: Value, part: str) -> bool:
 
 
 def _pods(document: YamlDocument, value: Value, route: Route, kind: str) -> Iterator[tuple[Route, Expr | None]]:
-    """Every mapping with containers, and the nodes of the run that it is part of."""
+    """Every mapping with containers, and the number of nodes of its run."""
     if isinstance(value, Mapping):
         if isinstance(value.get("containers"), tuple):
             yield route, _nodes(document, kind)
@@ -107,7 +107,7 @@ def _pods(document: YamlDocument, value: Value, route: Route, kind: str) -> Iter
 
 
 def _nodes(document: YamlDocument, kind: str) -> Expr | None:
-    """The replicas of all parts of one run."""
+    """The sum of the replicas of one run."""
     if kind not in _NODE_KINDS:
         return None
     total, origin = 0, None
@@ -124,7 +124,7 @@ def _at(document: YamlDocument, route: Route) -> Expr | None:
 
 
 def _gpus(document: YamlDocument, limits: Route) -> Expr | None:
-    """nvidia.com/gpu (or another vendor's, or a slice: one each); 0 where a container asks for none."""
+    """The number of GPUs: nvidia.com/gpu, another vendor's, or slices (each counts as one); 0 if none is requested."""
     asked = document.value(limits) if document.has(limits) else None
     if not isinstance(asked, Mapping):
         return None
@@ -137,7 +137,7 @@ def _gpus(document: YamlDocument, limits: Route) -> Expr | None:
 def _shm(
     document: YamlDocument, pod_route: Route, pod: Mapping[str, Value], one: Mapping[str, Value], route: Route
 ) -> Expr | None:
-    """What is mounted at /dev/shm: an emptyDir in memory with its limit; without a mount the runtime's 64 MiB."""
+    """The size of /dev/shm: the limit of an emptyDir that is mounted there, or 64 MiB by the container runtime."""
     if pod.get("hostIPC") is True:
         return None
     mounts, volumes = one.get("volumeMounts"), pod.get("volumes")

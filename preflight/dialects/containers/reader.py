@@ -1,6 +1,6 @@
-"""What a container file starts: the command in it, with the memory and the /dev/shm that the container has.
+"""From containers to links: the command of each container, with its memory and its /dev/shm.
 
-Shared by the readers of compose files and of Kubernetes objects. A command is followed as a job script's would be.
+The readers of Compose files and of Kubernetes objects share it. Commands are read like commands of a job script.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from preflight.dialects.shell.docker_run import size_in_bytes
+from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.launch import links_of
-from preflight.dialects.shell.run import Run, Shell
 from preflight.dialects.shell.values import literal_word
 from preflight.documents.yaml import YamlDocument
 from preflight.vocabulary.project import Project
@@ -21,27 +22,26 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, S
 
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-_COMPOSE = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
 @dataclass(frozen=True)
 class Container:
-    """One container of a file: the parts of its command in order, where they are written, and what it is given."""
+    """One container of a file: the routes of the parts of its command, and its resources."""
 
     commands: tuple[Route, ...]
     origin: Origin
     directory: str | None = None
     environment: Mapping[str, Expr] = field(default_factory=dict)
     shm: Expr | None = None
-    """Bytes of /dev/shm; None: the host's, or nobody says."""
+    """Bytes of /dev/shm; None if it is the /dev/shm of the host, or unknown."""
     memory: Expr | None = None
     gpus: Expr | None = None
     nodes: Expr | None = None
-    """How many of these run together, each on a node of its own."""
+    """The number of copies that run together, each on a separate node."""
 
 
 def reading(source: Source, dialect: str, document: YamlDocument, found: list[Container], project: Project) -> Reading:
-    """The programs of the project that the containers start; equal launches count once."""
+    """A reading with the programs of the project that the containers start. Equal launches are listed once."""
     links: list[Link] = []
     seen: set[str] = set()
     for group, one in enumerate(found):
@@ -54,7 +54,7 @@ def reading(source: Source, dialect: str, document: YamlDocument, found: list[Co
 
 
 def _plain(part: object) -> str:
-    """A text that is the same wherever it is written."""
+    """A text without the places in it, to compare launches."""
     return re.sub(r"Origin\(.*?Span\(.*?\).*?\)", "", repr(part))
 
 
@@ -71,7 +71,7 @@ def _links(source: Source, document: YamlDocument, one: Container, group: int, p
         elif isinstance(value, tuple):
             words += [_word(document, (*route, index), item) for index, item in enumerate(value)]
     if words:
-        shell.runs.append(Run(tuple(words), {}, one.origin, 0, one.directory))
+        shell.runs.append(StartedCommand(tuple(words), {}, one.origin, 0, one.directory))
     given = {name: expr for name, expr in ((SHM, one.shm), (MEMORY, one.memory), (GPUS, one.gpus)) if expr is not None}
     for link in links_of(shell, project, None)[0]:
         launch = replace(link.launch, environment={**variables, **link.launch.environment, **given})
@@ -85,7 +85,7 @@ def _word(document: YamlDocument, route: Route, value: Value) -> Word:
 
 
 def _split(text: str, origin: Origin) -> list[Word]:
-    """The words of a string, cut as the shell cuts them."""
+    """The words of a string, split like a shell does."""
     quote = origin.span.end - origin.span.start - len(text)
     if quote in (0, 2) and not re.search(r"""["'\\]""", text):
         start = origin.span.start + quote // 2
@@ -93,13 +93,13 @@ def _split(text: str, origin: Origin) -> list[Word]:
         return [literal_word(text[at.start - start : at.end - start], Origin(origin.path, at)) for at in places]
     try:
         parts = shlex.split(text)
-    except ValueError:  # a quotation without an end
+    except ValueError:  # a quote is not closed
         return []
     return [literal_word(part, replace(origin, editable=False)) for part in parts]
 
 
 def text_at(document: YamlDocument, route: Route) -> Expr:
-    """A string with the place of each of its lines, also where it is a block of them."""
+    """A string with the place of each of its lines, also for block scalars."""
     value, origin = str(document.value(route)), document.origin(route)
     start, end = origin.span.start, origin.span.end
     if end - start in (len(value), len(value) + 2):
@@ -114,7 +114,7 @@ def text_at(document: YamlDocument, route: Route) -> Expr:
 
 
 def environment(document: YamlDocument, route: Route) -> dict[str, Expr]:
-    """Variables of a container: a mapping, a list of "NAME=value", or of {name, value}."""
+    """The variables of a container: a mapping, a list of "NAME=value", or a list of {name, value}."""
     if not document.has(route):
         return {}
     found: dict[str, Expr] = {}
@@ -130,7 +130,7 @@ def environment(document: YamlDocument, route: Route) -> dict[str, Expr]:
             elif isinstance(item, Mapping) and "name" in item:
                 said = item.get("value")
                 where = document.origin((*route, index, "value")) if said is not None else origin
-                unsaid = Unknown("it is taken from elsewhere when the container starts", Cause.run_time)
+                unsaid = Unknown("it is set when the container starts", Cause.run_time)
                 found[str(item["name"])] = Const(unsaid if said is None else _text(said), where)
     return found
 
@@ -146,19 +146,13 @@ def quantity(value: Value, origin: Origin) -> Expr:
     """
     found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)", str(value).strip())
     unit = None if found is None else {"": 1, "m": 1e-3, **_DECIMAL, **_BINARY}.get(found[2])
-    return _bytes(found, unit, origin)
+    return _bytes(None if found is None or unit is None else round(float(found[1]) * unit), origin)
 
 
 def compose_size(value: Value, origin: Origin) -> Expr:
-    """Bytes of a compose file's size: "64m", "8gb", 1073741824; units are powers of 1024.
-
-    Source: the Compose Specification, "Specifying byte values".
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", str(value).strip().lower())
-    return _bytes(found, None if found is None else _COMPOSE.get(found[2]), origin)
+    """Bytes of a size in a Compose file (the Compose Specification, "Specifying byte values")."""
+    return _bytes(size_in_bytes(value), origin)
 
 
-def _bytes(found: re.Match[str] | None, unit: float | None, origin: Origin) -> Expr:
-    if found is None or unit is None:
-        return Const(Unknown("it is not a size that is known here", Cause.invalid), origin)
-    return Const(round(float(found[1]) * unit), origin)
+def _bytes(size: int | None, origin: Origin) -> Expr:
+    return Const(Unknown("it is not a size", Cause.invalid) if size is None else size, origin)

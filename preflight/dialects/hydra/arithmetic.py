@@ -1,6 +1,6 @@
-"""Resolvers that only compute, as expressions: `${eval:'${a} // 2'}` and the custom ones that many projects register.
+"""Resolvers that only compute, as expressions: `${eval:'${a} // 2'}`, and the custom ones that many projects register.
 
-An `eval` resolver is Python in real life (and may hold anything): only arithmetic on numbers is read, never run.
+An `eval` resolver may have any Python code. Only arithmetic is read, and nothing is run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_LENGTH = 1000
 
 
 def arithmetic(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
-    """The expression that the text of an `eval` spells; its interpolations are already resolved operands."""
+    """The expression of an `eval` resolver's text, with resolved interpolations."""
     holes: dict[str, Expr] = {}
     text = ",".join(_written(argument, holes) for argument in arguments)
     if len(text) > MAX_LENGTH:
@@ -39,11 +39,11 @@ def arithmetic(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return unknown(f"{text[:60]!r} is not arithmetic", origin)
     found = _expression(tree.body, holes, origin)
-    return found if found is not None else unknown("its expression is Python that is not evaluated", origin)
+    return found if found is not None else unknown("its expression is Python code, which is not evaluated", origin)
 
 
 def _written(expr: Expr, holes: dict[str, Expr]) -> str:
-    """The text of an argument; what is not text itself becomes a name that stands for it."""
+    """The text of an argument. Anything that is not a constant becomes a name in it."""
     if isinstance(expr, Op) and expr.operator == "concat":
         return "".join(_written(operand, holes) for operand in expr.operands)
     if isinstance(expr, Const) and isinstance(expr.value, str):
@@ -56,7 +56,7 @@ def _written(expr: Expr, holes: dict[str, Expr]) -> str:
 
 
 def _expression(node: ast.expr, holes: Mapping[str, Expr], origin: Origin | None) -> Expr | None:
-    """A tree of arithmetic as an expression, None where there is anything else in it."""
+    """A syntax tree of arithmetic as an expression, None if it has anything else."""
 
     def inner(*nodes: ast.expr) -> tuple[Expr, ...] | None:
         found = [_expression(one, holes, origin) for one in nodes]
@@ -90,7 +90,7 @@ def _expression(node: ast.expr, holes: Mapping[str, Expr], origin: Origin | None
 def _operation(operator: str, count: int | None = None) -> Callable[[Sequence[Expr], Origin | None], Expr]:
     def make(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
         if count is not None and len(arguments) != count:
-            return unknown(f"a resolver called with {len(arguments)} arguments", origin, Cause.invalid)
+            return unknown(f"a resolver is called with {len(arguments)} arguments", origin, Cause.invalid)
         if count is None and operator in ("+", "*"):
             total = arguments[0]
             for argument in arguments[1:]:
@@ -121,4 +121,4 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[Expr], Origin | None], Expr]] = {
     "eq": _operation("==", 2), "equal": _operation("==", 2), "not": _operation("not", 1),
     "if": _operation("if", 3), "ifelse": _operation("if", 3), "if_else": _operation("if", 3),
 }  # fmt: skip
-"""Custom resolvers whose name leaves one meaning."""
+"""Custom resolvers whose names are unambiguous."""

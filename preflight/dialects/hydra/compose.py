@@ -1,6 +1,6 @@
-"""Composition as Hydra does it - its own defaults-list algorithm, OmegaConf's merging - with every value's place kept.
+"""Composition with Hydra's defaults-list algorithm and OmegaConf's merging. Every value keeps its place.
 
-What is missing or broken is recorded and left out, the rest is composed. hydra-core is pinned below 1.4 because the
+Missing or broken parts are recorded and left out, and the rest is composed. hydra-core is pinned below 1.4 because the
 defaults list is made by a private module of it (hydra._internal.defaults_list).
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from preflight.dialects.hydra.overrides import Given, plain
+from preflight.dialects.hydra.overrides import GivenOverride, plain
 from preflight.dialects.hydra.repository import Repository, TooLarge
-from preflight.dialects.hydra.tree import (  # fmt: skip
+from preflight.dialects.hydra.tree import (
     Clash,
     ConfigFile,
     Entry,
@@ -37,9 +37,9 @@ from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 COMMAND_LINE = 1
-"""Rank of a value that the command line gives; files have 0."""
+"""Rank of a value from the command line; the rank of files is 0."""
 MAX_GAPS = 50
-"""Missing files of one composition that are left out one after the other."""
+"""Missing files of one composition that are left out before composition stops."""
 
 
 @dataclass
@@ -48,9 +48,9 @@ class Composition:
 
     root: Table = field(default_factory=Table)
     choices: dict[str, str] = field(default_factory=dict)
-    """Group -> the option that was taken, `hydra/launcher` among them."""
+    """Group -> its chosen option, also of Hydra's groups such as `hydra/launcher`."""
     groups: frozenset[str] = frozenset()
-    """Groups of the defaults list, those without an option too."""
+    """Groups of the defaults list, also groups without an option."""
     problems: list[Problem] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     parts: list[tuple[str, str]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Composition:
 _COMPOSED: Kind[Composition] = Kind("compositions of an application", of_many=True)
 
 
-def compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Composition:
+def compose(repository: Repository, name: str, overrides: Sequence[GivenOverride]) -> Composition:
     """The configuration `name` with overrides that sweep over nothing. It is shared: nothing may change it."""
     project, folders = repository.project, repository.folders
     words = tuple(_words(given) for given in overrides)
@@ -73,13 +73,13 @@ def compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Co
     )
 
 
-def _words(given: Given) -> tuple[Hashable, ...]:
+def _words(given: GivenOverride) -> tuple[Hashable, ...]:
     """What an override says and where; nothing where it is more than its text."""
     text = given.override.input_line if given.override is not None else None
     return (text, given.origin, given.value_origin) if text is not None and given.expr is None else ()
 
 
-def _compose(repository: Repository, name: str, overrides: Sequence[Given]) -> Composition:
+def _compose(repository: Repository, name: str, overrides: Sequence[GivenOverride]) -> Composition:
     found = Composition()
     primary = repository.file(name)
     if primary is None:
@@ -100,7 +100,7 @@ def _compose(repository: Repository, name: str, overrides: Sequence[Given]) -> C
 
 
 def _with_option(
-    repository: Repository, name: str, overrides: Sequence[Given], found: Composition
+    repository: Repository, name: str, overrides: Sequence[GivenOverride], found: Composition
 ) -> list[tuple[str, str]]:
     """The order of merging with another option of one group: the order of the defaults, one file replaced.
 
@@ -134,7 +134,7 @@ def _add(repository: Repository, config_path: str, package: str, found: Composit
         return
     table = embedded(file.item, package)
     if table is None:
-        found.problems.append(Problem("invalid-config", "a configuration is a mapping; this is none", file.origin))
+        found.problems.append(Problem("invalid-config", "a configuration must be a mapping", file.origin))
         return
     clashes: list[Clash] = []
     merge(found.root, table, clashes)
@@ -164,7 +164,7 @@ def _report(repository: Repository, found: Composition) -> None:
 
 @contextmanager
 def _quiet_hydra() -> Iterator[None]:
-    """Hydra reading as version_base 1.1 does (the most lenient), without its warnings; its global state put back."""
+    """Hydra with version_base 1.1 (the most lenient), without warnings. Its global state is restored afterwards."""
     from hydra import version
 
     before = version.VersionBase.instance().getbase()
@@ -178,7 +178,7 @@ def _quiet_hydra() -> Iterator[None]:
 
 
 def _defaults(
-    repository: Repository, name: str, primary: ConfigFile, overrides: Sequence[Given], found: Composition
+    repository: Repository, name: str, primary: ConfigFile, overrides: Sequence[GivenOverride], found: Composition
 ) -> list[tuple[str, str]]:
     """(configuration, package) in the order of merging."""
     place = primary.defaults_origin
@@ -194,7 +194,7 @@ def _defaults(
             found.problems.append(_cycle(repository, name, primary))
             break
         except TooLarge:
-            found.problems.append(Problem("invalid-config", "its defaults lists multiply without bound", place))
+            found.problems.append(Problem("invalid-config", "its defaults lists grow without limit", place))
             return [(name, "")]
         except _Refused as error:
             found.problems.append(Problem("invalid-config", f"Hydra does not compose it: {error}", place))
@@ -213,7 +213,7 @@ class _Refused(Exception):
 
 
 def _by_hydra(
-    repository: Repository, name: str, overrides: Sequence[Given], found: Composition
+    repository: Repository, name: str, overrides: Sequence[GivenOverride], found: Composition
 ) -> list[tuple[str, str]]:
     from hydra._internal import defaults_list as hydra_defaults
     from hydra.errors import HydraException, MissingConfigException
@@ -246,8 +246,8 @@ def _line(error: Exception) -> str:
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
 
 
-def _unused(error: Exception, overrides: Sequence[Given], repository: Repository, name: str) -> Problem:
-    """An override of a group that is not in the defaults list, at the word or the entry that says it."""
+def _unused(error: Exception, overrides: Sequence[GivenOverride], repository: Repository, name: str) -> Problem:
+    """The problem of an override of a group that is not in the defaults list, at the place of the override."""
     text = _line(error)
     match = re.search(r"'([^']+)'", text.partition(": Could")[2] or text)
     key = match.group(1).lstrip("+~") if match else ""
@@ -263,7 +263,7 @@ def _unused(error: Exception, overrides: Sequence[Given], repository: Repository
 
 
 def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Problem]:
-    """Groups whose option is `???` and that nothing chose: what they would bring is unknown."""
+    """Groups whose option is `???` and was not chosen."""
     for group, option in choices.items():
         if option != "???":
             continue
@@ -277,7 +277,7 @@ def _unchosen(repository: Repository, choices: dict[str, object]) -> Iterator[Pr
 
 
 def _gap(repository: Repository, path: str, above: str | None, primary: ConfigFile) -> Problem:
-    """A configuration that a defaults list names and nobody has: it is left out."""
+    """The problem of a configuration that a defaults list names but no file has. It is left out."""
     group, _, option = path.rpartition("/")
     options = repository.get_group_options(group) if group else []
     guess = nearest(option, options)
@@ -297,13 +297,13 @@ def _names(entry: Entry, path: str) -> bool:
 
 
 def _cycle(repository: Repository, name: str, primary: ConfigFile) -> Problem:
-    """Defaults lists that lead back to where they began, with the entry that closes the circle."""
+    """The problem of defaults lists that form a cycle, at the entry that closes it."""
     found = _circle(repository, name.removesuffix(".yaml"), ())
     if found is None:
         place = primary.defaults_origin
         return Problem("invalid-config", "its defaults lists are nested too deeply to be composed", place)
     chain, entry = found
-    return Problem("invalid-config", "the defaults lists go round in a circle: " + " -> ".join(chain), entry.origin)
+    return Problem("invalid-config", "the defaults lists form a cycle: " + " -> ".join(chain), entry.origin)
 
 
 def _circle(repository: Repository, name: str, above: tuple[str, ...]) -> tuple[tuple[str, ...], Entry] | None:
@@ -322,7 +322,7 @@ def _circle(repository: Repository, name: str, above: tuple[str, ...]) -> tuple[
 
 
 def _children(entry: Entry, parent: str) -> Iterator[str]:
-    """The configurations that an entry names, relative to the file it stands in; interpolated ones left out."""
+    """The configurations that an entry of a file names. Names with interpolations are left out."""
     if entry.override or entry.option in (None, "_self_", "???"):
         return
     folder = parent.rpartition("/")[0]
@@ -333,7 +333,7 @@ def _children(entry: Entry, parent: str) -> Iterator[str]:
 
 
 def _plainly(repository: Repository, name: str, package: str, seen: set[str]) -> Iterator[tuple[str, str]]:
-    """The order of merging where Hydra's algorithm gives up: entries in turn, circles and missing files left out."""
+    """The order of merging if Hydra's algorithm fails: entry by entry, without cycles and missing files."""
     name = name.removesuffix(".yaml")
     file = repository.file(name)
     if file is None or name in seen or len(seen) > MAX_GAPS:
@@ -345,10 +345,10 @@ def _plainly(repository: Repository, name: str, package: str, seen: set[str]) ->
             own = True
             yield name, package
         for child in _children(entry, name):
-            held = repository.file(child)
-            if held is None:
+            inner_file = repository.file(child)
+            if inner_file is None:
                 continue
-            header = held.package
+            header = inner_file.package
             group = child.rpartition("/")[0].replace("/", ".")
             inner = entry.package if entry.package is not None else header if header is not None else group
             yield from _plainly(repository, child, "" if inner == "_global_" else inner.removeprefix("_global_."), seen)
@@ -359,8 +359,8 @@ def _plainly(repository: Repository, name: str, package: str, seen: set[str]) ->
 # --- overrides of values ---------------------------------------------------------------------------------------------
 
 
-def _apply(given: Given, repository: Repository, found: Composition) -> None:
-    """One override of a value (those of groups went into the defaults list)."""
+def _apply(given: GivenOverride, repository: Repository, found: Composition) -> None:
+    """Applies one override of a value. (The defaults list has the overrides of groups.)"""
     override = given.override
     is_value = override is None or isinstance(override._value, dict)
     if not is_value and repository.group_exists(given.key):
@@ -372,10 +372,10 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
         if not remove(found.root, path) and given.origin is not None:
             found.problems.append(Problem("invalid-config", f"there is no {given.key} to delete", given.origin))
         return
-    held = select(found.root, path)
+    old = select(found.root, path)
     whole = not repository.stubs and not repository.broken and "???" not in found.choices.values()
-    if path[0] != "hydra" and whole:  # a part that is not there may well hold the key
-        found.problems += _objections(given, held, found.root)
+    if path[0] != "hydra" and whole:  # a missing part may have the key
+        found.problems += _objections(given, old, found.root)
     item: Item
     if given.expr is not None:
         value = given.expr.value if isinstance(given.expr, Const) else None
@@ -383,24 +383,24 @@ def _apply(given: Given, repository: Repository, found: Composition) -> None:
     elif override is not None:
         item = from_value(plain(override._value), given.value_origin, COMMAND_LINE)
     else:
-        item = Leaf(Unknown("an override that is not read", Cause.not_read), given.origin, None, COMMAND_LINE)
+        item = Leaf(Unknown("this override is not read", Cause.not_read), given.origin, None, COMMAND_LINE)
     assign(found.root, path, item)
 
 
-def _objections(given: Given, held: Item | None, root: Table) -> Iterator[Problem]:
-    """Where Hydra would stop: a new key without `+`, `+` for a key that is there."""
+def _objections(given: GivenOverride, old: Item | None, root: Table) -> Iterator[Problem]:
+    """Overrides at which Hydra would stop: a new key without `+`, or `+` for an existing key."""
     if given.origin is None:
         return
-    if held is None and given.sign == "":
+    if old is None and given.sign == "":
         known = [".".join(path) for path, _ in leaves(root) if path[0] != "hydra"]
         guess = nearest(given.key, known)
         said = f"{given.key} is not in the configuration; Hydra stops at it (+{given.key}=... adds a key)"
         yield Problem("invalid-config", said + (f"; did you mean {guess!r}?" if guess else ""), given.origin)
-    elif given.sign == "+" and _occupied(held):
+    elif given.sign == "+" and _occupied(old):
         said = f"{given.key} is in the configuration already; Hydra stops at it (++ adds or overrides)"
         yield Problem("invalid-config", said, given.origin)
 
 
-def _occupied(held: Item | None) -> bool:
-    """Whether `+key=` would meet a value (null and tables may be added to)."""
-    return held is not None and not isinstance(held, Table) and not (isinstance(held, Leaf) and held.value is None)
+def _occupied(old: Item | None) -> bool:
+    """Whether `+key=` would replace a value. Null and tables may be added to."""
+    return old is not None and not isinstance(old, Table) and not (isinstance(old, Leaf) and old.value is None)

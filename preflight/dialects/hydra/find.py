@@ -1,4 +1,4 @@
-"""Which Hydra application a file belongs to: its configuration folder, the primary configuration, the program."""
+"""The Hydra application of a file: its configuration folder, its primary configuration, and its programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Application:
     name: str
     programs: tuple[str, ...] = ()
     option: tuple[str, str] | None = None
-    """(group, option) of the file that was asked about, when it is not the primary itself."""
+    """(group, option) of the file in question; None if it is the primary configuration."""
 
     @property
     def primary(self) -> str:
@@ -63,17 +63,17 @@ def is_primary(path: str, project: Project) -> bool:
 
 
 def _is_fragment(path: str, text: str, found: list[Entry]) -> bool:
-    """Whether a defaults list only changes another's: an experiment, an option of Hydra's own groups."""
+    """Whether a defaults list only changes another list: an experiment, or an option of Hydra's own groups."""
     if "hydra" in PurePosixPath(path).parts[:-1]:
         return True
     adds = any(not entry.override and entry.option != "_self_" for entry in found)
-    others = any(entry.override and not (entry.group or "").lstrip("/").startswith("hydra/") for entry in found)
+    elsewhere = any(entry.override and not (entry.group or "").lstrip("/").startswith("hydra/") for entry in found)
     overrides = any(entry.override for entry in found)
-    return not adds and (others or (overrides and package_header(text) is not None))
+    return not adds and (elsewhere or (overrides and package_header(text) is not None))
 
 
 def application(path: str, project: Project) -> Application | None:
-    """The application that a file belongs to: as one option of a group, else as the primary configuration itself."""
+    """The application of a file, which is an option of a group or the primary configuration."""
     found = _by_group(path, project)
     if found is not None:
         return found
@@ -84,8 +84,8 @@ def application(path: str, project: Project) -> Application | None:
 
 
 def config_folder(path: str, project: Project) -> tuple[str, str]:
-    """Folder and name of a primary configuration. `conf/exp/base.yaml` may be "exp/base" of conf: the folder in which
-    most of its defaults are found decides, the closest one among equals."""
+    """Folder and name of a primary configuration. `conf/exp/base.yaml` may be "exp/base" of `conf`: the folder with
+    most of its defaults decides; of equal folders, the closest."""
     pure = PurePosixPath(path)
     best, folder = -1, pure.parent
     entries = _entries(path, project)
@@ -98,7 +98,7 @@ def config_folder(path: str, project: Project) -> tuple[str, str]:
 
 
 def _resolves(entry: Entry, folder: PurePosixPath, beside: PurePosixPath, project: Project) -> bool:
-    """Whether an entry of a file in `beside` is found when `folder` is the root of the configurations."""
+    """Whether an entry of a file in folder `beside` exists if `folder` is the root of the configurations."""
     if entry.option in (None, "_self_", "???") or isinstance(entry.option, tuple) or entry.override:
         return False
     name = f"{entry.group}/{entry.option}" if entry.group else str(entry.option)
@@ -117,7 +117,7 @@ def _entries(path: str, project: Project) -> list[Entry]:
 
 
 def _by_group(path: str, project: Project) -> Application | None:
-    """The application whose primary configuration stands in a folder above and knows this file's group."""
+    """The application whose primary configuration is in a folder above and uses this file's group."""
     for at, name, group in _above(path, project):
         found = programs(at, name, project)
         if found or _in_roots(f"{at}/{name}.yaml".lstrip("/"), project):
@@ -126,25 +126,28 @@ def _by_group(path: str, project: Project) -> Application | None:
 
 
 def _is_option(path: str, project: Project) -> bool:
-    """Whether a file is an option of some configuration's group, although nobody says what program it is for."""
+    """Whether a file is an option of a group that a configuration uses, even if no program is known."""
     return next(_above(path, project), None) is not None
 
 
 def _above(path: str, project: Project) -> Iterator[tuple[str, str, str]]:
-    """(folder, name, group) of primary configurations above a file that know its group, the likeliest first."""
+    """(folder, name, group) of primary configurations above a file that use its group, the most likely first."""
     pure = PurePosixPath(path)
     for folder in list(pure.parent.parents)[:MAX_LEVELS]:
         group = pure.parent.relative_to(folder).as_posix()
         if group.startswith("."):
             return
         at = "" if folder.as_posix() == "." else folder.as_posix()
-        ranked = [(_knows(f"{at}/{name}.yaml".lstrip("/"), path, group, project), _role(name), name)
-                  for name in _primaries(at, project)]  # fmt: skip
-        yield from ((at, name, group) for rank, _, name in sorted(ranked) if rank < _STRANGER)
+        ranked = []
+        for name in _primaries(at, project):
+            rank = _knows(f"{at}/{name}.yaml".lstrip("/"), path, group, project)
+            if rank < _STRANGER:
+                ranked.append((rank, _role(name), name))
+        yield from ((at, name, group) for _, _, name in sorted(ranked))
 
 
 def _role(name: str) -> int:
-    """Where several configurations use a group, the one for training is meant."""
+    """Rank of a configuration among those that use a group: the one for training first."""
     if "train" in name:
         return 0
     return 2 if any(word in name for word in ("eval", "test", "predict", "infer", "sample", "debug")) else 1
@@ -164,8 +167,8 @@ _STRANGER = 3
 
 
 def _knows(primary: str, path: str, group: str, project: Project) -> int:
-    """How closely a primary configuration has to do with a group: 0 where it is in the defaults list, 1 where a part of
-    it is, 2 where the file says with a package header that it is part of some composition, else 3."""
+    """How closely a primary configuration is related to a group: 0 if the group is in its defaults list, 1 if a part of
+    the group is, 2 if the file has a package header (so some configuration includes it), else 3."""
     top = group.split("/")[0]
     best = _STRANGER
     for entry in _entries(primary, project):

@@ -1,9 +1,9 @@
-"""`_target_` nodes of a configuration as the calls that `hydra.utils.instantiate` would make of them.
+"""`_target_` nodes of a configuration as calls, as `hydra.utils.instantiate` would make them.
 
     optimizer: {_target_: torch.optim.SGD, lr: 0.1, momentum: 0.9}      is      torch.optim.SGD(lr=0.1, momentum=0.9)
 
-Nothing is imported or called: the target is text. What a call of a library means is asked of `program.facts`; a class
-of the project's own is interpreted as the static evaluator interprets any other.
+Nothing is imported or called: the target is text. The meaning of a library's call comes from `frameworks.facts`; a
+class of the project is evaluated by the static evaluator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Rank
+from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
 
 if TYPE_CHECKING:
@@ -27,18 +27,13 @@ if TYPE_CHECKING:
 _TARGET = "_target_"
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 MAX_DEPTH = 12
-"""Tables within each other; configurations written by people stay below eight."""
+"""Nested tables; configurations written by people have less than eight."""
 
 _LIGHTNING = ("LightningModule", "LightningDataModule")
 
 
-def instantiated(settings: Mapping[str, Expr], project: Project) -> tuple[Binding, ...]:
-    """Bindings of every target among dotted settings."""
-    return composed(settings, project).bindings
-
-
 def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
-    """What all targets among dotted settings say together; `trains` where one of them is a trainer or trains itself."""
+    """The facts of all targets among dotted settings; `trains` if one of them is a trainer or trains itself."""
     records = records_of(settings)
     if not records:
         return CallFacts()
@@ -47,20 +42,20 @@ def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
     if own:
         calls += _Objects(settings, records, own, project).calls()
     said = read_calls(calls, project)
-    # The values were composed with the overrides already: no literal in them beats the program's text.
+    # The values include the overrides, so they do not outrank the text of the program.
     bindings = (replace(one, rank=min(one.rank, Rank.read), expr=_placed(one.expr)) for one in said.bindings)
     return replace(said, bindings=tuple(bindings))
 
 
 def _placed(expr: Expr) -> Expr:
-    """An expression with the places of its values alone: what a class computes from them is not what a user sets."""
+    """An expression with only the places of its operands: a user sets these, and not the computed value."""
     if not isinstance(expr, Op) or not any(True for operand in expr.operands for _ in origins(operand)):
         return expr
     return Op(expr.operator, tuple(_placed(operand) for operand in expr.operands))
 
 
 def records_of(settings: Mapping[str, Expr]) -> dict[str, CallRecord]:
-    """Key of a node -> the call that it stands for, with the node's other keys as keyword arguments."""
+    """Key of a node -> its call, with the node's other keys as keyword arguments."""
     found: dict[str, CallRecord] = {}
     for key, expr in settings.items():
         node, _, last = key.rpartition(".")
@@ -82,7 +77,7 @@ def _record(node: str, target: str, place: Origin | None, settings: Mapping[str,
 
 
 def _module_of(target: str, project: Project) -> str | None:
-    """The file of the project that a dotted target stands in; None for a library's."""
+    """The file of the project that defines a dotted target; None for a library."""
     parts = target.split(".")
     for length in range(len(parts) - 1, 0, -1):
         stem = "/".join(parts[:length])
@@ -93,7 +88,7 @@ def _module_of(target: str, project: Project) -> str | None:
 
 
 class _Objects:
-    """Objects of the project's classes, made as the configuration says, and what their methods do."""
+    """Objects of the project's classes, made from the configuration, and the calls of their methods."""
 
     def __init__(
         self, settings: Mapping[str, Expr], records: Mapping[str, CallRecord], own: Mapping[str, str], project: Project
@@ -105,7 +100,7 @@ class _Objects:
         self.project = project
 
     def calls(self) -> list[CallRecord]:
-        """The calls that the objects make, hooks that a framework would call included."""
+        """The calls that the objects make, also in hooks that a framework would call."""
         from preflight.python.objects import Instance
 
         ev = self.evaluator
@@ -128,7 +123,7 @@ class _Objects:
                 ev.guarded(lambda: ev.call(function, ()))  # noqa: B023  # called before it changes
 
     def _made(self, node: str, depth: int) -> Abstract | None:
-        """The object of one node, or what a partial call leaves to be called."""
+        """The object of one node; for a partial call, its callable."""
         from preflight.python.imports import module_attribute
         from preflight.python.module import load_module
         from preflight.python.objects import Instance
@@ -158,7 +153,7 @@ class _Objects:
         return {str(name): value for name, value in self._table(node, depth).items() if not str(name).startswith("_")}
 
     def _table(self, node: str, depth: int) -> dict[Key, Abstract]:
-        """The values of a table; tables inside it as dictionaries, or as the objects that they stand for."""
+        """The values of a table. Tables in it become dictionaries, or objects if they have a target."""
         from preflight.python.objects import Container
 
         prefix = f"{node}." if node else ""
@@ -176,7 +171,7 @@ class _Objects:
         return found
 
     def _with_trainer(self, made: Instance) -> None:
-        """`self.trainer` of Lightning's modules, with the processes that the configured trainer starts."""
+        """Sets `self.trainer` of a Lightning module, with the processes of the configured trainer."""
         from preflight.python.objects import Container
 
         names = made.cls.external_bases if made.cls is not None else ()
@@ -186,15 +181,14 @@ class _Objects:
             if record.method == "Trainer" and "lightning" in record.name:
                 devices = record.kwargs.get("devices", Const("auto"))
                 nodes = record.kwargs.get("num_nodes", Const(1))
-                items: dict[Key, Abstract] = {
-                    "num_devices": devices, "num_nodes": nodes, "world_size": _product(devices, nodes),
-                }  # fmt: skip
+                items: dict[Key, Abstract] = {"num_devices": devices, "num_nodes": nodes}
+                items["world_size"] = _product(devices, nodes)
                 made.attributes["trainer"] = Container("namespace", items, record.origin)
                 return
 
 
 def _product(devices: Expr, nodes: Expr) -> Expr:
-    """Devices times nodes; a list of devices counts, a word ("auto") is only known when the program runs."""
+    """Devices times nodes. Of a list of devices the length counts; a word ("auto") is unknown before the run."""
     value = evaluate(devices)
     if isinstance(value, tuple):
         devices = Const(len(value), devices.origin)

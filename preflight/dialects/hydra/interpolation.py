@@ -1,7 +1,7 @@
 """Interpolations of OmegaConf as expressions: `${a.b}`, `${.sibling}`, `${oc.env:X,1}`, `${eval:'${a} * 2'}`.
 
-Nothing is run: resolvers that only compute are emulated over `preflight.vocabulary.values.OPERATIONS`, any other one is
-unknown. Grammar: omegaconf/grammar (2.3); the built-in resolvers: omegaconf/resolvers/oc.
+Nothing is run. Resolvers that only compute are emulated with `preflight.vocabulary.values.OPERATIONS`; the value of any
+other resolver is unknown. Grammar: omegaconf/grammar (2.3); the built-in resolvers: omegaconf/resolvers/oc.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from preflight.dialects.hydra.tree import Item, Leaf, Listing, Path, Table, sele
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, Value, unknown
 
 MAX_TEXT = 64 * 1024
-"""A value that grows beyond this is unknown: hostile files double a string line by line."""
+"""A longer value is unknown: hostile files double a string in every line."""
 MAX_DEPTH = 60
-"""Interpolations that refer to each other; real chains have two or three members."""
+"""Interpolations that refer to each other. Real chains have two or three of them."""
 
 _UNKNOWABLE: Mapping[str, str] = {
     "now": "the time of the run", "device_count": "how many GPUs the program sees", "cwd": "the working directory",
-    "uuid": "made up at the start", "random": "made up at the start", "hostname": "the machine's name",
+    "uuid": "a random value", "random": "a random value", "hostname": "the machine's name",
 }  # fmt: skip
 
 
 @dataclass
 class Resolver:
-    """Resolves the values of one composed configuration. `loops` collects paths that refer to themselves."""
+    """Resolves the values of one composed configuration. `loops` collects paths that refer to each other in a cycle."""
 
     root: Table
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -37,11 +37,11 @@ class Resolver:
     _open: list[Path] = field(default_factory=list)
 
     def leaf(self, leaf: Leaf, path: Path) -> Expr:
-        """The expression for what stands at `path`."""
+        """The expression for the leaf at `path`."""
         if leaf.expr is not None:
             return leaf.expr
         if leaf.missing:
-            return unknown("??? (the configuration wants it on the command line)", leaf.origin, Cause.not_set)
+            return unknown("??? (it must be given on the command line)", leaf.origin, Cause.not_set)
         if not leaf.interpolated:
             return Const(leaf.value, leaf.origin)
         if path in self._done:
@@ -100,16 +100,16 @@ class Resolver:
     def _lookup(self, part: Lookup, origin: Origin | None, path: Path) -> Expr:
         key = _const_text(self._argument(part.key, origin, path))
         if key is None:
-            return unknown("the name that it refers to is unknown", origin)
+            return unknown("it refers to a name that is unknown", origin)
         target = self._target(key, path)
         return (
             self._at(target, key, origin)
             if target is not None
-            else unknown(f"{key} is not in it", origin, Cause.not_set)
+            else unknown(f"{key} leads out of the configuration", origin, Cause.not_set)
         )
 
     def _target(self, key: str, path: Path) -> Path | None:
-        """Absolute path of a key: one leading dot is the table that holds the value, each further one is above it."""
+        """The absolute path of a key. One leading dot is the table of the value, each further dot is a table above."""
         dots = len(key) - len(key.lstrip("."))
         if dots > len(path):
             return None
@@ -130,14 +130,14 @@ class Resolver:
         return _via(found, origin)
 
     def _through(self, target: Path) -> Item | None:
-        """An item below a table that is itself only referred to: `${a.b}` where `a: ${c}`."""
+        """An item below a table that is an interpolation: `${a.b}` with `a: ${c}`."""
         for cut in range(len(target) - 1, 0, -1):
-            held = select(self.root, target[:cut])
-            if isinstance(held, Leaf) and held.interpolated and len(self._open) <= MAX_DEPTH:
-                parts = parse(str(held.value))
+            upper = select(self.root, target[:cut])
+            if isinstance(upper, Leaf) and upper.interpolated and len(self._open) <= MAX_DEPTH:
+                parts = parse(str(upper.value))
                 if parts is None or len(parts) != 1 or not isinstance(parts[0], Lookup):
                     return None
-                key = _const_text(self._argument(parts[0].key, held.origin, target[:cut]))
+                key = _const_text(self._argument(parts[0].key, upper.origin, target[:cut]))
                 inner = self._target(key, target[:cut]) if key is not None else None
                 if inner is None or inner == target[:cut]:
                     return None
@@ -162,7 +162,7 @@ class Resolver:
             key = _const_text(arguments[0])
             target = self._target(key, path) if key is not None else None
             if key is None or target is None:
-                return unknown(f"{name} of a name that is unknown", origin)
+                return unknown(f"the argument of {name} is unknown", origin)
             default = arguments[1] if name == "oc.select" and len(arguments) > 1 else None
             return self._at(target, key, origin, default or (Const(None, origin) if name == "oc.select" else None))
         if name == "oc.dict.keys" and arguments:
@@ -173,10 +173,10 @@ class Resolver:
             return self._hydra(_const_text(arguments[0]) or "", origin)
         if name in FUNCTIONS and arguments:
             return FUNCTIONS[name](arguments, _computed(origin))
-        return unknown(f"the resolver {name} is the program's own", origin, Cause.out_of_project)
+        return unknown(f"the program defines the resolver {name}", origin, Cause.out_of_project)
 
     def _environment(self, arguments: list[Expr], origin: Origin | None) -> Expr:
-        """`oc.env` gives text; the launch may set the variable, the file may give a default."""
+        """The value of `oc.env`: text that the launch sets, or the default in the file."""
         name = _const_text(arguments[0]) if arguments else None
         if name is not None and name in self.environment:
             return _via(self.environment[name], origin)
@@ -185,7 +185,7 @@ class Resolver:
             if isinstance(default, Const) and default.value is not None and not isinstance(default.value, Unknown):
                 return Const(str(default.value), default.origin)
             return default
-        return unknown(f"the environment variable {name} of the run", origin, Cause.run_time)
+        return unknown(f"the environment variable {name} is set when the program runs", origin, Cause.run_time)
 
     def _hydra(self, key: str, origin: Origin | None) -> Expr:
         choice = key.removeprefix("runtime.choices.")
@@ -198,7 +198,7 @@ class Resolver:
 
 
 def _via(found: Expr, origin: Origin | None) -> Expr:
-    """The same value, its origin remembering one more place that it passed through."""
+    """The same value with one more place in its origin's `via`."""
     if origin is None or found.origin is None:
         return found
     if origin == found.origin or origin in found.origin.via:
@@ -217,20 +217,20 @@ def _const_text(expr: Expr) -> str | None:
 
 
 def _joined(parts: list[Expr], origin: Origin | None) -> Expr:
-    """Parts of one text, put together."""
+    """The concatenation of the parts of one text."""
     for part in parts:
         if isinstance(part, Const) and isinstance(part.value, Unknown):
             return part
     if all(isinstance(part, Const) for part in parts):
         text = "".join(str(part.value) for part in parts if isinstance(part, Const))
         return Const(
-            text if len(text) <= MAX_TEXT else Unknown("its text grows without bound", Cause.budget), _computed(origin)
+            text if len(text) <= MAX_TEXT else Unknown("its text grows without limit", Cause.budget), _computed(origin)
         )
     return Op("concat", tuple(parts), _computed(origin))
 
 
 def _folded(operator: str, parts: list[Expr], origin: Origin | None) -> Expr:
-    """A list or dictionary. A list of constants is one; a dictionary keeps its parts, each with its own place."""
+    """A list or dictionary. A list of constants is one constant; a dictionary keeps its parts with their places."""
     if len(parts) > MAX_TEXT:
         return unknown("it has too many parts", origin, Cause.budget)
     whole = Op(operator, tuple(parts), origin)
@@ -239,7 +239,7 @@ def _folded(operator: str, parts: list[Expr], origin: Origin | None) -> Expr:
 
 
 def _constant(expr: Expr) -> Value | None:
-    """The value of lists and dictionaries of constants, an unknown part being part of it; None for anything else."""
+    """The value of lists and dictionaries of constants (which may be unknown); None for anything else."""
     if not isinstance(expr, Op) or expr.operator not in ("tuple", "dict"):
         return None
     values: list[Value] = []

@@ -1,13 +1,15 @@
-"""What a composed configuration says about Hydra's launcher and sweeper: the SLURM request, trials at a time, axes."""
+"""Hydra's launcher and sweeper in a composed configuration: the SLURM request, parallel trials, axes of the search."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.interpolation import Resolver
-from preflight.dialects.hydra.overrides import Given, parse_override
+from preflight.dialects.hydra.overrides import GivenOverride, parse_override
+from preflight.dialects.hydra.schema import LAUNCHERS, REQUEST_FIELDS, SWEEPERS, Joblib, Optuna, Submitit, defaults
 from preflight.dialects.hydra.tree import Item, Leaf, Listing, Table, select
 from preflight.documents.schema_errors import check
 from preflight.vocabulary.reading import Binding, Problem, Rank, Request
@@ -23,7 +25,7 @@ def sweeper(found: Composition) -> str:
 
 
 def _values(found: Composition, resolver: Resolver, key: str) -> tuple[dict[str, Value], dict[str, Origin]]:
-    """The plugin's own settings below `hydra.key`, and where they are written."""
+    """The settings below `hydra.launcher` or `hydra.sweeper`, and where they are written."""
     table = select(found.root, ("hydra", key))
     values: dict[str, Value] = {}
     places: dict[str, Origin] = {}
@@ -38,13 +40,7 @@ def _values(found: Composition, resolver: Resolver, key: str) -> tuple[dict[str,
 
 def schema_problems(found: Composition, resolver: Resolver) -> Iterator[Problem]:
     """Settings of the launcher and the sweeper that their plugins refuse."""
-    from preflight.dialects.hydra.schema import LAUNCHERS, SWEEPERS, Plugin
-
-    models: dict[str, type[Plugin] | None] = {
-        "launcher": LAUNCHERS.get(launcher(found)),
-        "sweeper": SWEEPERS.get(sweeper(found)),
-    }
-    for key, model in models.items():
+    for key, model in (("launcher", LAUNCHERS.get(launcher(found))), ("sweeper", SWEEPERS.get(sweeper(found)))):
         if model is None:
             continue
         values, places = _values(found, resolver, key)
@@ -64,42 +60,34 @@ def _thawed(value: Value) -> object:
 
 
 def request(found: Composition, resolver: Resolver) -> Request | None:
-    """What the submitit launcher asks SLURM for (defaults: hydra_submitit_launcher.config.BaseQueueConf)."""
+    """The request of the submitit launcher; `additional_parameters` go to sbatch as they are."""
     if launcher(found) != "submitit_slurm":
         return None
     values, places = _values(found, resolver, "launcher")
     more = values.get("additional_parameters")
-    extra = more if isinstance(more, Mapping) else {}
-
-    def get(name: str, default: Value = None) -> Value:
-        return values.get(name, extra.get(name, extra.get(name.replace("_", "-"), default)))
-
-    gpus, kind = _gpus(get("gpus_per_node"), get("gres"))
+    extra = {name.replace("-", "_"): value for name, value in more.items()} if isinstance(more, Mapping) else {}
+    said: dict[str, Value] = {**defaults(Submitit), **extra, **values}
+    gpus, kind = _gpus(said["gpus_per_node"], said["gres"])
+    exclusive = extra.get("exclusive")
+    renamed = {REQUEST_FIELDS[name]: place for name, place in places.items() if name in REQUEST_FIELDS}
+    # a key that the launcher does not have must not take the place of a setting of the same name in Request
+    left_out = REQUEST_FIELDS.keys() | (set(REQUEST_FIELDS.values()) - Submitit.model_fields.keys())
     return Request(
-        nodes=get("nodes", 1),
-        tasks_per_node=get("tasks_per_node", 1),
-        cpus_per_task=get("cpus_per_task"),
-        memory=_memory(values.get("mem_gb")) if values.get("mem_gb") is not None else _size(get("mem")),
-        memory_per_cpu=_size(get("mem_per_cpu")),
-        memory_per_gpu=_size(get("mem_per_gpu")),
+        nodes=said["nodes"],
+        tasks_per_node=said["tasks_per_node"],
+        cpus_per_task=said["cpus_per_task"],
+        memory=_memory(values.get("mem_gb")) if values.get("mem_gb") is not None else _size(said.get("mem")),
+        memory_per_cpu=_size(said["mem_per_cpu"]),
+        memory_per_gpu=_size(said["mem_per_gpu"]),
         gpus_per_node=gpus,
-        gpus_per_task=get("gpus_per_task"),
+        gpus_per_task=said["gpus_per_task"],
         gpu_type=kind,
-        partition=get("partition"),
-        constraint=get("constraint"),
-        exclusive=bool(extra.get("exclusive")) if not isinstance(extra.get("exclusive"), Unknown) else False,
-        time_minutes=get("timeout_min", 60),
-        origins=_renamed(places),
+        partition=said["partition"],
+        constraint=said["constraint"],
+        exclusive=not isinstance(exclusive, Unknown) and bool(exclusive),
+        time_minutes=said["timeout_min"],
+        origins={**renamed, **{name: place for name, place in places.items() if name not in left_out}},
     )
-
-
-_NAMES = {"mem_gb": "memory", "mem": "memory", "mem_per_cpu": "memory_per_cpu", "mem_per_gpu": "memory_per_gpu",
-          "timeout_min": "time_minutes", "gres": "gpus_per_node"}  # fmt: skip
-
-
-def _renamed(places: Mapping[str, Origin]) -> dict[str, Origin]:
-    known = {_NAMES.get(name, name): place for name, place in places.items() if name not in _NAMES.values()}
-    return {**{name: place for name, place in places.items() if name in _NAMES.values() and name != "memory"}, **known}
 
 
 def _memory(value: Value) -> Value:
@@ -116,14 +104,10 @@ _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def _size(value: Value) -> Value:
     if isinstance(value, bool) or value is None or isinstance(value, Unknown):
         return value if isinstance(value, Unknown) else None
-    text = str(value).strip().upper().removesuffix("B")
-    digits = text.rstrip("KMGT")
-    unit = text[len(digits) :]
-    return (
-        int(digits) * _UNITS[unit]
-        if digits.isdecimal() and unit in _UNITS
-        else Unknown(f"the size {value!r}", Cause.invalid)
-    )
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", str(value).strip().upper())
+    if found is None:
+        return Unknown(f"{value!r} is not a size that sbatch takes", Cause.invalid)
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def _gpus(count: Value, gres: Value) -> tuple[Value, Value]:
@@ -142,28 +126,27 @@ def _gpus(count: Value, gres: Value) -> tuple[Value, Value]:
 
 
 def trials(found: Composition, resolver: Resolver) -> Binding | None:
-    """How many runs of a sweep share the machine. The basic launcher runs one after the other; joblib's runs `n_jobs`
-    (-1: one per CPU) of what the sweeper hands over at once (Optuna's: its own n_jobs, 2 by default)."""
+    """How many runs of a sweep share the machine. The basic launcher starts one run after the other. joblib's launcher
+    starts `n_jobs` runs (-1: one per CPU) of those that the sweeper hands over at once (Optuna's: its own `n_jobs`)."""
     if launcher(found) != "joblib":
         return None
     values, places = _values(found, resolver, "launcher")
-    most = values.get("n_jobs", -1)
-    origin = places.get("n_jobs")
+    most, origin = {**defaults(Joblib), **values}["n_jobs"], places.get("n_jobs")
     at_once: Value = None
     if sweeper(found) == "optuna":
-        theirs, written = _values(found, resolver, "sweeper")
-        at_once, origin = theirs.get("n_jobs", 2), written.get("n_jobs", origin)
-    if isinstance(at_once, int) and isinstance(most, int):
-        return Binding(
-            "parallel.trials_per_gpu", Const(min(at_once, most) if most > 0 else at_once, origin), Rank.read, origin
-        )
-    if isinstance(most, int) and most > 0:
-        return Binding("parallel.trials_per_gpu", Const(most, origin), Rank.read, origin)
-    said = unknown("joblib starts one run per CPU", origin, Cause.run_time)
-    return Binding("parallel.trials_per_gpu", said, Rank.read, origin)
+        values, places = _values(found, resolver, "sweeper")
+        at_once, origin = {**defaults(Optuna), **values}["n_jobs"], places.get("n_jobs", origin)
+    count: Value = None
+    if isinstance(most, int):
+        count = min(at_once, most) if isinstance(at_once, int) and most > 0 else at_once if most <= 0 else most
+    if isinstance(count, int):
+        expr = Const(count, origin)
+    else:
+        expr = unknown("joblib starts one run per CPU", origin, Cause.run_time)
+    return Binding("parallel.trials_per_gpu", expr, Rank.read, origin)
 
 
-def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[Given]:
+def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[GivenOverride]:
     """`hydra.sweeper.params`: key -> the text of an override's value."""
     table = select(found.root, ("hydra", "sweeper", "params"))
     if isinstance(table, Table):
@@ -193,7 +176,7 @@ def _text(leaf: Leaf) -> str | None:
 
 
 def search_space(found: Composition) -> Iterator[tuple[str, Domain, Origin | None]]:
-    """Optuna's deprecated `hydra.sweeper.search_space`: key -> {type, low, high, step, log} or {type, choices}."""
+    """Axes of Optuna's deprecated `hydra.sweeper.search_space`: {type, low, high, step, log} or {type, choices}."""
     table = select(found.root, ("hydra", "sweeper", "search_space"))
     if not isinstance(table, Table):
         return

@@ -1,4 +1,4 @@
-"""What the objects of a composed configuration (`_target_`) say about the job, for every composition of a sweep."""
+"""Facts about the job from the objects of a configuration (`_target_`), for every composition of a sweep."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Objects:
 
 
 def read_objects(plan: Plan, read: Sequence[Composed], merged: Sequence[Setting], project: Project) -> Objects:
-    """The targets of all compositions. One reading does where the same objects are made in each of them."""
+    """The facts of the targets of all compositions. If all compositions have the same targets, they are read once."""
     if not any(key.rpartition(".")[2] == _TARGET for _, (settings, _) in read for key in settings):
         return Objects()
     from preflight.dialects.hydra.instantiate import composed
@@ -48,7 +48,7 @@ def read_objects(plan: Plan, read: Sequence[Composed], merged: Sequence[Setting]
 
 
 def _joined(plan: Plan, fixed: Sequence[Mapping[str, Value]], said: Sequence[CallFacts]) -> list[Binding]:
-    """Per field, what each composition says under the condition that it is the one."""
+    """For each field, the value of each composition under the condition of that composition."""
     best = [_winners(one.bindings) for one in said]
     found = []
     for field in dict.fromkeys(field for one in best for field in one):
@@ -58,9 +58,9 @@ def _joined(plan: Plan, fixed: Sequence[Mapping[str, Value]], said: Sequence[Cal
             found.append(first)
             continue
         expr: Expr = unknown(f"{field} is not said for every option that is swept", cause=Cause.not_set)
-        for held, one in reversed(list(zip(fixed, ranked, strict=True))):
+        for options, one in reversed(list(zip(fixed, ranked, strict=True))):
             value = one.expr if one is not None else Const(None)
-            expr = Op("if", (plan.condition(held), value, expr))
+            expr = Op("if", (plan.condition(options), value, expr))
         found.append(Binding(field, expr, max(one.rank for one in ranked if one is not None), first.origin))
     return found
 

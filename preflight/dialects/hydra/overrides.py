@@ -1,4 +1,4 @@
-"""Overrides of a Hydra command line, through Hydra's own parser: values, sweeps as domains, and Hydra's flags."""
+"""Overrides of a Hydra command line, parsed by Hydra: values, sweeps as domains, and Hydra's flags."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_CHOICES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """One override: parsed where its text is known, else a key with an expression."""
+class GivenOverride:
+    """One override: parsed if its text is known, else a key with an expression."""
 
     key: str
     origin: Origin | None
@@ -36,9 +36,9 @@ class Given:
 
 @dataclass
 class CommandLine:
-    """Words of a Hydra application, sorted out."""
+    """The command line of a Hydra application: its overrides and Hydra's flags."""
 
-    overrides: list[Given] = field(default_factory=list)
+    overrides: list[GivenOverride] = field(default_factory=list)
     multirun: bool = False
     config_name: str | None = None
     config_path: str | None = None
@@ -54,7 +54,7 @@ _VALUED = {
 
 
 def command_line(words: Sequence[Word]) -> CommandLine:
-    """Flags, overrides and what is malformed among them."""
+    """Reads the words of a command line."""
     line, queue = CommandLine(), list(words)
     while queue:
         one = queue.pop(0)
@@ -107,17 +107,17 @@ def _text(one: Word) -> str | None:
     return None if value is None else f"{one.hydra_prefix}{one.prefix}{value}"
 
 
-def _given(one: Word, problems: list[Problem]) -> Given | None:
+def _given(one: Word, problems: list[Problem]) -> GivenOverride | None:
     text = _text(one)
     if text is not None:
         origin = one.value.origin if one.prefix and isinstance(one.value, Const) else None
         return parse_override(text, one.origin, origin, problems)
     sign, key = _signed(one.hydra_prefix + one.prefix.rstrip("="))
     if not key or one.value is None or (isinstance(one.value, Const) and not one.prefix):
-        return None  # a word that nobody can read ("$@"): what it overrides is unknown
+        return None  # an unknown word ("$@"): what it overrides is unknown
     name, _, package = key.partition("@")
     at = one.value.origin if one.value.origin is not None else one.origin
-    return Given(name, one.origin, None, one.value, at, sign, package or None)
+    return GivenOverride(name, one.origin, None, one.value, at, sign, package or None)
 
 
 def _signed(key: str) -> tuple[str, str]:
@@ -127,8 +127,8 @@ def _signed(key: str) -> tuple[str, str]:
 
 def parse_override(
     text: str, origin: Origin | None, value_origin: Origin | None, problems: list[Problem]
-) -> Given | None:
-    """One override's text as Hydra reads it; None and a problem where Hydra refuses it."""
+) -> GivenOverride | None:
+    """One override as Hydra reads its text; None and a problem if Hydra refuses it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -141,14 +141,14 @@ def parse_override(
         return None
     sign, _ = _signed(text)
     key = override.key_or_group
-    return Given(key, origin, override, None, value_origin or origin, sign, override.package)
+    return GivenOverride(key, origin, override, None, value_origin or origin, sign, override.package)
 
 
-def domain(given: Given, options: Sequence[str], inclusive: bool = False) -> Domain | None:
-    """What an override sweeps over, None where it sweeps over nothing.
+def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False) -> Domain | None:
+    """The domain of a sweep, None if the override is not a sweep.
 
-    `options` are the names that a glob picks from. `inclusive`: the stop of a range of whole numbers counts (Optuna's
-    sweeper makes an IntUniform of it; Hydra's own stops before it).
+    `options` are the names from which a glob selects. `inclusive`: the stop of a range of whole numbers belongs to it
+    (Optuna's sweeper makes an IntUniform of it; Hydra's sweeper stops before it).
     """
     from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, RangeSweep
 
@@ -183,7 +183,7 @@ def _range(start: float, stop: float, step: float, inclusive: bool, log: bool, o
 
 
 def plain(value: object) -> Value:
-    """A parsed element without Hydra's quoting."""
+    """The value of a parsed element, without Hydra's quotes."""
     from hydra.core.override_parser.types import Override
 
     converted: object = Override._convert_value(value)
@@ -200,11 +200,11 @@ def _uneditable(origin: Origin) -> Origin:
     return Origin(origin.path, origin.span, origin.route, origin.via, editable=False)
 
 
-def _places(given: Given, count: int) -> Iterator[Origin | None]:
-    """The place of each value of `a,b,c` or `choice(a, b, c)`, where the text at the origin is that list."""
+def _places(given: GivenOverride, count: int) -> Iterator[Origin | None]:
+    """The place of each value of `a,b,c` or `choice(a, b, c)`; none if the text in the file is another one."""
     origin, text = given.value_origin, given.override.get_value_string() if given.override is not None else ""
     if origin is None or origin.span.end - origin.span.start != len(text):
-        return  # an escaped or computed word: the text in the file is another one
+        return  # an escaped or computed word
     start, body = 0, text
     if text.startswith("choice(") and text.endswith(")"):
         start, body = len("choice("), text[len("choice(") : -1]
@@ -216,7 +216,7 @@ def _places(given: Given, count: int) -> Iterator[Origin | None]:
 
 
 def _split(text: str, offset: int) -> Iterator[tuple[int, int]]:
-    """Spans of the comma-separated parts of a text, brackets and quotes heeded, blanks around them left out."""
+    """Spans of the comma-separated parts of a text, with respect to brackets and quotes, without blanks around them."""
     depth, quote, start = 0, "", 0
     for at, char in enumerate([*text, ","]):
         end = at == len(text)

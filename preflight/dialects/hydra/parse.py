@@ -1,4 +1,4 @@
-"""The text of an OmegaConf interpolation as literals, lookups and calls, read by OmegaConf's own grammar."""
+"""Parser of OmegaConf interpolations: literals, lookups and calls, read by OmegaConf's own grammar."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """`${a.b}`; the key may hold interpolations itself."""
+    """`${a.b}`; the key may contain interpolations."""
 
     key: tuple[Part, ...]
 
@@ -49,12 +49,12 @@ class Sequence:
 
 Part: TypeAlias = Union[Literal, Lookup, Call, Sequence]
 
-_HELD = re.compile("\0(\\d+)\0")
+_MARK = re.compile("\0(\\d+)\0")
 
 
 @lru_cache(maxsize=4096)  # every study that reads a file reads its texts again
 def parse(text: str) -> tuple[Part, ...] | None:
-    """The parts of a text with interpolations, None where it is malformed or nested without bound."""
+    """The parts of a text with interpolations, None if it is malformed or nested too deeply."""
     found = _Parts()
     value = found.read(text, "configValue", "DEFAULT_MODE")
     return None if value is None else found.parts_of(value)
@@ -69,14 +69,14 @@ def primitive(text: str) -> Scalar:
 
 
 class _Parts:
-    """OmegaConf's visitor puts texts together and asks for the value of each interpolation in them. It is given a mark
-    that stands for the interpolation, and the marks of a whole text are taken apart in the end."""
+    """OmegaConf's visitor joins texts and asks for the value of each interpolation in them. It gets a mark for each
+    interpolation, and the joined text is split at the marks afterwards."""
 
     def __init__(self) -> None:
-        self.held: list[Part] = []
+        self.marked: list[Part] = []
 
     def read(self, text: str, rule: str, mode: str) -> object:
-        """What the visitor makes of a text; None too where it is malformed or without bound."""
+        """The visitor's result for a text; None also if the text is malformed or too long."""
         if len(text) > MAX_LENGTH or "\0" in text or _depth(text) > MAX_DEPTH:
             return None
         visitor = GrammarVisitor(self._lookup, self._call, None)
@@ -95,28 +95,28 @@ class _Parts:
         if not isinstance(value, str):
             return (Literal(value if isinstance(value, (bool, int, float)) else None),)
         found: list[Part] = []
-        for index, piece in enumerate(_HELD.split(value)):
+        for index, piece in enumerate(_MARK.split(value)):
             if index % 2:
-                found.append(self.held[int(piece)])
+                found.append(self.marked[int(piece)])
             elif piece:
                 found.append(Literal(piece))
         return tuple(found) or (Literal(""),)
 
-    def _hold(self, part: Part) -> str:
-        self.held.append(part)
-        return f"\0{len(self.held) - 1}\0"
+    def _mark(self, part: Part) -> str:
+        self.marked.append(part)
+        return f"\0{len(self.marked) - 1}\0"
 
     def _lookup(self, key: str, memo: object) -> str:
-        return self._hold(Lookup(self.parts_of(key)))
+        return self._mark(Lookup(self.parts_of(key)))
 
     def _call(self, name: str, args: tuple[object, ...], args_str: tuple[str, ...]) -> str:
         plain = [isinstance(value, dict) and "${" not in text for value, text in zip(args, args_str, strict=True)]
         texts = [text if as_text else value for as_text, value, text in zip(plain, args, args_str, strict=True)]
-        return self._hold(Call(_HELD.sub("${...}", name), tuple(self.parts_of(text) for text in texts)))
+        return self._mark(Call(_MARK.sub("${...}", name), tuple(self.parts_of(text) for text in texts)))
 
 
 def _depth(text: str) -> int:
-    """The most brackets that are open at once; those in quoted texts count as well."""
+    """The largest number of open brackets; brackets in quoted texts count too."""
     depth = deepest = 0
     for char in text:
         depth = max(0, depth + (char in "[{") - (char in "]}"))

@@ -1,4 +1,4 @@
-"""What a Hydra command line composes: overrides that hold everywhere, swept values as axes, swept groups as choices."""
+"""The plan of a Hydra composition: overrides without a sweep, axes of swept values, and swept groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_params
-from preflight.dialects.hydra.overrides import Given, domain
+from preflight.dialects.hydra.overrides import GivenOverride, domain
 from preflight.dialects.hydra.repository import Repository
 from preflight.vocabulary.reading import Call, Problem
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Value
@@ -15,24 +15,28 @@ from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Val
 
 @dataclass
 class Plan:
-    """What is composed: overrides that hold everywhere, swept values as axes, swept groups as choices."""
+    """What is composed: overrides without a sweep, axes of swept values, and swept groups."""
 
-    fixed: list[Given] = field(default_factory=list)
+    fixed: list[GivenOverride] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
-    groups: list[tuple[Given, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
+    groups: list[tuple[GivenOverride, Ref, tuple[str, ...], Axis | None]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     def condition(self, fixed: Mapping[str, Value]) -> Expr:
-        """Whether the swept groups have the options of one composition."""
+        """The condition that the swept groups have the options of one composition."""
         tests = [Op("==", (ref, Const(fixed[ref.name]))) for _, ref, _, _ in self.groups]
         return tests[0] if len(tests) == 1 else Op("and", tuple(tests))
 
 
-def sort(
-    overrides: Sequence[Given], repository: Repository, plan: Plan, multirun: bool, call: Call | None,
+def sort_overrides(
+    overrides: Sequence[GivenOverride],
+    repository: Repository,
+    plan: Plan,
+    multirun: bool,
+    call: Call | None,
     optuna: bool = False,
-) -> None:  # fmt: skip
-    """Sorts overrides into what is fixed, swept values, and swept groups; the last one for a key counts."""
+) -> None:
+    """Sorts overrides into fixed values, swept values and swept groups. The last override of a key counts."""
     for given in overrides:
         group = repository.group_exists(given.key)
         options = repository.get_group_options(given.key) if group else []
@@ -46,7 +50,7 @@ def sort(
         if found is None or given.origin is None:
             continue
         if not multirun and call is not None and given.value_origin is not None:
-            said = f"{given.key} has several values; Hydra wants --multirun for them"
+            said = f"{given.key} has several values; Hydra needs --multirun for them"
             plan.problems.append(Problem("invalid-config", said, given.origin))
         axis = Axis(given.key, found, given.value_origin)
         if group and isinstance(found, Choices):
@@ -58,13 +62,13 @@ def sort(
         plan.fixed.append(replace(given, override=None, expr=Ref(axis.name, given.value_origin)))
 
 
-def _outer_group(given: Given, options: Sequence[str], plan: Plan) -> None:
-    """A group whose option an outer sweep chooses: every option of the group may come."""
+def _outer_group(given: GivenOverride, options: Sequence[str], plan: Plan) -> None:
+    """A group whose option comes from an outer sweep: every option of the group is possible."""
     refs = list(_references(given.expr))
     if len(refs) == 1 and isinstance(given.expr, Ref) and options:
         plan.groups.append((given, refs[0], tuple(options), None))
     elif given.origin is not None:
-        said = f"which option of {given.key} is taken cannot be told"
+        said = f"the option of {given.key} that a run uses is unknown"
         plan.problems.append(Problem("invalid-config", said, given.origin, "info"))
 
 
@@ -77,11 +81,11 @@ def _references(expr: Expr | None) -> Iterator[Ref]:
 
 
 def add_sweeper(found: Composition, repository: Repository, plan: Plan) -> None:
-    """Axes of `hydra.sweeper.params` and Optuna's `search_space`; what the command line sets is not swept."""
+    """Adds the axes of `hydra.sweeper.params` and Optuna's `search_space`. The command line has precedence."""
     taken = {given.key for given in plan.fixed} | {given.key for given, _, _, _ in plan.groups}
     params = [given for given in sweeper_params(found, plan.problems) if given.key not in taken]
-    sort(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")
+    sort_overrides(params, repository, plan, True, None, optuna=sweeper(found) == "optuna")
     for key, values, origin in search_space(found):
         if key not in taken:
             plan.axes.append(Axis(key, values, origin))
-            plan.fixed.append(Given(key, origin, None, Ref(key, origin), origin))
+            plan.fixed.append(GivenOverride(key, origin, None, Ref(key, origin), origin))

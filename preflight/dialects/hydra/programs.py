@@ -1,4 +1,4 @@
-"""Python programs around a configuration folder, and which of them `@hydra.main` starts with it."""
+"""Python programs near a configuration folder, and those of them that use the folder in `@hydra.main`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.remembered import Kind
 
 MAX_PROGRAMS = 400
-"""Python files looked through for `@hydra.main` (by their text first)."""
+"""Python files that are searched for `@hydra.main`."""
 
 MAX_LEVELS = 8
-"""Folders above a file that may hold its primary configuration."""
+"""Folders above a file that are searched for its primary configuration."""
 
 _PROGRAMS: Kind[tuple[str, ...]] = Kind("programs of a folder's configuration")
 _AROUND: Kind[tuple[str, ...]] = Kind("Python files around a folder")
@@ -34,16 +34,10 @@ def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
 
 
 def resolved(program: str, config_path: str) -> str | None:
-    """A `config_path`, which is relative to the program's own folder, as a folder of the project."""
-    parts: list[str] = []
-    for part in (*PurePosixPath(program).parent.parts, *PurePosixPath(config_path).parts):
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
+    """A `config_path` (relative to the program's folder) as a folder of the project; None if it lies outside."""
+    if config_path.startswith("/"):
+        return config_path
+    return without_dots(f"{PurePosixPath(program).parent}/{config_path}")
 
 
 def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str | None]]:
@@ -58,7 +52,7 @@ def _decorators_of(path: str, project: Project) -> tuple[tuple[str | None, str |
 
 
 def python_files(project: Project, folder: str) -> tuple[str, ...]:
-    """Python files beside and above a configuration folder, and up to two levels below those places."""
+    """Python files in the folder and in the folders above it, and up to two levels below each of them."""
     return project.remembered.get(_AROUND, lambda: tuple(_around(project, folder)), folder)
 
 

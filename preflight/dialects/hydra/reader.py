@@ -1,7 +1,7 @@
-"""Hydra: a tree of configurations composed as the application would, every value with the line that wrote it.
+"""Reader of Hydra configurations: they are composed as by the application, and every value keeps its place.
 
-Overrides come from the words of whoever launches the program. Sweeps (`-m`, `hydra.sweeper.params`) are axes; a sweep
-over a group is one composition per option. Nothing of the application is imported: `_target_` is text.
+Overrides come from the command line of the launch. Sweeps (`-m`, `hydra.sweeper.params`) are axes; a sweep over a group
+is one composition per option. Nothing of the application is imported: `_target_` is text.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 NAME = "hydra"
 MAX_COMPOSITIONS = 24
-"""Combinations of group options that are composed; each is a box of the search space."""
+"""Combinations of group options that are composed. Each is a box of the search space."""
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """A primary configuration, or a file of a group that one with a program (or a root) uses."""
+    """Whether a file is a primary configuration, or in a group that a configuration with a program (or a root) uses."""
     return source.path.endswith(".yaml") and application(source.path, project) is not None
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The composed configuration: for the words it is launched with, or for its defaults when nobody launches it."""
+    """The composed configuration with the overrides of its launch, or with its defaults if no launch is known."""
     if call is not None:
         folder, name = config_folder(source.path, project)
         return _read(source.path, Application(folder, name), call, project)
@@ -50,13 +50,13 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     reading = _read(source.path, found, None, project)
     if not found.programs:
         return reading
-    # the program's own link composes the same tree again, with its branches
+    # the link of the program composes the same tree again, with its branches
     links = tuple(Link("program", path, _chosen(source.path, found, project)) for path in found.programs)
     return replace(reading, branches=(), links=links)
 
 
 def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]:
-    """The override that selects a group's file which the primary configuration does not select by itself."""
+    """The override that selects a file of a group, if the primary configuration does not select it."""
     if found.option is None:
         return ()
     group, option = found.option
@@ -73,7 +73,7 @@ def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]
 
 def _read(path: str, found: Application, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.hydra.overrides import command_line
-    from preflight.dialects.hydra.plan import Plan, add_sweeper, sort
+    from preflight.dialects.hydra.plan import Plan, add_sweeper, sort_overrides
     from preflight.dialects.hydra.repository import Repository
 
     words = call.words if call is not None else _chosen(path, found, project)
@@ -88,9 +88,9 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
         return Reading(path, NAME, problems=tuple(_no_primary(path, name, repository)))
     plan = Plan(problems=problems)
     multirun = _multirun(line, own, call)
-    sort(line.overrides, repository, plan, multirun, call)
+    sort_overrides(line.overrides, repository, plan, multirun, call)
     base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
-    sweeping = multirun or call is None or not call.words  # nobody says how it is launched: as it is meant to be
+    sweeping = multirun or call is None or not call.words  # the launch is unknown: read it with its sweep
     if sweeping:
         before = len(plan.fixed), len(plan.groups)
         add_sweeper(base[0], repository, plan)
@@ -100,7 +100,7 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
 
 
 def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[str, str]:
-    """Folder and name, as flags on the command line may change them."""
+    """Folder and name of the primary configuration, which flags on the command line may change."""
     folder = found.folder
     if line.config_path is not None and call is not None:
         folder = resolved(call.caller, line.config_path) or folder
@@ -108,7 +108,7 @@ def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[st
 
 
 def _own(folder: str, name: str, project: Project) -> tuple[YamlDocument | None, Mapping[str, Value]]:
-    """What the primary configuration says to Hydra itself, before anything is composed."""
+    """The settings for Hydra itself in the primary configuration, before composition."""
     from preflight.dialects.hydra.repository import parsed
 
     path = f"{folder}/{name}.yaml" if folder else f"{name}.yaml"
@@ -135,7 +135,7 @@ def _search_path(
     project: Project,
     problems: list[Problem],
 ) -> Iterator[str]:
-    """Folders of the project that `hydra.searchpath` adds (relative to the root, where programs are started)."""
+    """Folders of the project in `hydra.searchpath` (relative to the root, where programs are started)."""
     listed: object = own.get("searchpath")
     for given in line.overrides:
         if given.key == "hydra.searchpath" and given.override is not None:
@@ -145,7 +145,7 @@ def _search_path(
         if "://" not in inside and not PurePosixPath(inside).is_absolute() and project.is_dir(inside):
             yield PurePosixPath(inside).as_posix()
         elif document is not None:
-            said = f"the search path {entry} lies outside the project: what is found there is unknown"
+            said = f"the search path {entry} is outside the project, so its configurations are unknown"
             origin = document.origin(("hydra", "searchpath", index))
             problems.append(Problem("invalid-config", said, origin, "info"))
 
@@ -164,7 +164,7 @@ def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Proble
 def _composed(
     plan: Plan, repository: Repository, name: str, options: Sequence[str]
 ) -> tuple[Composition, dict[str, Value]]:
-    """The composition for one option of every swept group, and what it holds fixed."""
+    """The composition for one option of every swept group, and these options."""
     from preflight.dialects.hydra.compose import compose
     from preflight.dialects.hydra.overrides import parse_override
 
@@ -179,7 +179,7 @@ def _composed(
 
 
 def _settings(found: Composition, call: Call | None) -> tuple[dict[str, Setting], Resolver]:
-    """Every value below the top, without Hydra's own, by dotted key."""
+    """Every value by its dotted key, without Hydra's own settings."""
     from preflight.dialects.hydra.interpolation import Resolver
     from preflight.dialects.hydra.tree import leaves
 
@@ -195,7 +195,7 @@ def _settings(found: Composition, call: Call | None) -> tuple[dict[str, Setting]
 
 
 def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Path, Expr]]:
-    """A value; where it only refers to a table, that table's values below its own key."""
+    """A value by its key. An interpolation of a table gives the values of that table."""
     from preflight.dialects.hydra.tree import Leaf, Listing
 
     if isinstance(item, (Leaf, Listing)):
@@ -203,7 +203,7 @@ def _expanded(item: object, path: Path, resolver: Resolver) -> Iterator[tuple[Pa
 
 
 def _flat(path: Path, expr: Expr) -> Iterator[tuple[Path, Expr]]:
-    """An expression by its own key; the parts of a table by theirs as well."""
+    """An expression by its key, and the parts of a table by their keys."""
     yield path, expr
     if isinstance(expr, Op) and expr.operator == "dict":
         for name, value in zip(expr.operands[::2], expr.operands[1::2], strict=True):
@@ -212,9 +212,14 @@ def _flat(path: Path, expr: Expr) -> Iterator[tuple[Path, Expr]]:
 
 
 def _reading(
-    path: str, plan: Plan, repository: Repository, name: str, base: tuple[Composition, dict[str, Value]],
-    call: Call | None, sweeping: bool,
-) -> Reading:  # fmt: skip
+    path: str,
+    plan: Plan,
+    repository: Repository,
+    name: str,
+    base: tuple[Composition, dict[str, Value]],
+    call: Call | None,
+    sweeping: bool,
+) -> Reading:
     from preflight.dialects.hydra import launcher
     from preflight.dialects.hydra import objects as hydra_objects
 
@@ -234,7 +239,8 @@ def _reading(
     merged = tuple(_merged(plan, read))
     objects = hydra_objects.read_objects(plan, read, merged, repository.project)
     return Reading(
-        path, NAME,
+        path=path,
+        dialect=NAME,
         settings=merged,
         axes=axes,
         branches=tuple(_branches(plan, read)),
@@ -244,11 +250,11 @@ def _reading(
         problems=tuple({_identity(problem): problem for problem in problems}.values()),
         reads=tuple(dict.fromkeys((*(file for file in files if file != path), *objects.reads))),
         trains=call is not None or objects.trains or _trains(read[0][1][0]),
-    )  # fmt: skip
+    )
 
 
 def _trains(settings: Mapping[str, Setting]) -> bool:
-    """Whether a configuration that nobody launches is one of a training: it has a batch, an optimizer, a trainer."""
+    """Whether a configuration is for training: it has a batch, an optimizer, a learning rate or a trainer."""
     from preflight.program.names import field_for
 
     for key, setting in settings.items():
@@ -273,9 +279,7 @@ def _too_many(plan: Plan, count: int) -> Iterator[Problem]:
     if count > MAX_COMPOSITIONS:
         origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
         if origin is not None:
-            said = (
-                f"more than {MAX_COMPOSITIONS} combinations of groups are swept: the first {MAX_COMPOSITIONS} are read"
-            )
+            said = f"the sweep has more than {MAX_COMPOSITIONS} combinations of groups, and only these are read"
             yield Problem("invalid-config", said, origin, "info")
 
 
@@ -285,7 +289,7 @@ def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
     for path, chain in resolver.loops.items():
         item = select(found.root, path)
         if item is not None and item.origin is not None:
-            said = "interpolations go round in a circle: " + " -> ".join(".".join(one) for one in chain[:6])
+            said = "interpolations form a cycle: " + " -> ".join(".".join(one) for one in chain[:6])
             yield Problem("invalid-config", said, item.origin)
 
 
@@ -293,7 +297,7 @@ _Read = tuple[dict[str, Value], tuple[dict[str, Setting], "Resolver"]]
 
 
 def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
-    """Settings of all compositions at once: what differs depends on the swept groups."""
+    """The settings of all compositions. A setting that differs between them depends on the swept groups."""
     keys = dict.fromkeys(key for _, (settings, _) in read for key in settings)
     for key in keys:
         found = [(fixed, settings.get(key)) for fixed, (settings, _) in read]

@@ -1,7 +1,7 @@
-"""The configuration files of one Hydra application, as hydra-core's defaults-list algorithm asks for them.
+"""Configuration files of one Hydra application, in the form that hydra-core's defaults-list algorithm needs.
 
-Files come from the project (unsaved texts included), never from Hydra's own loaders, so nothing is imported and
-nothing outside the root is read. `hydra/...` groups that plugins bring are empty.
+Files come from the project (with unsaved texts) and not from Hydra's loaders, so nothing is imported and nothing
+outside the root is read. `hydra/...` groups of plugins are empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
-from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hydra.core.default_element import InputDefault
 
 MAX_LOADS = 4000
-"""Files looked up for one composition: a defaults list that doubles at every level never ends otherwise."""
+"""Files loaded for one composition. Without a limit, a defaults list that doubles at every level would never end."""
 
 HYDRA_DEFAULTS = (
     ("output", "default"), ("launcher", "basic"), ("sweeper", "basic"), ("help", "default"), ("hydra_help", "default"),
@@ -40,12 +40,12 @@ _HEADER = re.compile(r"\s*#\s*@\s*package\s+(\S+)\s*")
 
 
 class TooLarge(Exception):
-    """The defaults lists multiply without bound."""
+    """The defaults lists grow without limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What Hydra's algorithm reads of a configuration (`hydra.plugins.config_source.ConfigResult`)."""
+    """What Hydra's algorithm needs of a configuration (`hydra.plugins.config_source.ConfigResult`)."""
 
     header: dict[str, str | None]
     defaults_list: list[InputDefault] | None
@@ -59,14 +59,14 @@ class Repository:
     project: Project
     folders: tuple[str, ...]
     stubs: dict[str, str | None] = field(default_factory=dict)
-    """Configurations that are missing and count as empty -> the one whose defaults list names it."""
+    """Missing configurations, which count as empty -> the configuration whose defaults list names them."""
     files: dict[str, ConfigFile] = field(default_factory=dict)
-    """What was read so far, by configuration path ("model/small")."""
+    """The files read so far, by configuration path ("model/small")."""
     broken: dict[str, tuple[str, Origin]] = field(default_factory=dict)
     loads: int = 0
 
     def file(self, config_path: str) -> ConfigFile | None:
-        """The file of a configuration; None where there is none, or it cannot be read (then it is in `broken`)."""
+        """The file of a configuration; None if it does not exist or cannot be read (then it is in `broken`)."""
         name = config_path.removesuffix(".yaml")
         if name not in self.files and name not in self.broken:
             for folder in self.folders:
@@ -80,7 +80,7 @@ class Repository:
         return self.files.get(name)
 
     def _registered(self, name: str) -> None:
-        """A configuration that no file has: the program may register a class by that name."""
+        """A configuration without a file: the program may register a class by that name."""
         found = self._classes().get(name)
         if found is not None:
             self.files[name] = found
@@ -167,7 +167,7 @@ def _config_file(path: str, project: Project) -> ConfigFile:
 
 
 def package_header(text: str) -> str | None:
-    """The package of a `# @package NAME` header, which only comment lines with `@` may precede."""
+    """The package in a `# @package NAME` header. Only comment lines with `@` may precede the header."""
     for line in text.splitlines():
         if not line.strip():
             continue
@@ -180,7 +180,7 @@ def package_header(text: str) -> str | None:
 
 
 def read_entries(document: TreeDocument, complaints: list[tuple[str, Origin]]) -> Iterator[Entry]:
-    """The items of a file's defaults list; what is no item of one is put into `complaints`."""
+    """The items of a file's defaults list. Invalid items are added to `complaints`."""
     if not document.has(("defaults",)):
         return
     node = document.find(("defaults",)).node
@@ -197,15 +197,15 @@ def read_entries(document: TreeDocument, complaints: list[tuple[str, Origin]]) -
 
 
 def _entry(node: Node, origin: Origin) -> Entry | str:
-    """One item, or what is wrong with it (as hydra._internal.config_repository says it)."""
+    """One item, or why it is invalid (as hydra._internal.config_repository checks it)."""
     if node.kind == "scalar":
         if not isinstance(node.value, str):
-            return f"{node.text!r} is no item of a defaults list"
+            return f"{node.text!r} is not an item of a defaults list"
         path, _, package = node.value.partition("@")
         return Entry(path, origin, None, package or None) if not _calls(path) else _not_read(path)
     pairs = list(entries(node)) if node.kind == "map" else []
     if len(pairs) != 1:
-        return "an item of a defaults list has one group and its option"
+        return "an item of a defaults list must be one group with its option"
     key, item, _ = pairs[0]
     *keywords, group = key.split(" ") if " " in key else [key]
     group, _, package = group.partition("@")
@@ -214,12 +214,12 @@ def _entry(node: Node, origin: Origin) -> Entry | str:
     option: str | tuple[str, ...] | None
     if value.kind == "list":
         if not all(isinstance(inner.value.value, str) for inner in value.items):
-            return f"{group}: the options of a group are names"
+            return f"{group}: the options of a group must be names"
         option = tuple(str(inner.value.value) for inner in value.items)
     elif value.kind == "scalar" and (value.value is None or isinstance(value.value, str)):
         option = value.value
     else:
-        return f"{group}: the option of a group is a name, a list of names, or null"
+        return f"{group}: the option of a group must be a name, a list of names, or null"
     if isinstance(option, str) and _calls(option):
         return _not_read(option)
     # a rename, `group@old:new`, is Hydra 1.0's; the first part counts
@@ -233,7 +233,7 @@ def _calls(text: str) -> bool:
 
 
 def _not_read(text: str) -> str:
-    return f"the option {text} is computed by a resolver: not read"
+    return f"a resolver computes the option {text}, so it is unknown"
 
 
 def _group(name: str, option: str | None) -> InputDefault:
@@ -254,13 +254,6 @@ def _element(entry: Entry) -> InputDefault:
 
 
 def _under(folder: str, name: str) -> str | None:
-    """`folder/name` without `..`, None where it leaves the root."""
-    parts: list[str] = []
-    for part in PurePosixPath(folder, name).parts:
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return None if parts[:1] == ["/"] else "/".join(parts)
+    """`folder/name` as a path of the project, None if it lies outside."""
+    path = PurePosixPath(folder, name)
+    return None if path.is_absolute() else without_dots(str(path))

@@ -1,17 +1,17 @@
-"""Shapes of what Hydra's plugins read: the submitit launchers (1.2.0), joblib's launcher, Optuna's sweeper (1.3.0)."""
+"""Schemas of Hydra's plugins: submitit's launchers (1.2.0), joblib's launcher, Optuna's sweeper (1.3.0)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Anything = Any  # keys that go to sbatch, joblib or Optuna unread
+Anything = Any  # handed on to sbatch, joblib or Optuna without a check
 Positive = Annotated[int, Field(gt=0)]
 
 
 class Plugin(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, defer_build=True)
     target: str | None = Field(None, alias="_target_")
 
 
@@ -51,7 +51,7 @@ class Submitit(Plugin):
 class Joblib(Plugin):
     """hydra_plugins.hydra_joblib_launcher.config.JobLibLauncherConf; n_jobs -1 is one per CPU."""
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
+    model_config = ConfigDict(extra="allow")
     n_jobs: int = -1
 
 
@@ -77,17 +77,16 @@ class Basic(Plugin):
     params: dict[str, Anything] | None = None
 
 
-class OptunaAxis(BaseModel):
-    """One entry of Optuna's deprecated `search_space`."""
-
-    model_config = ConfigDict(extra="forbid")
-    type: Literal["categorical", "int", "float"]
-    choices: list[Anything] | None = None
-    low: float | None = None
-    high: float | None = None
-    step: float | None = None
-    log: bool = False
-
+REQUEST_FIELDS = {
+    "mem_gb": "memory", "mem": "memory", "mem_per_cpu": "memory_per_cpu", "mem_per_gpu": "memory_per_gpu",
+    "timeout_min": "time_minutes", "gres": "gpus_per_node",
+}  # fmt: skip
+"""Settings of the SLURM launcher -> the field of Request, where it has another name."""
 
 LAUNCHERS: dict[str, type[Plugin]] = {"submitit_slurm": Submitit, "submitit_local": Submitit, "joblib": Joblib}
 SWEEPERS: dict[str, type[Plugin]] = {"basic": Basic, "optuna": Optuna}
+
+
+def defaults(model: type[Plugin]) -> dict[str, Any]:
+    """What the plugin does where a configuration is silent."""
+    return {name: info.default for name, info in model.model_fields.items()}

@@ -1,7 +1,7 @@
-"""Structured configurations, read from the text of the program: `@dataclass` classes that a ConfigStore is given.
+"""Structured configurations: `@dataclass` classes in a ConfigStore, read from the text of the program.
 
-Nothing is imported: a class's fields and their defaults are what the syntax says. A default that is computed is
-unknown, a field without one is `???`, as in OmegaConf.
+Nothing is imported. Fields and their defaults come from the syntax. A computed default is unknown; a field without a
+default is `???`, as in OmegaConf.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 
 MAX_DEPTH = 12
-"""Classes within classes; one that holds itself ends here."""
+"""Nested classes. A class that contains itself ends here."""
 
 
 @dataclass
@@ -110,13 +110,13 @@ def _entries(listed: Listing) -> Iterator[Entry]:
 
 @dataclass
 class _Reader:
-    """Turns expressions into items."""
+    """Makes items from expressions."""
 
     source: Source
     module: _Module
 
     def item(self, node: ast.expr, source: Source, depth: int) -> Item:
-        """What an expression is: a literal, a list, a table, an instance of a known class."""
+        """The item of an expression: a literal, a list, a table, or an instance of a known class."""
         origin = _origin(node, source)
         if depth > MAX_DEPTH:
             return Leaf(Unknown("classes are nested too deeply", Cause.budget), origin)
@@ -131,7 +131,7 @@ class _Reader:
             return self._name(node, source, depth)
         if isinstance(node, ast.Call):
             return self._call(node, source, depth)
-        return Leaf(Unknown("its default is computed by the program", Cause.run_time), origin)
+        return Leaf(Unknown("the program computes its default", Cause.run_time), origin)
 
     def _dict(self, node: ast.Dict, source: Source, depth: int) -> Item:
         table = Table({}, _origin(node, source))
@@ -152,7 +152,7 @@ class _Reader:
         if name in self.module.values:
             value, where = self.module.values[name]
             return self.item(value, where, depth + 1)
-        return Leaf(Unknown(f"{name} is the program's", Cause.out_of_project), _origin(node, source))
+        return Leaf(Unknown(f"the program defines {name}", Cause.out_of_project), _origin(node, source))
 
     def _call(self, node: ast.Call, source: Source, depth: int) -> Item:
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
@@ -173,10 +173,10 @@ class _Reader:
                 return Leaf(f"${{{text}}}" if name == "II" else text, _origin(node, source))
         if name in self.module.classes:
             return self.table(name, given, source, depth + 1)
-        return Leaf(Unknown(f"{name}() is computed by the program", Cause.run_time), _origin(node, source))
+        return Leaf(Unknown(f"the program computes {name}()", Cause.run_time), _origin(node, source))
 
     def table(self, name: str, given: Mapping[str, ast.expr], source: Source, depth: int) -> Table:
-        """An instance of a dataclass: the defaults of its fields, inherited ones first, and what it is given."""
+        """An instance of a dataclass: the defaults of its fields (inherited ones first), and its arguments."""
         found = Table({}, None)
         node, where = self.module.classes[name]
         if depth <= MAX_DEPTH:
@@ -196,7 +196,7 @@ class _Reader:
 
 
 def _literal(node: ast.expr) -> bool | int | float | str | Unknown | None:
-    """A scalar that is written out; Unknown for anything else."""
+    """The value of a literal scalar; Unknown for anything else."""
     sign = 1
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         sign, node = -1, node.operand
@@ -206,4 +206,4 @@ def _literal(node: ast.expr) -> bool | int | float | str | Unknown | None:
             return sign * value
         if sign == 1 and (value is None or isinstance(value, (bool, str))):
             return value
-    return Unknown("it is not written out", Cause.not_read)
+    return Unknown("it is not a literal", Cause.not_read)

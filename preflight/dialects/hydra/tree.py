@@ -1,7 +1,7 @@
-"""A composed Hydra configuration whose every value knows where it is written: tables, lists and leaves, and merging.
+"""A Hydra configuration as tables, lists and leaves with their places, and its merging.
 
-Merging follows OmegaConf 2.3 (`BaseContainer._map_merge`): tables merge key by key, lists and scalars replace, and
-`???` replaces nothing.
+Merging follows OmegaConf 2.3 (`BaseContainer._map_merge`): tables merge key by key, lists and scalars replace the old
+value, and `???` keeps it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MISSING = "???"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A scalar as it is written (interpolations included); `expr` where a caller handed it over."""
+    """A scalar as in the text, interpolations included; `expr` is set if a caller gives the value."""
 
     value: Value
     origin: Origin | None = None
@@ -53,7 +53,7 @@ Path: TypeAlias = "tuple[str, ...]"
 
 
 def from_document(document: TreeDocument) -> Item:
-    """The whole file as an item; the `defaults` list is Hydra's and left out."""
+    """The whole file as an item, without its `defaults` list."""
     root = _convert(document, document.root, (), (), False)
     if isinstance(root, Table):
         root.items.pop("defaults", None)
@@ -75,13 +75,13 @@ def _convert(document: TreeDocument, node: Node, route: Route, aliases: tuple[Sp
     table = Table({}, origin)
     for name, item, places in entries(node):
         here = (*aliases, *places, *((item.alias,) if item.alias is not None else ()))
-        held = shared or bool(here) or item.value.shared
-        table.items[name] = _convert(document, item.value, (*route, name), here, held)
+        is_shared = shared or bool(here) or item.value.shared
+        table.items[name] = _convert(document, item.value, (*route, name), here, is_shared)
     return table
 
 
 def from_value(value: object, origin: Origin | None, rank: int) -> Item:
-    """A parsed override's value (scalars, lists, dictionaries) as an item; all of it stands at `origin`."""
+    """The value of a parsed override (scalars, lists, dictionaries) as an item with the place `origin`."""
     if isinstance(value, dict):
         return Table({str(key): from_value(item, origin, rank) for key, item in value.items()}, origin)
     if isinstance(value, (list, tuple)):
@@ -99,25 +99,25 @@ def copied(item: Item) -> Item:
 
 
 Clash: TypeAlias = "tuple[str, Item, Item]"
-"""A key that is a table in one file and a list in another, which OmegaConf refuses to merge."""
+"""A key that is a table in one file and a list in another; OmegaConf refuses to merge them."""
 
 
 def merge(into: Table, other: Table, clashes: list[Clash] | None = None, root: Table | None = None) -> None:
-    """Merges `other` over `into`, in place. `root` is the whole configuration, to look interpolated tables up in."""
+    """Merges `other` into `into`, in place. `root` is the whole configuration, to resolve interpolated tables."""
     top = root if root is not None else into
     for name, item in other.items.items():
-        held = into.items.get(name)
-        if isinstance(held, Leaf) and held.interpolated and isinstance(item, Table):
-            held = _aliased(held, top)  # a table that is only referred to is copied before it is changed
-            if held is not None:
-                into.items[name] = held
-        if isinstance(item, Leaf) and item.missing and held is not None:
+        old = into.items.get(name)
+        if isinstance(old, Leaf) and old.interpolated and isinstance(item, Table):
+            old = _aliased(old, top)  # a table that is only referred to is copied before it is changed
+            if old is not None:
+                into.items[name] = old
+        if isinstance(item, Leaf) and item.missing and old is not None:
             continue
-        if clashes is not None and isinstance(held, (Table, Listing)) and isinstance(item, (Table, Listing)):
-            clashes += [(name, held, item)] if type(held) is not type(item) else []
-        if isinstance(held, Table) and isinstance(item, Table):
-            merge(held, item, clashes, top)
-            held.origin = item.origin or held.origin
+        if clashes is not None and isinstance(old, (Table, Listing)) and isinstance(item, (Table, Listing)):
+            clashes += [(name, old, item)] if type(old) is not type(item) else []
+        if isinstance(old, Table) and isinstance(item, Table):
+            merge(old, item, clashes, top)
+            old.origin = item.origin or old.origin
         else:
             into.items[name] = copied(item)
 
@@ -136,7 +136,7 @@ def split_key(key: str) -> Path:
 
 
 def select(root: Item, path: Path) -> Item | None:
-    """What stands at a path, None where nothing does. Interpolations on the way are not followed."""
+    """The item at a path, None if there is none. Interpolations on the way are not followed."""
     item: Item = root
     for part in path:
         if isinstance(item, Table) and part in item.items:
@@ -153,7 +153,7 @@ def select(root: Item, path: Path) -> Item | None:
 
 
 def assign(root: Table, path: Path, item: Item) -> None:
-    """Puts an item at a path (as `OmegaConf.update(..., merge=True)`: tables merge), making tables on the way."""
+    """Puts an item at a path and makes the tables on the way. Tables merge (`OmegaConf.update(..., merge=True)`)."""
     table = root
     for part in path[:-1]:
         inner = table.items.get(part)
@@ -163,15 +163,15 @@ def assign(root: Table, path: Path, item: Item) -> None:
             inner = Table()
         table.items[part] = inner
         table = inner
-    held = table.items.get(path[-1])
-    if isinstance(held, Table) and isinstance(item, Table):
-        merge(held, item, None, root)
+    old = table.items.get(path[-1])
+    if isinstance(old, Table) and isinstance(item, Table):
+        merge(old, item, None, root)
     else:
         table.items[path[-1]] = item
 
 
 def remove(root: Table, path: Path) -> bool:
-    """Takes a key out; False where there is none."""
+    """Removes a key; False if it does not exist."""
     table = select(root, path[:-1])
     if not isinstance(table, Table) or path[-1] not in table.items:
         return False
@@ -180,7 +180,7 @@ def remove(root: Table, path: Path) -> bool:
 
 
 def embedded(item: Item, package: str) -> Table | None:
-    """A file's content under its package, None where it is not a mapping."""
+    """The content of a file below its package, None if it is not a mapping."""
     if isinstance(item, Leaf) and item.value is None:
         item = Table({}, item.origin)  # an empty file
     if not isinstance(item, Table):
@@ -213,7 +213,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """One file (or a class that the program registers): its content, its defaults, its package header."""
+    """One file, or one registered class: its content, its defaults list and its package header."""
 
     path: str
     item: Item
@@ -223,4 +223,4 @@ class ConfigFile:
     notes: tuple[Note, ...]
     origin: Origin
     defaults_origin: Origin
-    """The place of its defaults list, of the whole where it has none."""
+    """The place of its defaults list, or of the whole file without one."""

@@ -1,4 +1,4 @@
-"""An Optuna program interpreted once, and once more for each choice that decides which branch a trial takes."""
+"""Interpretation of an Optuna program: once as a whole, and once for each choice that decides a branch."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from preflight.python.evaluator import Hook
 
 MAX_RUNS = 48
-"""Interpretations of one program (some 10 ms each); past it, branches stay joined."""
+"""Interpretations of one program (about 10 ms each). If more are needed, the branches stay joined."""
 MAX_VALUES = 16
-"""A number that decides a branch (a count of layers) is told apart by value up to so many."""
+"""If an axis has more values than this, its branches are not separated by value."""
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """One interpretation: the axes it met, what its calls say, and the names its conditions depended on."""
+    """One interpretation: its axes, the facts of its calls, and the names on which its conditions depend."""
 
     evaluator: Evaluator
     space: Space
@@ -53,7 +53,7 @@ class Exploration:
 
 
 class Explorer:
-    """Interprets one program under assumptions; `assume` is what the command line says."""
+    """Interprets one program under assumptions: the command line, and values of axes."""
 
     def __init__(self, path: str, project: Project, call: Call | None) -> None:
         self.path, self.project, self.call = path, project, call
@@ -67,7 +67,7 @@ class Explorer:
             self._known.clear()
 
     def run(self, assume: Mapping[str, Expr]) -> Exploration:
-        """Interpret the program once; the same assumptions give the same again."""
+        """Interprets the program once for each set of assumptions."""
         key = (self.defaults, tuple(sorted((name, repr(value)) for name, value in assume.items())))
         if key not in self._known:
             self._known[key] = self._run(assume)
@@ -76,10 +76,8 @@ class Explorer:
     def _run(self, assume: Mapping[str, Expr]) -> Exploration:
         self.runs += 1
         environment = environment_of(self.call.launch) if self.call is not None else {}
-        ev = Interpreter(
-            self.project, {**SUGGEST, **STUDY}, environment=environment, assume={**self.words, **assume},
-            assume_defaults=self.defaults,
-        )  # fmt: skip
+        hooks, known = {**SUGGEST, **STUDY}, {**self.words, **assume}
+        ev = Interpreter(self.project, hooks, environment=environment, assume=known, assume_defaults=self.defaults)
         ev.run(self.path)
         space = space_of(ev)
         facts = read_calls(ev.calls, self.project, parameters=(*ev.parameters, *space.axes))
@@ -87,7 +85,7 @@ class Explorer:
         return Exploration(ev, space, facts, bindings, frozenset(ev.decided_by))
 
     def deciders(self, found: Exploration) -> list[Axis]:
-        """Axes of few values that conditions depend on and that make a difference, in the order they are suggested."""
+        """Axes with few values that change the result through a condition, in the order of their suggestion."""
         kept = []
         for axis in found.space.axes.values():
             values = values_of(axis)
@@ -101,7 +99,7 @@ class Explorer:
     def leaves(
         self, deciders: Sequence[Axis], assume: Mapping[str, Value]
     ) -> Iterator[tuple[dict[str, Value], Exploration]]:
-        """An interpretation for each combination of the deciding axes; those a branch does not suggest are left out."""
+        """An interpretation for each combination of the deciding axes. A branch has only the axes that it suggests."""
         found = self.run({name: Const(value) for name, value in assume.items()})
         rest = [axis for axis in deciders if axis.name not in assume and axis.name in found.space.axes]
         own = values_of(found.space.axes[rest[0].name]) if rest else None
@@ -127,7 +125,7 @@ def values_of(axis: Axis) -> tuple[Value, ...] | None:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One box in the making: the values each deciding axis has in it."""
+    """An unfinished box: the values of each deciding axis in it."""
 
     chosen: Mapping[str, tuple[Value, ...]]
     axes: tuple[Axis, ...]
@@ -135,7 +133,7 @@ class Leaf:
 
 
 def branches(explorer: Explorer, found: Exploration) -> tuple[Branch, ...]:
-    """The boxes of the space; none where nothing is conditional."""
+    """The boxes of the space; none if nothing is conditional."""
     deciders = explorer.deciders(found)
     if not deciders:
         return ()
@@ -154,7 +152,7 @@ def branches(explorer: Explorer, found: Exploration) -> tuple[Branch, ...]:
 
 
 def _merge(leaves: list[Leaf], name: str) -> list[Leaf]:
-    """Leaves that differ in one axis's choice alone become one."""
+    """Joins leaves that differ only in the value of one axis."""
     kept: list[Leaf] = []
     for leaf in leaves:
         rest = {key: value for key, value in leaf.chosen.items() if key != name}
@@ -213,7 +211,7 @@ def optimize(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def _best(study: Abstract | None, ev: Evaluator) -> None:
-    """What the study found is a point of its space."""
+    """Gives the study its best parameters: a point of its space."""
     params: dict[Key, Abstract] = {name: Ref(name) for name in space_of(ev).axes}
     best = Container("dict", params)
     for one in alternatives(study) if study is not None else ():
@@ -223,7 +221,7 @@ def _best(study: Abstract | None, ev: Evaluator) -> None:
 
 
 def hyperparameter_search(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`trainer.hyperparameter_search(hp_space=...)`: what the function returns replaces training arguments."""
+    """`trainer.hyperparameter_search(hp_space=...)`: the values of the function replace training arguments."""
     function = record.object("hp_space", 0)
     backend = record.kwargs.get("backend")
     if not isinstance(function, FunctionValue) or (

@@ -1,4 +1,4 @@
-"""Whether a trial that runs out of GPU memory is pruned, or ends the whole search."""
+"""Whether the search goes on after a trial that runs out of GPU memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONTINUES = (ast.Return, ast.Continue, ast.Pass, ast.Break)
 
 
 def handles_oom(ev: Evaluator, space: Space) -> Fact:
-    """The fact, with the place of the handler, or of the call that starts the search."""
+    """The fact `handles_oom`, with the place of the handler or of the call that starts the search."""
     for record in space.optimize:
         caught = record.kwargs.get("catch")
         names = _names(ev.value_of(caught)) if caught is not None else ()
@@ -33,14 +33,14 @@ def handles_oom(ev: Evaluator, space: Space) -> Fact:
             place = module.origin(handler, editable=False) if module is not None else None
             return Fact("handles_oom", True, place)
     started = [record for record in ev.calls if record.name in STARTERS and record.reached]
-    if started and all(_survives(record, ev) for record in started):  # a process of its own dies alone
+    if started and all(_survives(record, ev) for record in started):  # the error ends only the subprocess
         return Fact("handles_oom", True, started[0].origin)
     start: Origin | None = space.optimize[0].origin if space.optimize else None
     return Fact("handles_oom", False, start)
 
 
 def _survives(record: CallRecord, ev: Evaluator) -> bool:
-    """Whether a subprocess that fails raises nothing in the study."""
+    """Whether a failed subprocess raises no error in the study."""
     checked = record.kwargs.get("check")
     if record.method in ("check_call", "check_output") or (checked is not None and ev.value_of(checked) is not False):
         return bool(record.in_try)
@@ -54,7 +54,7 @@ def _names(value: Value) -> tuple[str, ...]:
 
 
 def _handler(tried: TryRecord) -> ast.ExceptHandler | None:
-    """The handler that an OutOfMemoryError reaches first, if it lets the search go on."""
+    """The first handler that catches an OutOfMemoryError, if the search goes on after it."""
     for names, handler in tried.handlers:
         if any(name.rpartition(".")[2] in CATCHES for name in names):
             return handler if _goes_on(handler) else None
@@ -62,7 +62,7 @@ def _handler(tried: TryRecord) -> ast.ExceptHandler | None:
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Whether some path through a handler ends the trial and not the search: a return, or TrialPruned."""
+    """Whether a handler may end only the trial and not the search: it returns, or raises TrialPruned."""
     nodes = [node for statement in handler.body for node in ast.walk(statement)]
     for node in nodes:
         if isinstance(node, ast.Raise) and node.exc is not None and "Pruned" in ast.unparse(node.exc):
@@ -73,7 +73,7 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
 
 
 def _trains(tried: TryRecord) -> bool:
-    """Whether the guarded calls are the training: a backward pass, a fit, a step, a model on its device."""
+    """Whether the calls in the `try` are the training: a backward pass, a fit, a step, a model moved to its device."""
     methods = {record.method for record in tried.calls}
     return bool(methods & {"backward", "fit", "train", "step", "cuda", "run", "train_epoch", "launch", "main"}) or any(
         "train" in method.lower() for method in methods

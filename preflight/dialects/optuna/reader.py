@@ -1,4 +1,4 @@
-"""Optuna studies in Python: `trial.suggest_*` as a search space, read without running anything.
+"""Reader of Optuna studies in Python: `trial.suggest_*` calls become a search space. Nothing is run.
 
 https://optuna.readthedocs.io/en/stable/reference/generated/optuna.trial.Trial.html: both bounds are inclusive, an
 integer's step defaults to 1, `n_jobs` runs trials in threads of one process.
@@ -25,7 +25,7 @@ _SUGGEST = re.compile(r"suggest_(int|float|categorical|uniform|loguniform|discre
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """A file that suggests values, or that starts a study whose objective another file has."""
+    """Whether a file suggests values, or starts a study with an objective of another file."""
     if not _MENTION.search(source.text):
         return False
     module = load_module(source.path, project)
@@ -53,7 +53,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
     explorer = Explorer(source.path, project, call)
     found = explorer.run({})
-    if not found.space.axes and call is None:  # `--tune` is off by default: read as the search it can be
+    if not found.space.axes and call is None:  # `--tune` may be off by default: read it with the search
         explorer.defaults = False
         found = explorer.run({})
     started = tuple(subprocess_links(found.evaluator.calls, project))

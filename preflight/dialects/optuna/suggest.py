@@ -46,16 +46,16 @@ TRIAL = "optuna.trial.Trial"
 
 @dataclass
 class Space:
-    """The axes met while one objective was interpreted."""
+    """The axes that the interpretation of an objective found."""
 
     axes: dict[str, Axis] = field(default_factory=dict)
     optimize: list[CallRecord] = field(default_factory=list)
     reached: bool = False
 
     def add(self, axis: Axis, reached: bool) -> None:
-        """A name suggested twice (in two branches that were both taken) ranges over both domains.
+        """Adds an axis. A name that is suggested in two branches gets both domains.
 
-        What a function suggests that nothing calls counts only where nothing else is suggested.
+        Suggestions of functions that are never called count only if there are no others.
         """
         if self.reached and not reached:
             return
@@ -65,7 +65,7 @@ class Space:
 
 
 def hull(one: Domain, other: Domain) -> Domain:
-    """The smallest domain that holds two."""
+    """The smallest domain that contains both domains."""
     if one == other:
         return one
     if isinstance(one, Choices) and isinstance(other, Choices):
@@ -99,7 +99,7 @@ def _name(record: CallRecord, ev: Evaluator) -> str | None:
 
 
 def _bound(ev: Evaluator, expr: Expr | None, outermost: Callable[[list[float]], float]) -> float | int | None:
-    """A bound; one that depends on other axes at the ends of their domains."""
+    """The value of a bound. A bound that depends on other axes is evaluated at the ends of their domains."""
     found = _number(ev, expr)
     if found is not None or expr is None:
         return found
@@ -130,7 +130,7 @@ def _number(ev: Evaluator, expr: Expr | None) -> float | int | None:
 
 
 def _is_finite(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number that a domain may hold: Optuna takes neither infinity nor NaN for one."""
+    """Whether a value is a number for a domain: Optuna accepts neither infinity nor NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
 
 
@@ -172,9 +172,8 @@ def suggest_int(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def suggest_float(record: CallRecord, ev: Evaluator) -> Abstract | None:
     low, high = record.argument("low", 1), record.argument("high", 2)
-    return _suggest(
-        record, ev, _range(record, ev, low, high, record.argument("step"), record.argument("log"), False)
-    )  # fmt: skip
+    step, log = record.argument("step"), record.argument("log")
+    return _suggest(record, ev, _range(record, ev, low, high, step, log, False))
 
 
 def suggest_uniform(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -192,7 +191,7 @@ def choices_of(value: Abstract | None, ev: Evaluator) -> Domain:
     """The domain of a list of choices."""
     items = ev.iterate(value) if value is not None else None
     if items is None and isinstance(value, Container) and value.superset:
-        items = list(value.items.values())  # a filter by what other axes say: all that it can leave
+        items = list(value.items.values())  # filtered by the values of other axes: all items that may stay
     if not items:
         return Unbounded("choices that are not known")
     found: list[Value] = []
@@ -248,14 +247,15 @@ _SPACE: Kind[Space] = Kind("an Optuna study's space")
 
 
 def space_of(ev: Evaluator) -> Space:
-    """The space that this interpretation fills."""
+    """The search space of this interpretation."""
     return ev.remembered.get(_SPACE, Space)
 
 
 def trial() -> Instance:
-    """What an objective is called with."""
+    """The argument of an objective."""
     return Instance(
-        TRIAL, attributes={"params": unknown_params(), "number": unknown("a trial's number", cause=Cause.run_time)}
+        TRIAL,
+        attributes={"params": unknown_params(), "number": unknown("the number of the trial", cause=Cause.run_time)},
     )
 
 

@@ -1,9 +1,9 @@
-"""nanoGPT's configurator: `exec(open("configurator.py").read())` makes every global a flag, and runs config files.
+"""nanoGPT's configurator: `exec(open("configurator.py").read())` makes every global a flag and runs config files.
 
     python train.py config/train_small.py --batch_size=32
 
-Nothing is run here either: constants of the script (and of the config files among its words) that name Job fields
-become parameters with a `--name=` flag each.
+Nothing is run here. Constants of the script, and of the config files on its command line, become parameters with a flag
+`--name=` if their names are names of Job fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def hook(words: Sequence[Word], project: Project) -> Hook:
-    """What the script's globals are once it opened a configurator (to run it); any other `open` is as it was."""
+    """A hook for `open`: when a script opens a configurator, its globals become parameters."""
     from preflight.python.hooks import LIBRARY_HOOKS
 
     usual = LIBRARY_HOOKS.get("open")
@@ -50,7 +50,7 @@ def _is_setting(name: str, value: Value) -> bool:
 
 
 def _files(words: Sequence[Word], project: Project) -> Iterator[tuple[str, Const]]:
-    """Constants of the config files that the words name, later ones winning."""
+    """Constants of the config files on the command line; later ones win."""
     for word in words:
         path = word.value.value if isinstance(word.value, Const) and not word.prefix else None
         module = load_module(path, project) if isinstance(path, str) and path.endswith(".py") else None

@@ -1,4 +1,4 @@
-"""Which Python files are programs that train: they have an entry, and training is in them or in what they import."""
+"""Recognition of training programs: Python files with an entry point that train, or import a module that trains."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LOCAL_IMPORT = re.compile(r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s+([\w, ]+)|impo
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """A script that starts training: it has an entry, and training is in it or in a module of its own it imports."""
+    """Whether a script has an entry point, and trains itself or through a module of the project that it imports."""
     text = source.text
     if not source.path.endswith(".py") or _OPTUNA.search(text) or _is_test(source):
         return False
     if not (_ENTRY.search(text) or _acts(text)):
         return False
-    if _COMPOSES.search(text) and _FITS_WHAT_IT_IS_GIVEN.search(text):  # trainer and model are in the configuration
+    if _COMPOSES.search(text) and _FITS_WHAT_IT_IS_GIVEN.search(text):  # the configuration has trainer and model
         return True
     if _LIBRARIES.search(text) and _TRAINS.search(text):
         return True
@@ -43,24 +43,24 @@ def recognises(source: Source, project: Project) -> bool:
 
 
 def _is_test(source: Source) -> bool:
-    """Tests train small models all the time, and nobody submits them."""
+    """Whether a file is a test: tests train small models and are not submitted."""
     name = posixpath.basename(source.path)
     return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
 
 
 def _acts(text: str) -> bool:
-    """Whether the file's top level does something: a loop, a `with`, or a call that is a statement of its own."""
+    """Whether the top level of the file starts training: it has a loop, a `with`, or a call as a statement."""
     if not (_LIBRARIES.search(text) and _TRAINS.search(text)):
         return False
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # broken scripts are for `read` to report
+        return True  # `read` reports broken scripts
     return any(_starts(node) for node in body)
 
 
 def _starts(node: ast.stmt) -> bool:
-    """Whether a statement of the top level starts something, in a branch (`if SWEEP: wandb.agent(...)`) as well."""
+    """Whether a statement starts something, also in a branch (`if SWEEP: wandb.agent(...)`)."""
     if isinstance(node, (ast.If, ast.Try)):
         return any(_starts(inner) for inner in [*node.body, *node.orelse])
     return isinstance(node, (ast.For, ast.While, ast.With)) or _is_call(node)
@@ -76,7 +76,7 @@ def _is_call(node: ast.stmt) -> bool:
 
 
 def _imported(source: Source, project: Project) -> Iterator[str]:
-    """Texts of the project's own modules that a file imports, one step deep."""
+    """Texts of the project's modules that a file imports directly."""
     here = posixpath.dirname(source.path)
     for match in list(_LOCAL_IMPORT.finditer(source.text))[:60]:
         module, names, plain = match.group(1), match.group(2), match.group(3)

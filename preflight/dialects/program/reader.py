@@ -1,7 +1,7 @@
-"""Program: a Python script that trains, read from its syntax tree and never run.
+"""Reader of Python programs that train. A program is evaluated from its syntax tree and never run.
 
-The evaluator follows the script from its entry and records what it calls; `preflight.program` says what those calls
-mean for a job. Here: what of a program is a parameter, a fact, a link or a search space.
+The evaluator follows the script from its entry and records its calls; `preflight.program` has the meaning of the calls
+for a job. This module makes parameters, facts, links and a search space of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """What the program would do, as far as its text says. Raises DocumentError where it is not Python."""
+    """What the program would do, as far as its text shows. Raises DocumentError if it is not Python."""
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
@@ -62,12 +62,17 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
-        source.path, NAME, (*defaults, *fixed), (*software, *_constants(evaluator, source), *bindings, *unread),
+        path=source.path,
+        dialect=NAME,
+        parameters=(*defaults, *fixed),
+        bindings=(*software, *_constants(evaluator, source), *bindings, *unread),
         axes=axes,
-        links=tuple(links), facts=tuple(facts), problems=(*said.problems, *problems),
+        links=tuple(links),
+        facts=tuple(facts),
+        problems=(*said.problems, *problems),
         reads=tuple(path for path in evaluator.reads if path != source.path),
         trains=said.trains or trains_with_configured_object(evaluator.calls),
-    )  # fmt: skip
+    )
 
 
 def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
@@ -79,7 +84,7 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Interpreter:
-    """The program interpreted; a second time where the command line names a data file that it reads."""
+    """The evaluated program. It is evaluated again if the command line names a data file that it reads."""
     from preflight.frameworks.launch import environment_of
     from preflight.python.interpreter import Interpreter
 
@@ -89,23 +94,22 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     if evaluator is None:
         evaluator = Interpreter(project, hooks, environment=environment)
         evaluator.run(source.path)
-    files = {
-        name: value for name, value in given(evaluator.parameters.values(), call.words if call else ()).items()
-        if isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
-    }  # fmt: skip
-    defaults = {
-        name: parameter.default for name, parameter in evaluator.parameters.items()
-        if isinstance(parameter.default, Const) and str(parameter.default.value).endswith(_DATA_FILES)
-    }  # fmt: skip
-    if files or defaults:
-        evaluator = Interpreter(project, hooks, environment=environment, assume={**defaults, **files})
+    files = {name: one.default for name, one in evaluator.parameters.items() if _names_data(one.default)}
+    words = given(evaluator.parameters.values(), call.words if call else ())
+    files |= {name: value for name, value in words.items() if _names_data(value)}
+    if files:
+        evaluator = Interpreter(project, hooks, environment=environment, assume=files)
         evaluator.run(source.path)
     return evaluator
 
 
+def _names_data(value: Expr | None) -> bool:
+    """Whether a value is the name of a data file."""
+    return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
+
+
 def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Interpreter:
-    """The program interpreted once for all launches that it can not tell apart: on the same texts, and with the same
-    values of the variables that these mention."""
+    """The program evaluated once for all launches with the same texts and the same values of the variables in them."""
     from preflight.python.interpreter import Interpreter
 
     known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
@@ -129,7 +133,7 @@ def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hoo
 
 
 def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
-    """Values that the words give to flags spelled out in full: `--config=a.yaml` and `--config a.yaml`."""
+    """Values of the flags on a command line: `--config=a.yaml` and `--config a.yaml`."""
     flags = {flag: p.name for p in parameters for flag in p.flags}
     found: dict[str, Expr] = {}
     for word, following in zip(words, [*words[1:], Word("")], strict=False):
@@ -143,7 +147,7 @@ def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, E
 
 
 def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
-    """Constants of the script's top level whose names say what they are (`BATCH_SIZE = 32`), of the lowest rank."""
+    """Constants at the top of the script with the name of a field (`BATCH_SIZE = 32`), with the lowest rank."""
     from preflight.program.names import binding_for
 
     module = evaluator.modules.get(source.path)
@@ -155,7 +159,7 @@ def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
 
 
 def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
-    """Flags of arguments classes that belong to a library (`HfArgumentParser((..., TrainingArguments))`)."""
+    """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`)."""
     from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters
 
     found: dict[str, Parameter] = {}
@@ -234,7 +238,7 @@ def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iter
 
 
 def _unread(target: str, named: Const) -> Iterator[Binding]:
-    """What a DeepSpeed file would say that is not there: a script may write it before it starts the program."""
-    why = Unknown(f"{target} is not in the project: the DeepSpeed settings in it are not known", Cause.file_not_found)
+    """Unknown settings of a DeepSpeed file that does not exist: a script may write it before it starts the program."""
+    why = Unknown(f"{target} is not in the project, so its DeepSpeed settings are unknown", Cause.file_not_found)
     for field in ("parallel.strategy", "parallel.offload"):
         yield Binding(field, Const(why, named.origin), origin=named.origin)

@@ -1,4 +1,4 @@
-"""Sweeps that a Python program makes itself: `wandb.sweep({...})`, or a YAML file that it loads for it."""
+"""Sweeps that a Python program creates: `wandb.sweep({...})`, or a YAML file that it loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def sweep_of(evaluator: Evaluator) -> tuple[tuple[Axis, ...], dict[str, Expr], list[Problem]]:
-    """Axes, constants by name, and what W&B would object to."""
+    """Axes, constants by name, and what W&B would refuse."""
     for record in evaluator.calls:
         config = record.object("sweep", 0) if record.name == "wandb.sweep" else None
         parameters = config.items.get("parameters") if isinstance(config, Container) else None
@@ -41,17 +41,17 @@ def _space(
 
 
 def _plain(value: Abstract, _depth: int = 0) -> object:
-    """An abstract container as plain data; what is not known in it stays unknown."""
+    """An abstract container as plain data; unknown parts stay unknown."""
     if isinstance(value, Container) and _depth < 20:
         if value.is_sequence:
             return [_plain(item, _depth + 1) for item in value.items.values()]
         return {str(key): _plain(item, _depth + 1) for key, item in value.items.items()}
     found = evaluate(to_expr(value))
-    return Unknown("it is computed", Cause.not_read) if isinstance(found, Unknown) else found
+    return Unknown("the program computes it", Cause.not_read) if isinstance(found, Unknown) else found
 
 
 def _place(container: Abstract, route: Route) -> Origin | None:
-    """Where the value at a route of a container is written."""
+    """The place of the value at a route of a container."""
     node: Abstract = container
     for key in route:
         if not isinstance(node, Container):

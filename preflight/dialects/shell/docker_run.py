@@ -1,7 +1,7 @@
-"""`docker run` and its like in a job script: what is started inside, and what the container may use.
+"""`docker run` and `podman run` in a job script: the command inside, and the resources of the container.
 
-What a container is given travels with the launch under names that no environment has. Sources: docker-run(1) and
-podman-run(1); a container has a /dev/shm of 64 MiB unless it is told otherwise or shares the host's.
+The resources are part of the launch's environment, under names that no real variable has. Sources: docker-run(1) and
+podman-run(1). A container has a /dev/shm of 64 MiB by default.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from preflight.dialects.shell.values import word_text
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Launch, Word
-from preflight.vocabulary.values import Cause, Const, Expr, Unknown, evaluate, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value, evaluate, unknown
 
 ENGINES = ("docker", "podman", "nvidia-docker")
 
@@ -27,16 +27,16 @@ _SWITCHES = frozenset(
     )
 )
 _SHORT_SWITCHES = re.compile(r"-[ditPq]+")
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
 def is_run(name: str, words: Sequence[Word]) -> bool:
-    """Whether a command starts a container: `words` are those behind the engine's name."""
+    """Whether a command starts a container; `words` are the words behind the engine's name."""
     return name in ENGINES and _verb(words) is not None
 
 
 def _verb(words: Sequence[Word]) -> int | None:
-    """The index of `run`, which `container` may stand before; None where the engine does something else."""
+    """The index of `run` (also in `container run`); None if it is another command of the engine."""
     texts = [word_text(word) for word in words[:2]]
     if texts[:1] == ["run"]:
         return 0
@@ -44,7 +44,7 @@ def _verb(words: Sequence[Word]) -> int | None:
 
 
 def peel(words: Sequence[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
-    """The command inside the container, and the launch with what the container gives it."""
+    """The command inside the container, and the launch with the resources of the container."""
     verb = _verb(words) or 0
     options, rest = _options(list(words[verb + 1 :]))
     given = {SHM: _shm(options, words[verb]), GPUS: _gpus(options), **_memory(options)}
@@ -66,7 +66,7 @@ def _options(words: list[Word]) -> tuple[dict[str, Expr], list[Word]]:
 
 
 def _shm(options: Mapping[str, Expr], verb: Word) -> Expr | None:
-    """The size of /dev/shm; None where it is the host's or another's, whose size nobody says here."""
+    """The size of /dev/shm; None if the container shares the /dev/shm of the host or of another container."""
     sharing = options.get("--ipc")
     if sharing is not None and evaluate(sharing) not in ("private", "shareable", "none", ""):
         return None
@@ -80,7 +80,7 @@ def _memory(options: Mapping[str, Expr]) -> dict[str, Expr]:
 
 
 def _gpus(options: Mapping[str, Expr]) -> Expr | None:
-    """How many GPUs `--gpus 2` gives; unknown for `all` and device lists; None where nothing is said."""
+    """The number of GPUs by `--gpus`: unknown for `all` and device lists, None without the option."""
     said = options.get("--gpus")
     if said is None:
         return None
@@ -88,15 +88,21 @@ def _gpus(options: Mapping[str, Expr]) -> Expr | None:
     return (
         Const(int(text), getattr(said, "origin", None))
         if text.isdecimal()
-        else unknown("all that there are", cause=Cause.run_time)
+        else unknown("all GPUs of the machine", cause=Cause.run_time)
     )
 
 
+def size_in_bytes(value: Value) -> int | None:
+    """Bytes of a size for Docker and Compose: "8g", "512mb", 1073741824. Units are powers of 1024."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", str(value).strip().lower())
+    unit = None if found is None else _UNITS.get(found[2])
+    return None if found is None or unit is None else round(float(found[1]) * unit)
+
+
 def _size(said: Expr) -> Expr:
-    """Bytes of "8g", "512m", "1073741824": units are powers of 1024."""
     value = evaluate(said)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", str(value).strip().lower())
+    size = None if isinstance(value, Unknown) else size_in_bytes(value)
     origin = said.origin if isinstance(said, Const) else None
-    if isinstance(value, Unknown) or found is None:
-        return unknown("the container's size is not known here", origin, Cause.run_time)
-    return Const(round(float(found[1]) * _UNITS[found[2]]), origin)
+    if size is None:
+        return unknown("this size of the container is unknown", origin, Cause.run_time)
+    return Const(size, origin)

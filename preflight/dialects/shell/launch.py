@@ -1,4 +1,4 @@
-"""From the commands of a job script to links: srun, containers and command strings peeled off, the program found."""
+"""From the commands of a job script to links: the program behind srun, containers, launchers and command strings."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects.shell import docker_run
-from preflight.dialects.shell.run import Run, Shell
+from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.values import word_text
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import Command, take_apart
-from preflight.vocabulary.project import Project
+from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
-"""Launchers within each other; scripts written by people stay below five."""
+"""Nested launchers; scripts written by people have less than five."""
 
 STEP = "SLURM_STEP_ID"
-"""A variable that only processes started by srun have: one runs per task, on every node."""
+"""A variable that only the processes of srun have: srun starts one process per task."""
 
 
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
-"""What srun reads in the place of its -c."""
+"""The variable that srun reads instead of -c."""
 
 _SRUN_FLAGS = frozenset(
     re.findall(
@@ -37,7 +37,7 @@ _SRUN_FLAGS = frozenset(
         "--oversubscribe -s --nice --immediate -I --interactive --mpi-combine --resv-ports",
     )
 )
-"""Options of srun(1) and pyxis that take no value as the next word; every other one does."""
+"""Options of srun(1) and pyxis that take no value. The value of any other option may be the next word."""
 
 _APPTAINER_FLAGS = frozenset(
     re.findall(
@@ -55,15 +55,15 @@ _TRAINERS = frozenset({"torchrun", "accelerate", "deepspeed", "wandb-agent"})
 
 @dataclass(frozen=True)
 class Launched:
-    """One program that a script starts: a link where its file is in the project, else only the fact."""
+    """One program that a script starts. `link` is None if its file is not in the project."""
 
     link: Link | None
     trains: bool
-    """It is started as training programs are: by a distributed launcher or a sweep's agent."""
+    """It is started by a distributed launcher or by the agent of a sweep, so it trains."""
 
 
-def launched(run: Run, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
-    """What a command starts: nothing, a program, or (a command string) several."""
+def launched(run: StartedCommand, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
+    """The programs that a command starts; a command string may start several."""
     launch = Launch(environment=dict(run.environment))
     words: tuple[Word, ...] = run.words
     for _ in range(MAX_PEELED):
@@ -91,9 +91,9 @@ def launched(run: Run, shell: Shell, project: Project, request: Request | None) 
 
 
 def _string(
-    word: Word, run: Run, shell: Shell, project: Project, request: Request | None, launch: Launch
+    word: Word, run: StartedCommand, shell: Shell, project: Project, request: Request | None, launch: Launch
 ) -> Iterator[Launched]:
-    """`bash -c "..."`: the commands in the string, in the same surroundings."""
+    """The programs of `bash -c "..."`, with the variables of the script."""
     string = _rejoined(word)
     if " " not in _shown(string):
         return
@@ -110,7 +110,7 @@ def _string(
 
 
 def _rejoined(word: Word) -> Expr:
-    """A string that was cut at its first `=`, as it is written."""
+    """A whole string again, after `literal_word` split it at its first `=`."""
     value = word.value
     if value is None or not word.prefix:
         return value if value is not None else Const(word.prefix, word.origin)
@@ -128,7 +128,7 @@ def _shown(expr: Expr) -> str:
 
 
 def _peel(name: str, words: tuple[Word, ...], launch: Launch) -> tuple[tuple[Word, ...], Launch] | None:
-    """What is left of a command behind a launcher that `take_apart` does not know; None: it is none."""
+    """The command behind a launcher that `take_apart` does not know, and the launch. None if it is no launcher."""
     rest = list(words)
     if name == "srun":
         return _srun(rest, launch)
@@ -163,7 +163,7 @@ def _after_options(words: list[Word], flags: frozenset[str]) -> list[Word]:
 
 
 def _options(words: list[Word], flags: frozenset[str]) -> tuple[dict[str, Expr], list[Word]]:
-    """Leading options with their values, and the words behind them."""
+    """The options at the start with their values, and the words behind them."""
     found: dict[str, Expr] = {}
     while words and words[0].prefix.startswith("-"):
         word, words = words[0], words[1:]
@@ -193,7 +193,7 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
     per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
     step: dict[str, Expr] = {
-        STEP: unknown("it is set in every step", words[0].origin if words else None, Cause.run_time)
+        STEP: unknown("srun sets it in every step", words[0].origin if words else None, Cause.run_time)
     }
     group = _number(options, "--het-group", "--pack-group")
     if group is not None:
@@ -213,7 +213,7 @@ def _counted(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launc
 
 
 def _within(outer: Launch, inner: Launch, request: Request | None) -> Launch:
-    """A launch inside another: what the inner one says about processes counts, for each process of the outer one."""
+    """A launch inside another launch. The inner one decides about processes; each process of the outer one runs it."""
     ranks = inner.ranks_per_node
     if outer.launcher == "srun" and inner.launcher in ("torchrun", "deepspeed"):
         tasks = outer.ranks_per_node
@@ -235,7 +235,7 @@ def _within(outer: Launch, inner: Launch, request: Request | None) -> Launch:
 
 
 def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) -> Launch:
-    """deepspeed starts a process on every GPU that it finds, of every node in its hostfile, unless it is told which."""
+    """deepspeed starts a process on every GPU of every node in its hostfile, unless its options select some of them."""
     if launch.launcher != "deepspeed" or request is None or launch.total_ranks is not None:
         return launch
     named = {word.prefix.rstrip("=") for word in words}
@@ -249,7 +249,7 @@ def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) 
     return replace(launch, ranks_per_node=ranks, nodes=nodes)
 
 
-def _special(name: str, command: Command, launch: Launch, run: Run, project: Project) -> Launched | None:
+def _special(name: str, command: Command, launch: Launch, run: StartedCommand, project: Project) -> Launched | None:
     words = command.words
     texts = [word_text(word) for word in words]
     if name == "wandb" and texts[:1] == ["agent"]:
@@ -271,10 +271,10 @@ def _special(name: str, command: Command, launch: Launch, run: Run, project: Pro
 
 
 def _tool_module(
-    command: Command, launch: Launch, run: Run, project: Project, request: Request | None
+    command: Command, launch: Launch, run: StartedCommand, project: Project, request: Request | None
 ) -> Launched | None:
-    """`accelerate launch -m axolotl.cli.train x.yaml`; a tool's own file, in a checkout that is not the project, or one
-    of diffusers' scripts, copied."""
+    """A known tool: `accelerate launch -m axolotl.cli.train x.yaml`, a path of a tool outside the project, or a copied
+    script of diffusers."""
     name = command.name or ""
     path = _in_project(name, run, project) if command.kind == "program" else None
     own = path is not None and not commands.copied(name, project.source(path).text)
@@ -284,9 +284,9 @@ def _tool_module(
 
 
 def _tool(
-    name: str, words: tuple[Word, ...], launch: Launch, run: Run, project: Project, request: Request | None
+    name: str, words: tuple[Word, ...], launch: Launch, run: StartedCommand, project: Project, request: Request | None
 ) -> Launched | None:
-    """A trainer that reads a file of settings or its own command line, and has no program of the project."""
+    """A trainer that reads a settings file or a command line, without a program of the project."""
     found = commands.started(name, words, launch, request)
     if found is None:
         return None
@@ -297,7 +297,7 @@ def _tool(
     return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
 
 
-def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Project) -> Launched | None:
+def _found(command: Command, launch: Launch, run: StartedCommand, shell: Shell, project: Project) -> Launched | None:
     if command.target is None or command.kind == "none":
         return None
     trains = launch.launcher in _TRAINERS
@@ -316,13 +316,13 @@ def _found(command: Command, launch: Launch, run: Run, shell: Shell, project: Pr
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group), trains)
 
 
-def _at(word: Word, run: Run) -> Origin | None:
-    """The place of a link: the word that names its target, and where the loops around it stand."""
+def _at(word: Word, run: StartedCommand) -> Origin | None:
+    """The place of a link: the word with its target, and the places of the loops around it."""
     return None if word.origin is None else replace(word.origin, via=run.origin.via)
 
 
-def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:
-    """The project's file that a word names; behind a directory that nobody knows, the part that is written."""
+def _target(word: Word, run: StartedCommand, shell: Shell, project: Project) -> str | None:
+    """The project's file that a word names. If the start of the path is unknown, the rest of it is searched."""
     text = word_text(word)
     if text is None and word.value is not None:
         known = evaluate(word.value)
@@ -337,56 +337,43 @@ def _target(word: Word, run: Run, shell: Shell, project: Project) -> str | None:
     return None
 
 
-def _in_project(text: str | None, run: Run, project: Project, script: str | None = None) -> str | None:
-    """The file of that name, from the directory that the script is in by then; an absolute path by its end."""
+def _in_project(text: str | None, run: StartedCommand, project: Project, script: str | None = None) -> str | None:
+    """The file of that name, relative to the current directory of the script. An absolute path may match by its end."""
     if not text or text.startswith("-") or "\n" in text or len(text) > 1024:
         return None
     script = script if script is not None else run.origin.path
     if text.startswith(("/", "~")):
-        parts = (_normal(text) or "").split("/")
+        parts = (without_dots(text) or "").split("/")
         names, directories = ["/".join(parts[index:]) for index in range(len(parts))], ["."]
     else:
         names, directories = [re.sub(r"^\$\w+/", "", text)], []
     directories += _directories(run.directory, str(PurePosixPath(script).parent), project)
     for name in names:
         for directory in directories:
-            path = _normal(f"{directory}/{name}")
+            path = without_dots(f"{directory}/{name}")
             if path is not None and project.exists(path):
                 return path
     return None
 
 
 def _directories(directory: str | None, beside: str, project: Project) -> list[str]:
-    """Where a script may stand when it starts something, the likeliest first.
+    """Possible current directories of a script, the most likely first.
 
-    Nobody says where it was started: in its own directory, or in one above, up to the root. Behind a `cd` to somewhere
-    on the machine, the project's directory of that name is meant, else the root.
+    A script may be started in its own directory, or in one above up to the root. After `cd` to an absolute path, the
+    project's directory of that name is tried first, then the root.
     """
     above = [beside, *(str(parent) for parent in PurePosixPath(beside).parents)]
     if directory is None:
         return [".", *above]
     if directory.startswith("/"):
-        parts = (_normal(directory) or "").split("/")
+        parts = (without_dots(directory) or "").split("/")
         inside = ["/".join(parts[index:]) for index in range(len(parts))]
         return [*(path for path in inside if path and project.is_dir(path)), ".", *above]
     return [*(f"{start}/{directory}" for start in above), *above]
 
 
-def _normal(path: str) -> str | None:
-    """A relative path without `.` and `..`; None where it leads out of the project."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts) or None
-
-
 def links_of(shell: Shell, project: Project, request: Request | None) -> tuple[tuple[Link, ...], bool]:
-    """Every link of a followed script, and whether something in it trains though its program is not in the project."""
+    """The links of a script, and whether it starts a training program that is not in the project."""
     found = [one for run in shell.runs for one in launched(run, shell, project, request)]
     agents = [one for one in found if one.link is None and one.trains]
     links = [one.link for one in found if one.link is not None]

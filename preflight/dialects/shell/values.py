@@ -1,4 +1,4 @@
-"""Words and values as the shell makes them: cut at white space, joined, unfolded, each piece with its place."""
+"""Words and values as the shell makes them: split at white space, joined, expanded; each piece has its place."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
 
 MAX_UNROLLED = 64
-"""Iterations of one loop that are followed; a longer list is read once, with its variable unknown."""
+"""Iterations of one loop that are followed. A longer loop is followed once, with an unknown variable."""
 
 MAX_VALUE = 2**17
 """Characters of one value: the kernel takes no longer word (MAX_ARG_STRLEN)."""
 
 PART = 64
-"""What each part of a value counts for, so that doubling a variable again and again comes to an end."""
+"""Each part of a value counts for this many characters, so that doubling a variable in a loop ends."""
 
 
 def literal_word(text: str, origin: Origin) -> Word:
-    """A word of known text, cut at its first `=` so that the value has a place of its own."""
+    """A word of known text, split at its first `=`, so that the value has its own place."""
     head, equals, tail = text.partition("=")
     if not equals:
         return Word(text, None, origin) if text.startswith("-") else Word("", Const(text, origin), origin)
@@ -32,7 +32,7 @@ def literal_word(text: str, origin: Origin) -> Word:
 
 
 def word_text(word: Word) -> str | None:
-    """A word as the program sees it, None where its value is not known."""
+    """A word as the program sees it, None if its value is unknown."""
     if word.value is None:
         return word.prefix
     if isinstance(word.value, Const) and not isinstance(word.value.value, Unknown):
@@ -54,7 +54,7 @@ def of_value(value: Expr, origin: Origin) -> Word:
 
 
 def tidy(expr: Expr) -> Expr:
-    """The same where the grammar counted a continued line before `$NAME` as part of the name."""
+    """Removes a continued line before `$NAME` that the grammar reads as part of the name."""
     if isinstance(expr, Ref) and "$" in expr.name:
         return Ref(expr.name.rpartition("$")[2].strip("{}"), expr.origin)
     if isinstance(expr, Op):
@@ -63,7 +63,7 @@ def tidy(expr: Expr) -> Expr:
 
 
 def split(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
-    """The words that the shell cuts an unquoted value into, at white space. `script` is where most of it is written."""
+    """Splits an unquoted value into words at white space. `script` is the file with most of its text."""
     pieces: list[Expr] = []
     for part in _flat(value):
         if not (isinstance(part, Const) and isinstance(part.value, str)):
@@ -80,7 +80,7 @@ def split(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
 
 
 def _flat(value: Expr) -> Iterator[Expr]:
-    """The parts of values within values: `CMD="$LAUNCHER $ARGS"`."""
+    """The parts of a value, also of values inside it: `CMD="$LAUNCHER $ARGS"`."""
     if isinstance(value, Op) and value.operator == "concat":
         for operand in value.operands:
             yield from _flat(operand)
@@ -93,7 +93,7 @@ def _side_by_side(pieces: list[Expr]) -> Expr:
 
 
 def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
-    """The place of a piece of a constant, where the file holds that piece as it is."""
+    """The place of a piece of a constant. It is editable only if the file has exactly this text."""
     origin = part.origin
     if origin is None or origin.path != script.path:
         return origin
@@ -105,7 +105,7 @@ def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
 
 
 def _places(text: str, raw: str) -> list[int] | None:
-    """Where each character of a constant stands in the text that it is written as; None where that cannot be told."""
+    """The offset of each character of a constant in its text in the file; None if they do not match."""
     found: list[int] = []
     at, end = 0, len(raw)
     if end >= 2 and raw[0] in "\"'" and raw[-1] == raw[0] and len(text) <= end - 2:
@@ -137,7 +137,7 @@ def joined(words: tuple[Word, ...]) -> Expr:
 
 
 def brace_words(text: str, origin: Origin) -> tuple[Word, ...]:
-    """`{0..4}` and `{a,b}` as the whole of a word; nothing for any other text."""
+    """The words of `{0..4}` or `{a,b}`; none for any other text."""
     numbers = re.fullmatch(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}", text)
     if numbers is not None:
         first, last = int(numbers[1]), int(numbers[2])
@@ -150,7 +150,7 @@ def brace_words(text: str, origin: Origin) -> tuple[Word, ...]:
 
 
 def size_of(expr: Expr) -> int:
-    """Characters and parts of a value, counted no further than MAX_VALUE."""
+    """The size of a value in characters and parts, counted up to MAX_VALUE."""
     total, queue = 0, [expr]
     while queue and total <= MAX_VALUE:
         one = queue.pop()
@@ -177,17 +177,17 @@ def is_unknown(expr: Expr) -> bool:
 
 
 def has_blank(expr: Expr) -> bool:
-    """Whether a value has white space where the shell would cut it."""
+    """Whether a value has white space at which the shell would split it."""
     if isinstance(expr, Const):
         return isinstance(expr.value, str) and bool(re.search(r"\s", expr.value))
     return isinstance(expr, Op) and expr.operator == "concat" and any(has_blank(operand) for operand in expr.operands)
 
 
 def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
-    """A variable that a branch may have set: unknown, or what it was with words that may follow.
+    """A variable that a branch may have set: unknown, or its old value with words that may follow.
 
-    Where words were only added (`ARGS+=(--debug)`, `CMD="$CMD --batch 1"`), those before them stay known; the flags
-    among the new ones are given values that nobody knows.
+    If words were only added (`ARGS+=(--debug)`, `CMD="$CMD --batch 1"`), the words before them stay known, and the
+    added flags get unknown values.
     """
     doubt = unknown(f"{name} is set under a condition", after.origin, Cause.run_time)
     if before is None or not isinstance(after, Op):
@@ -216,7 +216,7 @@ def _parts(word: Expr) -> tuple[Expr, ...]:
 
 
 def _doubtful(words: list[str], doubt: Const) -> list[Expr]:
-    """Words that may or may not be there: flags with unknown values, and unknown words."""
+    """Words of a branch that may not run: flags with unknown values, and unknown words."""
     found: list[Expr] = []
     for word, following in zip(words, [*words[1:], "-"], strict=True):
         head, equals, _ = word.partition("=")

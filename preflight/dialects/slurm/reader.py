@@ -1,18 +1,20 @@
-"""Job scripts: SLURM's directives as a request, and the programs that the shell would start as links.
+"""Reader of job scripts: SLURM's directives become a request, the programs that the shell would start become links.
 
-A shell script without directives is read the same way, with no request, when it starts a program of the project.
+A shell script without directives is read in the same way, without a request, if it starts a program of the project.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request
+from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request, Word
 from preflight.vocabulary.remembered import Kind
+from preflight.vocabulary.submission import COMMAND_LINE, Submission
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import (
     Axis,
@@ -23,6 +25,7 @@ from preflight.vocabulary.values import (
     Op,
     Origin,
     Ref,
+    Span,
     Unknown,
     Value,
     names,
@@ -30,7 +33,7 @@ from preflight.vocabulary.values import (
 )
 
 if TYPE_CHECKING:
-    from preflight.vocabulary.submission import Submission
+    from preflight.documents.bash import BashDocument
 
 NAME = "slurm"
 _READ: Kind[Reading] = Kind("a script read without a call")
@@ -38,7 +41,7 @@ _READ: Kind[Reading] = Kind("a script read without a call")
 ARRAY_INDEX = "SLURM_ARRAY_TASK_ID"
 
 MAX_SCRIPTS = 4
-"""Scripts that start scripts, before it is known that one of them starts a program."""
+"""Scripts that start scripts, until one of them starts a program."""
 
 _DIRECTIVE = re.compile(r"^\ufeff?#SBATCH[ \t]", re.MULTILINE)
 _LAUNCH = re.compile(
@@ -52,7 +55,7 @@ _AT_RUN_TIME = (
     "SLURM_NODEID", "SLURM_ARRAY_JOB_ID", "SLURM_TMPDIR", "SLURMD_NODENAME", "SLURM_STEP_ID",
     "SLURM_LAUNCH_NODE_IPADDR", "SLURM_CPUS_ON_NODE", "SLURM_JOB_PARTITION",
 )  # fmt: skip
-"""Variables that a job has and whose value is only known then (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
+"""Variables whose value is known only when the job runs (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
 
 _FROM_REQUEST = {
     "SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "tasks", "SLURM_NPROCS": "tasks",
@@ -61,11 +64,11 @@ _FROM_REQUEST = {
     "SLURM_GPUS_ON_NODE": "gpus_per_node", "SLURM_GPUS_PER_NODE": "gpus_per_node",
     "SLURM_GPUS_PER_TASK": "gpus_per_task",
 }  # fmt: skip
-"""Variables that repeat what the directives say (the same section)."""
+"""Variables that repeat directives (the same section) -> fields of Request."""
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """A script with a directive at the start of a line; or a shell script that starts a program of the project."""
+    """Whether a script has a directive at the start of a line, or starts a program of the project."""
     return _recognises(source, project, ())
 
 
@@ -93,17 +96,16 @@ def _is_module(link: Link, project: Project) -> bool:
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The request, the links to what the script starts, and what sbatch would refuse or ignore."""
+    """The request, links to what the script starts, and directives that sbatch would refuse or ignore."""
     if call is not None:
         return _read(source, call, project)
     return project.remembered.get(_READ, lambda: _read(source, None, project), source.path)
 
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
+    from preflight.dialects.shell.interpreter import Shell
     from preflight.dialects.shell.launch import links_of
-    from preflight.dialects.shell.run import Shell
-    from preflight.dialects.slurm.submission import exported, positional
-    from preflight.documents.bash import BashDocument, parse_bash
+    from preflight.documents.bash import parse_bash
 
     document = parse_bash(source)
     submission = project.submissions.get(source.path)
@@ -119,7 +121,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
                     reads.append(plain)
                     return parse_bash(project.source(plain))
                 except (UnreadableFile, DocumentError):
-                    return None  # what cannot be read sets nothing; the file's own check says why
+                    return None  # the check of that file reports it
         return None
 
     axis = _array_axis(request)
@@ -129,7 +131,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         variables[ARRAY_INDEX] = Ref(ARRAY_INDEX, axis.origin)
     words = call.words if call is not None else ()
     if call is None and submission is not None and request is not None:
-        outer, words = exported(submission, _last(request, "export")), positional(submission)
+        outer, words = _exported(submission, _last(request, "export")), _arguments(submission)
     axes = frozenset({ARRAY_INDEX} if axis is not None else ()) | {name for e in outer.values() for name in names(e)}
     shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
     if call is None and submission is not None:
@@ -153,11 +155,11 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     )
 
 
-def _request(source: Source, document: object, submission: Submission | None) -> tuple[Request, tuple[Problem, ...]]:
+def _request(
+    source: Source, document: BashDocument, submission: Submission | None
+) -> tuple[Request, tuple[Problem, ...]]:
     from preflight.dialects.slurm.request import ignored_problems, read_request, script_problems
-    from preflight.documents.bash import BashDocument
 
-    assert isinstance(document, BashDocument)
     directives = document.directives
     request, problems = read_request(source, directives, submission)
     ignored = ignored_problems(source, document.ignored_directives, directives)
@@ -165,7 +167,7 @@ def _request(source: Source, document: object, submission: Submission | None) ->
 
 
 def _last(request: Request, option: str) -> str | None:
-    """The value of an option that counts."""
+    """The last value of an option, which is the one that counts."""
     return next((value for name, value, _ in reversed(request.directives) if name == option), None)
 
 
@@ -179,7 +181,7 @@ def _exprs(link: Link) -> Iterator[Expr]:
 
 
 def _array_axis(request: Request | None) -> Axis | None:
-    """The index of an array job as an axis: each element is a job of its own."""
+    """The index of an array job as an axis: each element is a separate job."""
     if request is None or not isinstance(request.array, str):
         return None
     from preflight.dialects.slurm.schema import array_indices
@@ -192,7 +194,7 @@ def _array_axis(request: Request | None) -> Axis | None:
 
 
 def _variables(request: Request | None, path: str) -> Iterator[tuple[str, Expr]]:
-    """What a job's environment holds before the script starts."""
+    """The variables of a job before its script starts."""
     yield "PWD", Const(".")
     yield "SLURM_SUBMIT_DIR", Const(".")
     yield "0", Const(f"/{path}")
@@ -200,12 +202,12 @@ def _variables(request: Request | None, path: str) -> Iterator[tuple[str, Expr]]
     if request is None:
         return
     for name in _AT_RUN_TIME:
-        yield name, unknown(f"{name} is set when the job runs", cause=Cause.run_time)
+        yield name, unknown(f"SLURM sets {name} when the job runs", cause=Cause.run_time)
     for name, field in _FROM_REQUEST.items():
         value, origin = _implied(request, field)
         if value is not None:
             yield name, Const(str(value) if isinstance(value, int) else value, origin)
-    yield ARRAY_INDEX, unknown("it is set by --array", request.origins.get("array"), Cause.run_time)
+    yield ARRAY_INDEX, unknown("--array sets it for each task", request.origins.get("array"), Cause.run_time)
 
 
 def _implied(request: Request, field: str) -> tuple[Value, Origin | None]:
@@ -220,3 +222,36 @@ def _implied(request: Request, field: str) -> tuple[Value, Origin | None]:
             return nodes * per_node, request.origins.get("tasks_per_node")
         return (Unknown("--nodes is unknown", Cause.run_time), None) if isinstance(nodes, Unknown) else (None, None)
     return None, None
+
+
+# --- what the submission gives ---------------------------------------------------------------------------------------
+
+_OF_JOBS = ("SLURM_", "SBATCH_", "SRUN_", "PREFLIGHT_", "CUDA_VISIBLE_DEVICES")
+
+
+def _arguments(submission: Submission) -> tuple[Word, ...]:
+    """The script's `$1`, `$2`, ... with their places on the command line."""
+    from preflight.dialects.shell.values import literal_word
+
+    found, at = [], len(shlex.join(submission.arguments)) + bool(submission.arguments)
+    for text in submission.words:
+        end = at + len(shlex.quote(text))
+        found.append(literal_word(text, Origin(COMMAND_LINE, Span(at, end), editable=False)))
+        at = end + 1
+    return tuple(found[1:])
+
+
+def _exported(submission: Submission, export: str | None) -> dict[str, Expr]:
+    """The submitter's variables that `--export` hands to the job (sbatch(1); None: all of them).
+
+    Variables of sbatch, and of a job from which this job is submitted, are left out: the job has its own.
+    """
+    words = export.split(",") if export else ["ALL"]
+    taken: dict[str, str] = dict(submission.environment) if "ALL" in (word.upper() for word in words) else {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals:
+            taken[name] = value
+        elif name in submission.environment:
+            taken[name] = submission.environment[name]
+    return {name: Const(value) for name, value in taken.items() if not name.startswith(_OF_JOBS)}

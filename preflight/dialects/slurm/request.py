@@ -1,17 +1,17 @@
-"""`#SBATCH` directives as a Request, and what sbatch would say about them."""
+"""From `#SBATCH` directives, the environment and sbatch's command line to a Request, and what sbatch would refuse."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from preflight.dialects.slurm.schema import (
     FIELDS,
     MEMORY_OPTIONS,
+    REQUEST_FIELDS,
     WORDS,
     Count,
     Directives,
@@ -19,42 +19,27 @@ from preflight.dialects.slurm.schema import (
     Layout,
     memory_meant,
     said_of,
+    words_taken,
 )
-from preflight.dialects.slurm.submission import command_directives, environment_directives
+from preflight.documents.directives import Directive, Ignored, read_arguments, read_directives, takes_no_value
 from preflight.vocabulary.project import BOM
 from preflight.vocabulary.reading import Problem, ProblemSeverity, Request
-from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, Submission
+from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, VARIABLES, Submission
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value
 
-if TYPE_CHECKING:
-    from preflight.documents.directives import Directive, Ignored
-
 PLUGIN_PREFIXES = ("container-", "no-container-")
-"""Options of pyxis, the usual container plugin: sbatch knows them where it is installed."""
+"""Options of pyxis, the usual container plugin. sbatch knows them if it is installed."""
 
 SMALL_MIB = 512
-"""A bare number below this, in MiB, is less than `import torch` and one CUDA context take: a unit was forgotten."""
+"""MiB. `import torch` and one CUDA context need more, so the unit of a smaller number was probably forgotten."""
 
-_REQUEST = {
-    "nodes": "nodes", "ntasks": "tasks", "ntasks-per-node": "tasks_per_node", "ntasks-per-gpu": "tasks_per_gpu",
-    "cpus-per-task": "cpus_per_task", "cpus-per-gpu": "cpus_per_gpu", "mem": "memory", "mem-per-cpu": "memory_per_cpu",
-    "mem-per-gpu": "memory_per_gpu", "gres": "gpus_per_node", "gpus": "gpus", "gpus-per-node": "gpus_per_node",
-    "gpus-per-task": "gpus_per_task", "partition": "partition", "constraint": "constraint", "time": "time_minutes",
-    "array": "array", "gpus-per-socket": "gpus_per_socket", "time-min": "time_min_minutes", "mincpus": "cpus_per_node",
-    "ntasks-per-socket": "tasks_per_socket", "ntasks-per-core": "tasks_per_core",
-    "sockets-per-node": "sockets_per_node", "cores-per-socket": "cores_per_socket",
-    "threads-per-core": "threads_per_core", "nodelist": "node_list", "exclude": "exclude", "tmp": "local_disk",
-    "licenses": "licenses", "prefer": "prefer", "dependency": "dependency",
-}  # fmt: skip
-"""Long option -> field of Request."""
-
-_RESOURCES = frozenset((*_REQUEST, "exclusive"))
+_RESOURCES = frozenset((*REQUEST_FIELDS, "exclusive"))
 
 
 @dataclass(frozen=True)
-class _Said:
-    """One option, and which text says it: the script, the environment or sbatch's command line."""
+class _GivenOption:
+    """One option and its source: the script, the environment or sbatch's command line."""
 
     path: str
     option: Directive
@@ -66,13 +51,14 @@ class _Said:
 
 
 @dataclass(frozen=True)
-class _Given:
-    """The options that count for one part of a job: the last of each name, with the earlier ones."""
+class _PartOptions:
+    """The options for one part of a job: the last one of each name counts."""
 
-    last: Mapping[str, _Said]
-    all: tuple[_Said, ...]
+    last: Mapping[str, _GivenOption]
+    all: tuple[_GivenOption, ...]
     from_environment: frozenset[str]
-    """Options that sbatch takes for the environment's: those of its own command line too, until it reads their part."""
+    """Options that sbatch treats as given by the environment. Options of its own command line are among them until it
+    reads the part of the job that they stand for."""
 
     def origin(self, name: str) -> Origin:
         return self.last[name].origin
@@ -81,7 +67,7 @@ class _Given:
         return self.last[name].option.value or ""
 
     def stated(self, name: str) -> bool:
-        """Said by the script or the command line."""
+        """Whether the script or the command line gives the option."""
         return name in self.last and name not in self.from_environment
 
 
@@ -92,40 +78,52 @@ _KEPT = frozenset(
         "no-requeue open-mode output prefer profile qos requeue reservation signal time time-min wait wckey",
     )
 )
-"""Options that a later part of a heterogeneous job inherits: the other ones are reset (reset_each_pass in
+"""Options that a later part of a heterogeneous job inherits; sbatch resets all other options (reset_each_pass in
 src/common/slurm_opt.c)."""
 
 
-def _parts(path: str, script: tuple[Directive, ...], submission: Submission | None) -> Iterator[_Given]:
-    """Script, environment, command line, for each part of the job; the command line's last part speaks for the rest.
+def _parts(path: str, script: tuple[Directive, ...], submission: Submission | None) -> Iterator[_PartOptions]:
+    """The options of each part of the job. The last part on the command line is also used for all later parts.
 
-    sbatch reads the whole command line once before (process_options_first_pass) and keeps what it then does not reset.
+    sbatch first reads the whole command line once (process_options_first_pass) and keeps the options that it does not
+    reset. Then it reads script, environment and command line for each part.
     """
-    command = command_directives(submission)[0] if submission is not None else ()
-    environment = environment_directives(submission) if submission is not None else ()
+    command = read_arguments(submission.arguments)[0] if submission is not None else ()
+    environment = _environment_directives(submission) if submission is not None else ()
     count = max((one.component for one in script), default=0) + 1
     segments = submission.components if submission is not None else 1
-    kept = {one.name: _Said(COMMAND_LINE, one) for one in command if one.name in _KEPT}
+    kept = {one.name: _GivenOption(COMMAND_LINE, one) for one in command if one.name in _KEPT}
     marked = {one.name for one in command}
     for component in range(max(count, segments)):
-        said = [_Said(path, one) for one in script if one.component == component]
+        said = [_GivenOption(path, one) for one in script if one.component == component]
         marked -= {one.option.name for one in said}
         marked |= {one.name for one in environment}
-        said += [_Said(ENVIRONMENT, one) for one in environment]
+        said += [_GivenOption(ENVIRONMENT, one) for one in environment]
         mine = [one for one in command if one.component == min(component, segments - 1)]
         marked -= {one.name for one in mine}
-        said += [_Said(COMMAND_LINE, one) for one in mine]
+        said += [_GivenOption(COMMAND_LINE, one) for one in mine]
         last = {**kept, **{one.option.name: one for one in said}}
         stated = [name for name in MEMORY_OPTIONS if name in last and name not in marked]
-        if len(stated) == 1:  # it sets aside those of the environment
+        if len(stated) == 1:  # it replaces the memory options of the environment
             last = {name: one for name, one in last.items() if name not in MEMORY_OPTIONS or name in stated}
             marked -= set(MEMORY_OPTIONS)
-        yield _Given(last, tuple(said), frozenset(marked))
+        yield _PartOptions(last, tuple(said), frozenset(marked))
         kept = {name: one for name, one in last.items() if name in _KEPT}
 
 
+def _environment_directives(submission: Submission) -> tuple[Directive, ...]:
+    """The submitter's SBATCH_* variables as options, in the order in which sbatch reads them."""
+    found, at = [], 0
+    for number, (name, value) in enumerate(submission.variables(), 1):
+        start, end = at + len(name) + 1, at + len(name) + 1 + len(value)
+        whole = Span(at, end)
+        found.append(Directive(VARIABLES[name], value, whole, Span(at, start - 1), Span(start, end), number))
+        at = end + 1
+    return tuple(found)
+
+
 def _origin(path: str, directive: Directive) -> Origin:
-    """The place of a directive's value; what holds more than the value ("gpu:a100:4") is not to be edited."""
+    """The place of a directive's value. It is not editable if the text is more than the value ("gpu:a100:4")."""
     whole = (
         directive.name in ("gres", "gpus", "gpus-per-node", "gpus-per-task") and not (directive.value or "").isdecimal()
     )
@@ -135,29 +133,29 @@ def _origin(path: str, directive: Directive) -> Origin:
 def read_request(
     source: Source, directives: tuple[Directive, ...], submission: Submission | None = None
 ) -> tuple[Request, tuple[Problem, ...]]:
-    """The request that a script makes as it is submitted; a heterogeneous job's further ones are its `components`.
+    """The request of a script, and its problems: values that sbatch refuses, or that contradict each other.
 
-    Problems are values that sbatch refuses or that contradict each other.
+    The later parts of a heterogeneous job are the request's `components`.
     """
-    first, *others = (
+    first, *later = (
         _component(source, directives, given, index)
         for index, given in enumerate(_parts(source.path, directives, submission))
     )
-    problems = tuple(dict.fromkeys(problem for _, found in (first, *others) for problem in found))
-    return replace(first[0], components=tuple(request for request, _ in others)), problems
+    problems = tuple(dict.fromkeys(problem for _, found in (first, *later) for problem in found))
+    return replace(first[0], components=tuple(request for request, _ in later)), problems
 
 
 def _component(
-    source: Source, directives: tuple[Directive, ...], given: _Given, component: int
+    source: Source, directives: tuple[Directive, ...], given: _PartOptions, component: int
 ) -> tuple[Request, tuple[Problem, ...]]:
     first = tuple(one for one in directives if one.component == component)
     values, problems = _validated(given)
     fields: dict[str, Value] = {}
     origins: dict[str, Origin] = {}
     for name, value in values.items():
-        field = _REQUEST.get(name)
+        field = REQUEST_FIELDS.get(name)
         if field is None or value is None:
-            continue  # none of the counts; other resources than GPUs
+            continue  # not part of Request, or a resource other than GPUs
         if isinstance(value, Count):
             fields["min_nodes"], fields["max_nodes"] = value.low, max(value.high, 0)
         fields[field] = _plain(value)
@@ -189,14 +187,14 @@ def _component(
     return request, (*problems, *_contradictions(given), *_unknown_options(given))
 
 
-def _hinted(given: _Given) -> Iterator[tuple[str, Value]]:
-    """The layout that a --hint stands for (verify_hint), unless one is given beside it (validate_hint_option), and the
-    size of a plane."""
+def _hinted(given: _PartOptions) -> Iterator[tuple[str, Value]]:
+    """The layout that --hint implies (verify_hint) unless one is given explicitly (validate_hint_option), and the size
+    of a plane."""
     plane = re.fullmatch(r"plane=(\d+)", given.value("distribution").lower()) if "distribution" in given.last else None
     if plane is not None:
         yield "plane_size", int(plane[1])
-    others = ("ntasks-per-core", "threads-per-core", "extra-node-info")
-    if "hint" not in given.last or any(given.stated(name) for name in others):
+    explicit = ("ntasks-per-core", "threads-per-core", "extra-node-info")
+    if "hint" not in given.last or any(given.stated(name) for name in explicit):
         return
     hint = given.value("hint").lower()
     if hint in ("nomultithread", "compute_bound", "memory_bound"):
@@ -220,17 +218,23 @@ def _plain(value: object) -> Value:
     return value.number if isinstance(value, Gpus) else value  # type: ignore[return-value]
 
 
-_SCOPES = (("gpus", "job"), ("gpus-per-node", "node"), ("gres", "node"), ("gpus-per-socket", "socket"),
-           ("gpus-per-task", "task"))  # fmt: skip
+_SCOPES = {
+    "gpus": "job",
+    "gpus-per-node": "node",
+    "gres": "node",
+    "gpus-per-socket": "socket",
+    "gpus-per-task": "task",
+}
+"""Options for GPUs -> what each number is for."""
 
 
-def _gres_texts(given: _Given) -> tuple[tuple[str, str], ...]:
-    """What is asked of generic resources, as SLURM is told: `--gpus=a100:2` is `gpu:a100:2` of the job."""
+def _gres_texts(given: _PartOptions) -> tuple[tuple[str, str], ...]:
+    """The requested generic resources in SLURM's own form: `--gpus=a100:2` is `gpu:a100:2` for the job."""
     found = []
-    for name, scope in _SCOPES:
+    for name, scope in _SCOPES.items():
         text = given.value(name) if name in given.last else ""
         if "$" in text:
-            continue  # a problem of its own; what was meant is not known
+            continue  # reported elsewhere; the value is not known
         if name == "gres" and name in given.last:
             if text.lower() != "none":
                 found.append((scope, text))
@@ -249,8 +253,8 @@ def _insert_at(source: Source, directives: tuple[Directive, ...]) -> int:
     return end + 1 if end >= 0 else len(source.text)
 
 
-def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
-    """Every directive's value by the schema: an Unknown where it is refused, with the problem."""
+def _validated(given: _PartOptions) -> tuple[dict[str, object], list[Problem]]:
+    """The value of every directive, by the schema. A refused value is Unknown and a problem."""
     texts = {name: given.value(name) for name in given.last if name in FIELDS}
     wrong: dict[str, str] = {}
     try:
@@ -274,8 +278,8 @@ def _validated(given: _Given) -> tuple[dict[str, object], list[Problem]]:
     return values, problems
 
 
-def _earlier(said: _Said) -> Iterator[Problem]:
-    """sbatch reads every occurrence of an option, also where a later one wins: a wrong value ends it."""
+def _earlier(said: _GivenOption) -> Iterator[Problem]:
+    """Problems of an option that a later one replaces: sbatch reads it too, and a wrong value ends sbatch."""
     name, text = said.option.name, said.option.value or ""
     if name not in FIELDS:
         return
@@ -294,8 +298,8 @@ def _refused(origin: Origin, name: str, text: str, why: str) -> Problem:
     return Problem("invalid-config", message, origin)
 
 
-def _contradictions(given: _Given) -> Iterator[Problem]:
-    """Options that exclude each other, also from separate directives (_validate_memory_options)."""
+def _contradictions(given: _PartOptions) -> Iterator[Problem]:
+    """Options that exclude each other, in one directive or in several (_validate_memory_options)."""
     memory = [name for name in MEMORY_OPTIONS if given.stated(name)]
     where = ""
     if not memory:
@@ -304,19 +308,19 @@ def _contradictions(given: _Given) -> Iterator[Problem]:
     if len(memory) > 1:
         at = {said.option.name: index for index, said in enumerate(given.all)}
         memory.sort(key=lambda name: at.get(name, -1))
-        others = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1] if name in given.last)
+        related = tuple((given.origin(name), f"--{name} is given here") for name in memory[:-1] if name in given.last)
         message = (
             f"{' and '.join(f'--{name}' for name in memory)} are both given{where}: sbatch refuses the job "
             "(fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.)"
         )
         last = memory[-1]
         origin = given.origin(last) if last in given.last else Origin(COMMAND_LINE, Span(0, 0), editable=False)
-        yield Problem("slurm-memory-invalid", message, origin, related=others)
+        yield Problem("slurm-memory-invalid", message, origin, related=related)
     yield from _tasks_per_gpu(given)
 
 
-def _tasks_per_gpu(given: _Given) -> Iterator[Problem]:
-    """_validate_ntasks_per_gpu"""
+def _tasks_per_gpu(given: _PartOptions) -> Iterator[Problem]:
+    """Options that --ntasks-per-gpu excludes (_validate_ntasks_per_gpu)."""
     if "ntasks-per-gpu" not in given.last and "ntasks-per-gpu" not in given.from_environment:
         return
     for name in ("gpus-per-task", "gpus-per-socket", "ntasks-per-node"):
@@ -329,18 +333,16 @@ def _tasks_per_gpu(given: _Given) -> Iterator[Problem]:
             return
 
 
-def _unknown_options(given: _Given) -> Iterator[Problem]:
+def _unknown_options(given: _PartOptions) -> Iterator[Problem]:
     from difflib import get_close_matches
-
-    from preflight.documents.directives import takes_no_value
 
     names = {said.option.name for said in given.all if said.option.known} | _RESOURCES
     for said in given.all:
         one = said.option
         if one.known:
-            rule = WORDS.get(one.name)
-            if rule is not None and one.value is not None and not rule[0](one.value):
-                yield _refused(said.origin, one.name, one.value, rule[1])
+            taken = words_taken(one.name, one.value) if one.name in WORDS and one.value is not None else None
+            if taken is not None and one.value is not None:
+                yield _refused(said.origin, one.name, one.value, taken)
             if one.value is not None and takes_no_value(one.name):
                 message = f"sbatch refuses --{one.name}={one.value} (option '--{one.name}' doesn't allow an argument)"
                 yield Problem("invalid-config", message, said.origin)
@@ -362,7 +364,7 @@ def _unknown_options(given: _Given) -> Iterator[Problem]:
 def ignored_problems(
     source: Source, ignored: Iterable[Ignored], directives: tuple[Directive, ...]
 ) -> Iterator[Problem]:
-    """Lines that were meant as directives and have no effect."""
+    """Lines that look like directives and have no effect."""
     active = {one.name for one in directives}
     for one in ignored:
         names = _names(one.text)
@@ -381,8 +383,6 @@ def ignored_problems(
 
 
 def _names(text: str) -> set[str]:
-    from preflight.documents.directives import read_directives
-
     return {one.name for one in read_directives(f"#SBATCH {text}\n")[0]}
 
 

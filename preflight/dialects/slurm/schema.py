@@ -1,13 +1,12 @@
-"""What the values of sbatch's options look like; a value of another shape is an error that says what sbatch answers."""
+"""Schema of sbatch's options: the values that sbatch takes, and its answer to any other value."""
 
 from __future__ import annotations
 
 import re
 import signal as known
-from collections.abc import Callable, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from preflight.slurm.controller import job as answers
@@ -23,14 +22,14 @@ _ALMOST = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt])i?b?\s*", re.IGNORE
 
 
 class Count(NamedTuple):
-    """A count, or a range of them (`--nodes=2-4`)."""
+    """A count, or a range of counts (`--nodes=2-4`)."""
 
     low: int
     high: int
 
 
 class Layout(NamedTuple):
-    """Sockets of a node, cores of a socket, threads of a core: what a node must have at least (None: any)."""
+    """The least number of sockets of a node, cores of a socket and threads of a core (None: any)."""
 
     sockets: int | None
     cores: int | None
@@ -38,16 +37,16 @@ class Layout(NamedTuple):
 
 
 class Gpus(NamedTuple):
-    """GPUs asked for: how many, and of which GRES type (as written: types are case-sensitive)."""
+    """Requested GPUs: their number, and their GRES type as written (types are case-sensitive)."""
 
     number: int
     type: str | None
 
 
 def memory_bytes(text: str) -> int | None:
-    """Bytes of a size as sbatch reads it (str_to_mbytes): an integer, bare in MiB, K M G T with an optional B.
+    """Bytes of a size as sbatch reads it (str_to_mbytes): an integer in MiB, or with K, M, G or T and an optional B.
 
-    K rounds up to MiB. None: sbatch refuses it. A bare "256B" is refused too.
+    K is rounded up to MiB. None: sbatch refuses the text, as it refuses "256B".
     """
     found = _MEMORY.fullmatch(text)
     if found is None or (not found[2] and text[-1:] in "bB"):
@@ -57,7 +56,7 @@ def memory_bytes(text: str) -> int | None:
 
 
 def memory_meant(text: str) -> str | None:
-    """The spelling sbatch accepts for a size that it refuses, where there is exactly one: "1.5G" -> "1536M"."""
+    """The only possible spelling of a size that sbatch refuses: "1.5G" -> "1536M". None if there is not one."""
     found = _ALMOST.fullmatch(text)
     if found is None or len(found[1]) > 12:
         return None
@@ -70,7 +69,7 @@ def memory_meant(text: str) -> str | None:
 
 
 def array_indices(text: str) -> tuple[int, ...] | None:
-    """The task indices of `--array=0-15:4,20%2`; None: no such list, or more than SLURM's usual limit of 1001."""
+    """The task indices of `--array=0-15:4,20%2`; None if it is not such a list, or longer than SLURM's usual 1001."""
     found: list[int] = []
     for part in text.split("%")[0].split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip("[]"))
@@ -83,18 +82,16 @@ def array_indices(text: str) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _variable(text: str, otherwise: str) -> str:
-    return "directives are not expanded: sbatch reads this text as it stands" if "$" in text else otherwise
-
-
-def _fail(kind: str, message: str) -> PydanticCustomError:
-    return PydanticCustomError(kind, "{message}", {"message": message})
+def _refused(text: object, taken: str) -> PydanticCustomError:
+    """The error of a value that sbatch refuses; a `$` in it explains more than what sbatch takes."""
+    expands = "directives are not expanded: sbatch reads this text as it is written"
+    return PydanticCustomError("refused", "{why}", {"why": expands if "$" in str(text) else taken})
 
 
 def _memory(text: object) -> int:
     size = memory_bytes(str(text))
     if size is None:
-        raise _fail("memory", _variable(str(text), "sbatch takes an integer, bare (MiB) or with K, M, G or T"))
+        raise _refused(text, "sbatch takes an integer, bare (MiB) or with K, M, G or T")
     return size
 
 
@@ -107,7 +104,7 @@ def _count(text: object) -> Count:
         values[0] = max(values[0], 1) if values[0] < 0 else values[0]
     wrong = len(values) != len(numbers) or (not dash and values[0] < 0) or (values[-1] and values[-1] < values[0])
     if wrong:
-        raise _fail("count", _variable(str(text), "sbatch takes a count or a range of them here"))
+        raise _refused(text, "sbatch takes a count or a range of them here")
     return Count(values[0], values[-1])
 
 
@@ -126,19 +123,19 @@ def _one(text: object) -> int:
     """A count above 0 (parse_int, src/common/proc_args.c)."""
     found = _WHOLE.fullmatch(str(text))
     if found is None or not 0 < int(found[1]) < 2**31:
-        raise _fail("count", _variable(str(text), "sbatch takes one number above 0 here"))
+        raise _refused(text, "sbatch takes one number above 0 here")
     return int(found[1])
 
 
 def _tally(text: str) -> int | None:
-    """A count of resources with an optional suffix; None: it is none."""
+    """A count of resources with an optional suffix; None if the text is not a count."""
     from preflight.slurm.controller.gres import number
 
     return number(text) if _UNITED.fullmatch(text) else None
 
 
 def _gpus(text: object) -> Gpus | None:
-    """The GPUs in `[type:]count,...`; what SLURM cannot read in it is the scheduler's to say."""
+    """The GPUs in `[type:]count,...`. Parts that SLURM cannot read are left to the simulated controller."""
     total, kind = 0, None
     for part in filter(None, str(text).split(",")):
         name, colon, count = part.rpartition(":")
@@ -148,12 +145,12 @@ def _gpus(text: object) -> Gpus | None:
         total += number or 0
         kind = kind or name or None
     if "$" in str(text):
-        raise _fail("gpus", _variable(str(text), ""))
+        raise _refused(text, "")
     return Gpus(total, kind) if total else None
 
 
 def _gres(text: object) -> Gpus | None:
-    """The GPUs in `--gres=gpu[:type][:count],...`; None where only other resources or shares of a GPU are asked for."""
+    """The GPUs in `--gres=gpu[:type][:count],...`; None if only other resources or shares of a GPU are requested."""
     total, kind = 0, None
     for part in str(text).split(","):
         name, *rest = part.removeprefix("gres:").removeprefix("gres/").split(":")
@@ -165,32 +162,26 @@ def _gres(text: object) -> Gpus | None:
         total += 1 if number is None else number
         kind = kind or (rest[0] if rest else None)
         if "$" in part:
-            raise _fail("gres", _variable(part, ""))
+            raise _refused(part, "")
     return Gpus(total, kind) if total else None
 
 
 def _exclusive(text: object) -> str:
     if str(text).lower() not in ("", "exclusive", "oversubscribe", "user", "mcs"):
-        raise _fail("exclusive", _variable(str(text), "sbatch takes user or mcs here, or nothing"))
+        raise _refused(text, "sbatch takes user or mcs here, or nothing")
     return str(text).lower()
 
 
 def _time(text: object) -> int:
     found = slurm_minutes(str(text))
     if found is None:
-        raise _fail("time", _variable(str(text), "sbatch takes minutes, H:M:S or D-H:M:S"))
+        raise _refused(text, "sbatch takes minutes, H:M:S or D-H:M:S")
     return found or UNLIMITED
 
 
 def _name(text: object) -> str:
     if "$" in str(text):
-        raise _fail("name", _variable(str(text), ""))
-    return str(text)
-
-
-def _array(text: object) -> str:
-    if "$" in str(text):
-        raise _fail("array", _variable(str(text), ""))
+        raise _refused(text, "")
     return str(text)
 
 
@@ -201,67 +192,85 @@ def _layout(text: object) -> Layout:
 
 
 def _least(text: str) -> int | None:
-    """The lower end of a range; None: any number will do (get_resource_arg_range)."""
+    """The lower end of a range; None if any number is accepted (get_resource_arg_range)."""
     if not text or text[0] == "*":
         return None
     low, dash, high = text.partition("-")
     numbers = [_nodes(part) for part in ((low, high) if dash else (low,))]
     if any(number is None or number < 0 for number in numbers) or (dash and not numbers[-1]):
-        raise _fail("layout", _variable(text, "sbatch takes sockets, cores and threads here, as in 2:8:1"))
+        raise _refused(text, "sbatch takes sockets, cores and threads here, as in 2:8:1")
     return numbers[0]
 
 
-Memory = Annotated[int, BeforeValidator(_memory)]
-Number = Annotated[int, BeforeValidator(_one)]
-Name = Annotated[str, BeforeValidator(_name)]
+Number = Annotated[int | None, BeforeValidator(_one)]
+Nodes = Annotated[Count | None, BeforeValidator(_count)]
+Memory = Annotated[int | None, BeforeValidator(_memory)]
+Minutes = Annotated[int | None, BeforeValidator(_time)]
+Gres = Annotated[Gpus | None, BeforeValidator(_gres)]
+GpuList = Annotated[Gpus | None, BeforeValidator(_gpus)]
+Name = Annotated[str | None, BeforeValidator(_name)]
+Sharing = Annotated[str | None, BeforeValidator(_exclusive)]
+NodeLayout = Annotated[Layout | None, BeforeValidator(_layout)]
+
+
+def _option(field: str) -> str:
+    return field.replace("_", "-")
 
 
 class Directives(BaseModel):
-    """The options that decide what a job gets; every other one is left as it is."""
+    """The options that decide what a job gets. A field is named as in `Request`; its alias is sbatch's option (by
+    default the same name with hyphens)."""
 
-    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True, defer_build=True)
-    nodes: Annotated[Count | None, BeforeValidator(_count)] = None
-    ntasks: Number | None = None
-    ntasks_per_node: Annotated[Number | None, Field(alias="ntasks-per-node")] = None
-    ntasks_per_gpu: Annotated[Number | None, Field(alias="ntasks-per-gpu")] = None
-    cpus_per_task: Annotated[Number | None, Field(alias="cpus-per-task")] = None
-    cpus_per_gpu: Annotated[Number | None, Field(alias="cpus-per-gpu")] = None
-    mem: Memory | None = None
-    mem_per_cpu: Annotated[Memory | None, Field(alias="mem-per-cpu")] = None
-    mem_per_gpu: Annotated[Memory | None, Field(alias="mem-per-gpu")] = None
-    gres: Annotated[Gpus | None, BeforeValidator(_gres)] = None
-    gpus_per_socket: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-socket")] = None
-    gpus: Annotated[Gpus | None, BeforeValidator(_gpus)] = None
-    gpus_per_node: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-node")] = None
-    gpus_per_task: Annotated[Gpus | None, BeforeValidator(_gpus), Field(alias="gpus-per-task")] = None
-    partition: Name | None = None
-    constraint: Name | None = None
-    time: Annotated[int | None, BeforeValidator(_time)] = None
-    time_min: Annotated[int | None, BeforeValidator(_time), Field(alias="time-min")] = None
-    mincpus: Number | None = None
-    ntasks_per_socket: Annotated[Number | None, Field(alias="ntasks-per-socket")] = None
-    ntasks_per_core: Annotated[Number | None, Field(alias="ntasks-per-core")] = None
-    sockets_per_node: Annotated[Number | None, Field(alias="sockets-per-node")] = None
-    cores_per_socket: Annotated[Number | None, Field(alias="cores-per-socket")] = None
-    threads_per_core: Annotated[Number | None, Field(alias="threads-per-core")] = None
-    nodelist: Name | None = None
-    exclude: Name | None = None
-    exclusive: Annotated[str | None, BeforeValidator(_exclusive)] = None
-    array: Annotated[str | None, BeforeValidator(_array)] = None
-    tmp: Memory | None = None
+    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True, defer_build=True, alias_generator=_option)
+    nodes: Nodes = None
+    tasks: Number = Field(None, alias="ntasks")
+    tasks_per_node: Number = Field(None, alias="ntasks-per-node")
+    tasks_per_gpu: Number = Field(None, alias="ntasks-per-gpu")
+    cpus_per_task: Number = None
+    cpus_per_gpu: Number = None
+    memory: Memory = Field(None, alias="mem")
+    memory_per_cpu: Memory = Field(None, alias="mem-per-cpu")
+    memory_per_gpu: Memory = Field(None, alias="mem-per-gpu")
+    gres: Gres = None
+    gpus_per_socket: GpuList = None
+    gpus: GpuList = None
+    gpus_per_node: GpuList = None
+    gpus_per_task: GpuList = None
+    partition: Name = None
+    constraint: Name = None
+    time_minutes: Minutes = Field(None, alias="time")
+    time_min_minutes: Minutes = Field(None, alias="time-min")
+    cpus_per_node: Number = Field(None, alias="mincpus")
+    tasks_per_socket: Number = Field(None, alias="ntasks-per-socket")
+    tasks_per_core: Number = Field(None, alias="ntasks-per-core")
+    sockets_per_node: Number = None
+    cores_per_socket: Number = None
+    threads_per_core: Number = None
+    node_list: Name = Field(None, alias="nodelist")
+    exclude: Name = None
+    exclusive: Sharing = None
+    array: Name = None
+    local_disk: Memory = Field(None, alias="tmp")
     licenses: str | None = None
-    prefer: Name | None = None
+    prefer: Name = None
     dependency: str | None = None
-    extra_node_info: Annotated[Layout | None, BeforeValidator(_layout), Field(alias="extra-node-info")] = None
+    extra_node_info: NodeLayout = None
 
 
-FIELDS = {info.alias or name: name for name, info in Directives.model_fields.items()}
-"""Long option -> field."""
+FIELDS = {info.alias or _option(name): name for name, info in Directives.model_fields.items()}
+"""Long option -> field of Directives."""
+
+REQUEST_FIELDS = {
+    option: "gpus_per_node" if name == "gres" else name
+    for option, name in FIELDS.items()
+    if name not in ("exclusive", "extra_node_info")
+}
+"""Long option -> the field of Request that has its value."""
 
 MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
-# Dates and times as sbatch reads them in --begin and --deadline: whether it takes them (parse_time, 22.05).
+# Times of --begin and --deadline, as sbatch reads them (parse_time, 22.05).
 
 _NAMED = re.compile(r"today|tomorrow|midnight|noon|fika|teatime", re.IGNORECASE)
 _NOW = re.compile(r"now[ \t]*(?:[+-]\s*\d[\d\s]*(?:(?:second|minute|hour|day|week)s?)?)?", re.IGNORECASE)
@@ -273,7 +282,7 @@ _SINCE_1970 = re.compile(r"uts(\d+)", re.IGNORECASE)
 
 
 def is_date(text: str) -> bool:
-    """Words and numbers after each other, of which any may be left out: `now+1hour`, `16:00`, `2030-01-20T12:34`."""
+    """Whether sbatch takes a text as a time: words and numbers in a row, as in `now+1hour` or `2030-01-20T12:34`."""
     since = _SINCE_1970.fullmatch(text)
     if since is not None:
         return int(since[1]) >= 1_000_000
@@ -290,7 +299,7 @@ def is_date(text: str) -> bool:
 
 
 def _piece(text: str, at: int) -> int | None:
-    """Where one word, time of day or date ends; None: it is none."""
+    """Where a word, time of day or date ends that starts at `at`; None if none starts there."""
     named = _NAMED.match(text, at)
     if named is not None:
         return named.end()
@@ -309,78 +318,91 @@ def _piece(text: str, at: int) -> int | None:
     return found.end() if 1 <= int(found[1]) <= 12 and 1 <= int(found[2]) <= 31 else None
 
 
-# Options of sbatch whose value is one of a few words: whether sbatch takes them (22.05 and later).
+# Options of sbatch whose value is one of a few words (22.05 and later).
 
-_MAIL = frozenset(
-    re.findall(
-        r"\w+",
-        "NONE ARRAY_TASKS BEGIN END FAIL INVALID_DEPEND REQUEUE ALL STAGE_OUT TIME_LIMIT TIME_LIMIT_90 TIME_LIMIT_80 "
-        "TIME_LIMIT_50",
-    )
-)
-_DIST = re.compile(
-    r"plane=[1-9]\d*|(block|cyclic|arbitrary|\*)(:(block|cyclic|fcyclic|\*)){0,2}(,(no)?pack)?|(no)?pack", re.IGNORECASE
-)
 _SIGNAL = re.compile(r"(?:[RB]|BR|RB)?:?\s*(-?\w+)(?:@(\d+))?", re.IGNORECASE)
-_BINDINGS = frozenset(
-    {"disable-binding", "enforce-binding", "one-task-per-sharing", "multiple-tasks-per-sharing", "allow-task-sharing"}
+_MAIL = (
+    "NONE|ARRAY_TASKS|BEGIN|END|FAIL|INVALID_DEPEND|REQUEUE|ALL|STAGE_OUT|TIME_LIMIT|TIME_LIMIT_90|TIME_LIMIT_80|"
+    "TIME_LIMIT_50"
 )
-_MEM_BIND = frozenset(
-    re.findall(r"\w+", "q quiet v verbose no none rank local map_mem mask_mem mapmem maskmem sort nosort p prefer help")
+_MEM_BIND = (
+    r"(q|quiet|v|verbose|no|none|rank|local|map_mem|mask_mem|mapmem|maskmem|sort|nosort|p|prefer|help|"
+    r"(0x)?[0-9a-f]+(\*\d+)?)(:[^,;]*)?"
 )
-_HINTS = frozenset({"compute_bound", "memory_bound", "multithread", "nomultithread", "help"})
+_TASKS = r"(block|cyclic|arbitrary|\*)(:(block|cyclic|fcyclic|\*)){0,2}(,(no)?pack)?"
+_SHARING = "disable-binding|enforce-binding|one-task-per-sharing|multiple-tasks-per-sharing|allow-task-sharing"
 
 
-def mail_type(text: str) -> bool:
-    """One word that sbatch knows is enough (parse_mail_type, src/common/proc_args.c)."""
-    return any(part.upper() in _MAIL for part in text.split(","))
-
-
-def signal(text: str) -> bool:
-    """`[R][B:]SIGNAL[@SECONDS]` (get_signal_opts)"""
+def _signal(text: str) -> str:
+    """A text of the form `[R][B:]SIGNAL[@SECONDS]` (get_signal_opts)."""
     found = _SIGNAL.fullmatch(text)
-    if found is None or int(found[2] or 0) > 0xFFFF:
-        return False
-    name = found[1].upper()
-    if name.lstrip("-").isdecimal():
-        return 0 != int(name) <= 0xFFFF
-    return f"SIG{name.removeprefix('SIG')}" in known.Signals.__members__
+    name = found[1].upper() if found is not None else ""
+    number = int(name) if name.lstrip("-").isdecimal() else None
+    by_name = f"SIG{name.removeprefix('SIG')}" in known.Signals.__members__
+    if found is None or int(found[2] or 0) > 0xFFFF or not (by_name if number is None else 0 != number <= 0xFFFF):
+        raise ValueError
+    return text
 
 
-def mem_bind(text: str) -> bool:
-    """Words with or without a list of nodes (slurm_verify_mem_bind, src/common/slurm_resource_info.c)."""
-    words = (part.partition(":")[0].lower() for part in re.split(r"[,;]", text))
-    return all(word in _MEM_BIND or re.fullmatch(r"(0x)?[0-9a-f]+(\*\d+)?", word) for word in words)
+def _date(text: str) -> str:
+    if not is_date(text):
+        raise ValueError
+    return text
 
 
-_YES_OR_NO = frozenset({"yes", "no"})
+Signal = Annotated[str, AfterValidator(_signal)]
+Date = Annotated[str, AfterValidator(_date)]
 
 
-def _words_count(text: str) -> bool:
-    return re.fullmatch(r"\s*\+?\d+", text) is not None
+def _words(pattern: str, description: str) -> Any:
+    """A field whose whole text matches a pattern, in letters of either case."""
+    return Field("", pattern=f"(?i)^({pattern})$", description=description)
 
 
-WORDS: Mapping[str, tuple[Callable[[str], bool], str]] = {
-    "mail-type": (mail_type, "sbatch takes NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT and the like"),
-    "signal": (signal, "sbatch takes a signal and seconds: B:USR1@120"),
-    "distribution": (
-        lambda text: _DIST.fullmatch(text) is not None,
-        "sbatch takes block, cyclic, plane=N, ...",
-    ),
-    "hint": (lambda text: text.lower() in _HINTS, f"sbatch takes {', '.join(sorted(_HINTS - {'help'}))}"),
-    "gres-flags": (lambda text: text.lower() in _BINDINGS, "sbatch takes disable-binding or enforce-binding"),
-    "begin": (is_date, "sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00"),
-    "deadline": (is_date, "sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00"),
-    "mem-bind": (mem_bind, "sbatch takes none, rank, local, map_mem:LIST, mask_mem:LIST, and quiet or verbose"),
-    "switches": (lambda text: _words_count(text.partition("@")[0]), "sbatch takes a number and a time: 1@10:00"),
-    "core-spec": (_words_count, "sbatch takes a number"),
-    "thread-spec": (_words_count, "sbatch takes a number"),
-    "priority": (lambda text: not text.lstrip().startswith("-"), "sbatch takes TOP or a number above 0"),
-    "kill-on-invalid-dep": (lambda text: text.lower() in _YES_OR_NO, "sbatch takes yes or no"),
-    "wait-all-nodes": (lambda text: text in ("0", "1"), "sbatch takes 0 or 1"),
-    "open-mode": (lambda text: text[:1].lower() in ("a", "t"), "sbatch takes append or truncate"),
-}
-"""Long option -> whether a value is taken, and what is."""
+class WordOptions(BaseModel):
+    """Options whose value is one of a few words. Nothing is read from them, but sbatch refuses any other value.
+
+    A description says what sbatch takes. One known word is enough for --mail-type (parse_mail_type,
+    src/common/proc_args.c); for --mem-bind see slurm_verify_mem_bind (src/common/slurm_resource_info.c).
+    """
+
+    model_config = ConfigDict(extra="ignore", defer_build=True, alias_generator=_option)
+    mail_type: str = _words(
+        f"(.*,)?({_MAIL})(,.*)?", "sbatch takes NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT and the like"
+    )
+    signal: Signal = Field("", description="sbatch takes a signal and seconds: B:USR1@120")
+    distribution: str = _words(rf"plane=[1-9]\d*|{_TASKS}|(no)?pack", "sbatch takes block, cyclic, plane=N, ...")
+    hint: str = _words(
+        "compute_bound|memory_bound|multithread|nomultithread|help",
+        "sbatch takes compute_bound, memory_bound, multithread, nomultithread",
+    )
+    gres_flags: str = _words(_SHARING, "sbatch takes disable-binding or enforce-binding")
+    begin: Date = Field("", description="sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00")
+    deadline: Date = Field("", description="sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00")
+    mem_bind: str = _words(
+        f"{_MEM_BIND}([,;]{_MEM_BIND})*",
+        "sbatch takes none, rank, local, map_mem:LIST, mask_mem:LIST, and quiet or verbose",
+    )
+    switches: str = _words(r"\s*\+?\d+(@.*)?", "sbatch takes a number and a time: 1@10:00")
+    core_spec: str = _words(r"\s*\+?\d+", "sbatch takes a number")
+    thread_spec: str = _words(r"\s*\+?\d+", "sbatch takes a number")
+    priority: str = _words(r"\s*([^\s-].*)?", "sbatch takes TOP or a number above 0")
+    kill_on_invalid_dep: str = _words("yes|no", "sbatch takes yes or no")
+    wait_all_nodes: str = _words("0|1", "sbatch takes 0 or 1")
+    open_mode: str = _words("[at].*", "sbatch takes append or truncate")
+
+
+WORDS = {_option(name): name for name in WordOptions.model_fields}
+"""Long option -> field of WordOptions."""
+
+
+def words_taken(option: str, text: str) -> str | None:
+    """What sbatch takes as the value of a word option, if it refuses this text; else None."""
+    try:
+        WordOptions.model_validate({option: text})
+    except ValidationError:
+        return WordOptions.model_fields[WORDS[option]].description
+    return None
 
 
 _NUMBERS = frozenset(
@@ -394,14 +416,14 @@ _ASKED = {
     "partition": answers.PARTITION, "constraint": answers.FEATURE, "prefer": answers.PREFER,
     "nodelist": answers.NODE_NAME, "exclude": answers.NODE_NAME, "array": answers.ARRAY,
 }  # fmt: skip
-"""Options of which the controller says what is wrong."""
+"""Options that the controller checks, with its answer."""
 
 _UNSAID = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "extra-node-info", "priority")
-"""Options whose message hangs on what else is asked for, or on where it is wrong."""
+"""Options for which sbatch's message depends on other options, or on the place of the mistake."""
 
 
 def said_of(name: str, text: str) -> str:
-    """What sbatch prints of a value that it does not take; empty where that hangs on other things."""
+    """What sbatch prints about a value that it refuses; empty if that depends on other options."""
     if name in _ASKED:
         return _ASKED[name]
     if name in _UNSAID:

@@ -1,6 +1,6 @@
-"""The `command` of a W&B sweep: its macros filled in, and the program that it starts.
+"""The `command` of a W&B sweep: its expanded macros, and the program that it starts.
 
-A macro counts only as a whole element; an unknown one vanishes (wandb/wandb_agent.py of wandb 0.31).
+A macro is expanded only as a whole element; an unknown macro is removed (wandb/wandb_agent.py of wandb 0.31).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _HYDRA = {"args_no_hyphens": "", "args_append_hydra": "+", "args_override_hydra"
 
 
 def commands(top: Mapping[str, Value], document: YamlDocument, space: Space) -> Iterator[Command]:
-    """The command that every run of the sweep is started with; none where the sweep names no program."""
+    """The command that starts every run of the sweep; none if the sweep names no program."""
     written = top.get("command")
     elements: tuple[tuple[Value, Route], ...]
     if isinstance(written, tuple):
         elements = tuple((element, ("command", index)) for index, element in enumerate(written))
-    elif isinstance(written, str):  # W&B wants a list; read on as the shell would
+    elif isinstance(written, str):  # W&B needs a list; here it is split like a shell command
         elements = tuple((part, ("command",)) for part in written.split())
     else:
         elements = tuple((macro, ("program",)) for macro in DEFAULT)
@@ -36,7 +36,7 @@ def commands(top: Mapping[str, Value], document: YamlDocument, space: Space) -> 
         return
     command = take_apart(words)
     if command.kind == "none" and isinstance(program, str):
-        # a wrapper nobody knows: what follows `${program}` still are the program's words
+        # an unknown wrapper: the words behind `${program}` are still the arguments of the program
         at = next((i for i, w in enumerate(words) if isinstance(w.value, Const) and w.value.value == program), None)
         if at is not None:
             command = Command("program", words[at], tuple(words[at + 1 :]), command.launch)
@@ -60,15 +60,15 @@ def _words(element: Value, route: Route, program: Value, document: YamlDocument,
         place = _origin(document, ("program",))
         yield Word("", Const(program, place), place)
     elif name.startswith("envvar:"):
-        yield Word("", unknown(f"the agent's environment variable {name[7:]}", origin, Cause.run_time), origin)
+        yield Word("", unknown(f"the environment variable {name[7:]} of the agent", origin, Cause.run_time), origin)
     elif name in ("args_json", "args_json_file"):
-        yield Word("", unknown("the sweep's values as JSON", origin, Cause.run_time), origin)
+        yield Word("", unknown("the values of the sweep as JSON text", origin, Cause.run_time), origin)
     else:
         yield from _arguments(name, space, origin)
 
 
 def _arguments(macro: str, space: Space, origin: Origin | None) -> Iterator[Word]:
-    """The sweep's parameters as words, in the order they are written."""
+    """The parameters of the sweep as words, in their order."""
     for name, value in space.arguments:
         if macro == "args":
             yield Word(f"--{name}=", value, origin)

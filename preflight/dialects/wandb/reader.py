@@ -1,7 +1,7 @@
-"""W&B sweep files: parameters as a search space, `command` and `program` as a link to what the agent starts.
+"""Reader of W&B sweep files: parameters become a search space, `command` and `program` a link to the program.
 
-Read as `wandb sweep` reads them: YAML 1.1 (`1e-5` is text there), macros only as whole elements of `command`
-(wandb/sdk/launch/sweeps/utils.py of wandb 0.31), every value handed over through argv and through `wandb.config`.
+The files are read as `wandb sweep` reads them: YAML 1.1 (`1e-5` is text), macros only as whole elements of `command`
+(wandb/sdk/launch/sweeps/utils.py of wandb 0.31). The program gets every value through argv and `wandb.config`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from preflight.dialects.wandb.command import commands
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, Space, kind_of, read_space
-from preflight.vocabulary.project import Project
+from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Origin, Route, Span, Value
@@ -30,7 +30,7 @@ _NUMERIC_KEYS = frozenset({"value", "values", "min", "max", "q", "mu", "sigma", 
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """A mapping with `parameters` as W&B writes them, and a `method` or another key that only a sweep has."""
+    """Whether a file has `parameters` as W&B has them, and a `method` or another key of a sweep."""
     if not source.path.endswith(_SUFFIXES) or not _PARAMETERS.search(source.text):
         return False
     try:
@@ -47,7 +47,7 @@ def recognises(source: Source, project: Project) -> bool:
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The sweep's space, links to its program and what W&B would object to."""
+    """The search space of the sweep, links to its program, and what W&B would refuse."""
     try:
         document = _document(source, project)
     except DocumentError as error:
@@ -93,7 +93,7 @@ def _origin_of(document: YamlDocument) -> OriginOf:
 def _unreadable(source: Source, error: DocumentError) -> Problem:
     origin = Origin(source.path, error.span, None, (), False)
     if _TEMPLATE.search(source.text):
-        return Problem("invalid-config", f"a template, not a sweep yet: {error.message}", origin, "info")
+        return Problem("invalid-config", f"this is a template, not a sweep: {error.message}", origin, "info")
     return Problem("invalid-config", f"not readable as YAML: {error.message}", origin)
 
 
@@ -101,7 +101,7 @@ def _unreadable(source: Source, error: DocumentError) -> Problem:
 
 
 def _numbers(document: YamlDocument) -> Iterator[tuple[Route, float]]:
-    """Unquoted scalars of parameters that look like numbers and are text to YAML 1.1, with the number they spell."""
+    """Unquoted scalars of parameters that look like numbers but are text in YAML 1.1, with that number."""
     if not document.has(("parameters",)):
         return
     for route in document.routes(("parameters",)):
@@ -115,7 +115,7 @@ def _numbers(document: YamlDocument) -> Iterator[tuple[Route, float]]:
 
 
 def as_yaml_11(text: str) -> str:
-    """The spelling of a number in exponent form that YAML 1.1 reads as one: with a point, and a sign in the exponent.
+    """The spelling of a number with an exponent in YAML 1.1: with a point, and with a sign in the exponent.
 
     >>> as_yaml_11("1e-5"), as_yaml_11("2E5"), as_yaml_11("1.5e3")
     ('1.0e-5', '2.0E+5', '1.5e+3')
@@ -148,14 +148,14 @@ def _problems(
         text = str(document.value(route))
         yield Problem(
             "number-read-as-string",
-            f"{route[1]}: W&B reads {text} as text; YAML 1.1 wants {as_yaml_11(text)}",
+            f"{route[1]}: W&B reads {text} as text; write {as_yaml_11(text)} for a number in YAML 1.1",
             document.origin(route),
             "warning",
             fix=as_yaml_11(text),
             safe=True,
         )
     for note in document.problems:
-        related = ((Origin(document.source.path, note.related), "the first one"),) if note.related else ()
+        related = ((Origin(document.source.path, note.related), "the first is here"),) if note.related else ()
         severity: ProblemSeverity = "error" if note.kind == "several-documents" else "warning"
         origin = Origin(document.source.path, note.span, None, (), False)
         yield Problem("invalid-config", note.message, origin, severity, related=related)
@@ -181,7 +181,7 @@ def _complaint(document: YamlDocument, complaint: Complaint) -> Problem:
 
 
 def _place(document: YamlDocument, route: Route) -> Origin:
-    """The value at a route, the key where the value is a block of several lines, the start of the file for the top."""
+    """The place of the value at a route; of its key if the value has several lines; of the first line for the top."""
     while route:
         try:
             node = document.find(route).node
@@ -201,7 +201,7 @@ def _place(document: YamlDocument, route: Route) -> Origin:
 def _links(
     top: Mapping[str, Value], document: YamlDocument, space: Space, project: Project
 ) -> tuple[tuple[Link, ...], tuple[Problem, ...]]:
-    """What each run of the sweep starts. A sweep that Python creates and runs itself names no program."""
+    """Links to the program of the sweep. A sweep that Python creates and runs has no program."""
     links, problems = [], []
     for command in commands(top, document, space):
         name = command.name
@@ -217,28 +217,16 @@ def _links(
 
 
 def find_target(name: str, beside: str, project: Project) -> str | None:
-    """A program named in a sweep: W&B starts it from the agent's directory, so the sweep's own, then those above it."""
+    """The file of a sweep's program. W&B starts it in the agent's directory: the folder of the sweep, or one above."""
     folder = PurePosixPath(beside).parent
     for base in (folder, *folder.parents):
-        at = _normal(base / name)
+        at = without_dots(str(base / name))
         if at is not None and project.exists(at):
             return at
     return None
 
 
-def _normal(path: PurePosixPath) -> str | None:
-    parts: list[str] = []
-    for part in path.parts:
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part not in (".", "/"):
-            parts.append(part)
-    return "/".join(parts)
-
-
 def _missing(name: str, origin: Origin | None, document: YamlDocument) -> Problem:
     place = origin if origin is not None else _place(document, ("program",))
-    said = f"the program {name} is not among the project's files: what it does with these values is unknown"
+    said = f"the program {name} is not in the project, so the use of these values is unknown"
     return Problem("invalid-config", said, place, "info")

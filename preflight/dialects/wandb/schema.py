@@ -1,15 +1,15 @@
-"""The shape of a W&B sweep: `schema.json` of the PyPI package sweeps 0.3.0, as pydantic models."""
+"""Schema of a W&B sweep: `schema.json` of the PyPI package sweeps 0.3.0 as pydantic models, and its checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from preflight.documents.schema_errors import SchemaError, check, nearest
-from preflight.frameworks.wandb_space import BETA, BOUNDED, UNBOUNDED, kind_of
+from preflight.frameworks.wandb_space import kind_of
 from preflight.vocabulary.values import Route
 
 Number = float
@@ -72,6 +72,9 @@ class Sweep(Strict):
     parameters: dict[str, Anything] = {}
 
 
+# --- parameters, by distribution -------------------------------------------------------------------------------------
+
+
 class Constant(Strict):
     value: Anything
     distribution: Literal["constant"] = "constant"
@@ -88,67 +91,80 @@ class Weighted(Strict):
     distribution: Literal["categorical_w_probabilities"] = "categorical_w_probabilities"
 
 
+class Bounds(Strict):
+    min: Number
+    max: Number
+
+
+class IntUniform(Bounds):
+    min: int
+    max: int
+    distribution: Literal["int_uniform"] = "int_uniform"
+
+
+class Uniform(Bounds):
+    distribution: Literal["uniform", "log_uniform", "inv_log_uniform"] = "uniform"
+
+
+class UniformValues(Bounds):
+    min: Positive
+    distribution: Literal["log_uniform_values", "inv_log_uniform_values"]
+
+
+class Quantized(Bounds):
+    q: Positive = 1.0
+    distribution: Literal["q_uniform", "q_log_uniform"]
+
+
+class QuantizedValues(Bounds):
+    min: Positive
+    q: Positive = 1.0
+    distribution: Literal["q_log_uniform_values"]
+
+
+class Normal(Strict):
+    mu: Number = 0.0
+    sigma: NotNegative = 1.0
+    distribution: Literal["normal", "log_normal"]
+
+
+class QuantizedNormal(Strict):
+    mu: Number = 0.0
+    sigma: NotNegative = 1.0
+    q: Positive = 1.0
+    distribution: Literal["q_normal", "q_log_normal"]
+
+
+class Beta(Strict):
+    a: NotNegative = 1.0
+    b: NotNegative = 1.0
+    distribution: Literal["beta"]
+
+
+class QuantizedBeta(Strict):
+    a: NotNegative = 1.0
+    b: NotNegative = 1.0
+    q: Positive = 1.0
+    distribution: Literal["q_beta"]
+
+
 class Nested(Strict):
     parameters: Annotated[dict[str, Anything], Field(min_length=1)]
 
 
-class IntUniform(Strict):
-    min: int
-    max: int
-    distribution: str = ""
-
-
-class Uniform(Strict):
-    min: Number
-    max: Number
-    distribution: str = ""
-
-
-class UniformValues(Uniform):
-    min: Positive
-
-
-class Quantized(Uniform):
-    q: Positive = 1.0
-
-
-class QuantizedValues(UniformValues):
-    q: Positive = 1.0
-
-
-class Normal(Strict):
-    distribution: str
-    mu: Number = 0.0
-    sigma: NotNegative = 1.0
-
-
-class QuantizedNormal(Normal):
-    q: Positive = 1.0
-
-
-class Beta(Strict):
-    distribution: str
-    a: NotNegative = 1.0
-    b: NotNegative = 1.0
-
-
-class QuantizedBeta(Beta):
-    q: Positive = 1.0
-
-
-KINDS: Mapping[str, type[BaseModel]] = {
-    "constant": Constant, "categorical": Categorical, "categorical_w_probabilities": Weighted, "nested": Nested,
-    "int_uniform": IntUniform, "uniform": Uniform, "log_uniform": Uniform, "inv_log_uniform": Uniform,
-    "log_uniform_values": UniformValues, "inv_log_uniform_values": UniformValues, "q_uniform": Quantized,
-    "q_log_uniform": Quantized, "q_log_uniform_values": QuantizedValues, "normal": Normal, "log_normal": Normal,
-    "q_normal": QuantizedNormal, "q_log_normal": QuantizedNormal, "beta": Beta, "q_beta": QuantizedBeta,
-}  # fmt: skip
+_MODELS: tuple[type[Strict], ...] = (
+    Constant, Categorical, Weighted, IntUniform, Uniform, UniformValues, Quantized, QuantizedValues, Normal,
+    QuantizedNormal, Beta, QuantizedBeta,
+)  # fmt: skip
+DISTRIBUTIONS: Mapping[str, type[Strict]] = {
+    name: model for model in _MODELS for name in get_args(model.model_fields["distribution"].annotation)
+}
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 
 
 def check_sweep(sweep: Mapping[str, object]) -> Iterator[SchemaError]:
-    """Every place where a sweep does not have W&B's shape."""
+    """Every place where a sweep breaks the schema of W&B."""
     yield from check(Sweep, dict(sweep))
     stop = sweep.get("early_terminate")
     if isinstance(stop, Mapping) and "min_iter" not in stop and not {"max_iter", "s"} <= stop.keys():
@@ -158,7 +174,7 @@ def check_sweep(sweep: Mapping[str, object]) -> Iterator[SchemaError]:
     parameters = sweep.get("parameters")
     if isinstance(parameters, Mapping):
         if not parameters:
-            yield SchemaError(("parameters",), "parameters: a sweep needs at least one")
+            yield SchemaError(("parameters",), "parameters: a sweep needs at least one parameter")
         yield from _check_parameters(parameters, ("parameters",))
     elif "parameters" not in sweep:
         scheduler = sweep.get("scheduler")
@@ -170,26 +186,26 @@ def _check_parameters(parameters: Mapping[str, object], route: Route) -> Iterato
     for name, body in parameters.items():
         at = (*route, name)
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
-            yield SchemaError(at, f"{name!r} is not a parameter name: letters, digits, _ . - after a letter or _")
+            yield SchemaError(at, f"{name!r} is not a parameter name: a letter or _, then letters, digits, _ . or -")
         yield from _check_parameter(name, body, at)
 
 
 def _check_parameter(name: str, body: object, route: Route) -> Iterator[SchemaError]:
     if not isinstance(body, Mapping):
         word = "values" if isinstance(body, (list, tuple)) else "value"
-        yield SchemaError(route, f"{name}: W&B wants a mapping here; write `{name}: {{{word}: ...}}`")
+        yield SchemaError(route, f"{name}: W&B needs a mapping here; write `{name}: {{{word}: ...}}`")
         return
     kind = kind_of(body)
-    model = KINDS.get(kind)
-    if model is None:
-        known = sorted(BOUNDED | UNBOUNDED | BETA)
-        if kind:
-            guess = nearest(kind, known)
-            said = f"{name}: {kind!r} is no distribution" + (f"; did you mean {guess!r}?" if guess else "")
-            yield SchemaError((*route, "distribution"), said)
-        else:
-            yield SchemaError(route, f"{name}: neither `value`, `values`, `min` and `max`, nor a `distribution`")
-        return
-    yield from check(model, dict(body), route)
-    if kind == "nested" and isinstance(body["parameters"], Mapping):
-        yield from _check_parameters(body["parameters"], (*route, "parameters"))
+    model = Nested if kind == "nested" else DISTRIBUTIONS.get(kind)
+    if model is not None:
+        yield from check(model, dict(body), route)
+        inner = body.get("parameters")
+        if kind == "nested" and isinstance(inner, Mapping):
+            yield from _check_parameters(inner, (*route, "parameters"))
+    elif kind:
+        guess = nearest(kind, DISTRIBUTIONS)
+        said = f"{name}: {kind!r} is not a distribution of W&B" + (f"; did you mean {guess!r}?" if guess else "")
+        yield SchemaError((*route, "distribution"), said)
+    else:
+        said = f"{name}: it needs `value`, `values`, `min` and `max`, or a `distribution`"
+        yield SchemaError(route, said)

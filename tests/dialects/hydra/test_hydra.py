@@ -159,8 +159,10 @@ def test_composed_values_are_hydras_own(seed: int, tmp_path: Path) -> None:
         return
     assert problems(reading, "error") == []
     found = {key: "???" if isinstance(value, Unknown) else value for key, value in values(reading).items()}
-    shown = {key: tuple("???" if isinstance(v, Unknown) else v for v in value) if isinstance(value, tuple) else value
-             for key, value in found.items()}  # fmt: skip
+    shown = {
+        key: tuple("???" if isinstance(v, Unknown) else v for v in value) if isinstance(value, tuple) else value
+        for key, value in found.items()
+    }
     assert shown == expected
 
 

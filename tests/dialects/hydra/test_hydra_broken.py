@@ -18,8 +18,10 @@ def test_missing_files_are_gaps_and_the_rest_is_read(tmp_path: Path) -> None:
     gaps = problems(reading, "info")
     assert len(gaps) == 2
     assert all(one.severity == "info" for one in gaps)
-    assert any("did you mean 'small'" in one.message and at(project, one.origin).startswith("conf/config.yaml:3")
-               for one in gaps)  # fmt: skip
+    assert any(
+        "did you mean 'small'" in one.message and at(project, one.origin).startswith("conf/config.yaml:3")
+        for one in gaps
+    )
     assert values(reading)["data.batch_size"] == 4
     assert isinstance(values(reading)["length"], Unknown)
 
@@ -34,7 +36,7 @@ def test_plugins_that_are_not_installed(tmp_path: Path) -> None:
     assert values(reading)["lr"] == 1e-5
 
 
-def test_defaults_in_a_circle(tmp_path: Path) -> None:
+def test_defaults_in_a_cycle(tmp_path: Path) -> None:
     files = {**TREE, "conf/model/small.yaml": "defaults: [large]\nlength: 8\n"}
     project = tree(tmp_path, files)
     reading = alone(project)
@@ -44,11 +46,11 @@ def test_defaults_in_a_circle(tmp_path: Path) -> None:
     assert values(reading)["data.batch_size"] == 4
 
 
-def test_interpolations_in_a_circle(tmp_path: Path) -> None:
+def test_interpolations_in_a_cycle(tmp_path: Path) -> None:
     project = tree(tmp_path, {"conf/config.yaml": "defaults: [_self_]\na: ${b}\nb: ${c.d}\nc: {d: 'x${a}'}\ne: 1\n"})
     reading = alone(project)
     [found] = problems(reading, "error")
-    assert "circle" in found.message
+    assert "cycle" in found.message
     assert found.origin.path == "conf/config.yaml"
     assert isinstance(values(reading)["a"], Unknown)
     assert values(reading)["e"] == 1
@@ -67,7 +69,7 @@ def test_defaults_that_multiply_without_bound(tmp_path: Path) -> None:
     ("value", "reason"),
     [
         ("${now:%H}", "time of the run"),
-        ("${mine:3}", "program's own"),
+        ("${mine:3}", "the program defines"),
         ('${eval:\'__import__("os").system("x")\'}', "not evaluated"),
         ("${oc.env:SOME_UNSET_NAME}", "environment variable"),
         ("${nowhere.to.go}", "not set"),

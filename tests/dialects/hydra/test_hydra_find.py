@@ -51,10 +51,13 @@ def test_parts_of_an_application_that_nobody_names_are_no_applications(name: str
 def test_a_group_of_several_configurations_belongs_to_training(tmp_path: Path) -> None:
     main = MAIN.replace('"config"', '"{}"')
     files = {
-        "conf/eval.yaml": "defaults: [{model: small}, {logger: null}]\nx: 1\n", "eval.py": main.format("eval"),
-        "conf/train.yaml": "defaults: [{model: small}, {logger: null}]\nlr: 1\n", "fit.py": main.format("train"),
-        "conf/model/small.yaml": "a: 1\n", "conf/logger/csv.yaml": "save_dir: x\n",
-    }  # fmt: skip
+        "conf/eval.yaml": "defaults: [{model: small}, {logger: null}]\nx: 1\n",
+        "eval.py": main.format("eval"),
+        "conf/train.yaml": "defaults: [{model: small}, {logger: null}]\nlr: 1\n",
+        "fit.py": main.format("train"),
+        "conf/model/small.yaml": "a: 1\n",
+        "conf/logger/csv.yaml": "save_dir: x\n",
+    }
     project = tree(tmp_path, files)
     assert [link.target for link in alone(project, "conf/model/small.yaml").links] == ["fit.py"]
     reading = alone(project, "conf/logger/csv.yaml")

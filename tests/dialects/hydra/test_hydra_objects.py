@@ -79,9 +79,17 @@ def test_classes_that_the_program_registers(tmp_path: Path) -> None:
     assert isinstance(found.pop("optimizer.steps"), Unknown)
     assert isinstance(found.pop("tuned.steps"), Unknown)
     assert found == {
-        "model.length": 128, "model.width": 64, "model.heads": 128, "seed": -1, "precision": "bf16",
-        "optimizer.lr": 0.1, "tuned.lr": 0.5, "name": "x", "tags": ("a", "b"), "note": None,
-    }  # fmt: skip
+        "model.length": 128,
+        "model.width": 64,
+        "model.heads": 128,
+        "seed": -1,
+        "precision": "bf16",
+        "optimizer.lr": 0.1,
+        "tuned.lr": 0.5,
+        "name": "x",
+        "tags": ("a", "b"),
+        "note": None,
+    }
     assert problems(reading) == []
     assert at(project, expr(reading, "model.length").origin) == "train.py:25 128"
     large = launched(project, "model=large")

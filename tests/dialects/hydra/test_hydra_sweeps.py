@@ -60,8 +60,9 @@ def test_a_group_that_an_outer_sweep_chooses(tmp_path: Path) -> None:
     call = Call("train.py", (one_word("model=", Ref("\0model")),))
     reading = hydra.read(project.source("conf/config.yaml"), call, project)
     assert {tuple(branch.fixed.items()) for branch in reading.branches} == {
-        (("model", "large"),), (("model", "small"),)
-    }  # fmt: skip
+        (("model", "large"),),
+        (("model", "small"),),
+    }
     assert reading.axes == ()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.dialects.hydra.instantiate import composed, instantiated
+from preflight.dialects.hydra.instantiate import composed
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Ref, evaluate
@@ -15,34 +15,38 @@ from preflight.vocabulary.values import Const, Expr, Ref, evaluate
 @pytest.mark.parametrize("target", ["mine.models.Net", "os.system", "not a target", "print", "torch.nn.Linear", ""])
 def test_targets_that_say_nothing(target: str, tmp_path: Path) -> None:
     settings: dict[str, Expr] = {"model._target_": Const(target), "model.width": Const(4)}
-    assert not instantiated(settings, Project(tmp_path, Settings()))
+    assert not composed(settings, Project(tmp_path, Settings())).bindings
 
 
 def test_an_optimizer(tmp_path: Path) -> None:
     settings: dict[str, Expr] = {"opt._target_": Const("torch.optim.SGD"), "opt.momentum": Const(0.9)}
-    found = {b.field: evaluate(b.expr) for b in instantiated(settings, Project(tmp_path, Settings()))}
+    found = {b.field: evaluate(b.expr) for b in composed(settings, Project(tmp_path, Settings())).bindings}
     assert found == {"train.optimizer": "sgd-momentum", "train.optimizer_impl": "foreach"}
 
 
 def test_loaders_are_told_apart_by_their_keys(tmp_path: Path) -> None:
     loader = Const("torch.utils.data.DataLoader")
     settings: dict[str, Expr] = {
-        "data.val_loader._target_": loader, "data.val_loader.batch_size": Const(64),
-        "data.train_loader._target_": loader, "data.train_loader.batch_size": Ref("bs"),
-    }  # fmt: skip
-    bindings = {b.field: b.expr for b in instantiated(settings, Project(tmp_path, Settings()))}
+        "data.val_loader._target_": loader,
+        "data.val_loader.batch_size": Const(64),
+        "data.train_loader._target_": loader,
+        "data.train_loader.batch_size": Ref("bs"),
+    }
+    bindings = {b.field: b.expr for b in composed(settings, Project(tmp_path, Settings())).bindings}
     assert bindings["train.batch_size"] == Ref("bs")
     assert evaluate(bindings["validation.batch_size"]) == 64
 
 
 def test_a_lightning_trainer_and_a_model_of_the_hub(tmp_path: Path) -> None:
     settings: dict[str, Expr] = {
-        "trainer._target_": Const("lightning.pytorch.trainer.Trainer"), "trainer.precision": Const("bf16-mixed"),
-        "trainer.devices": Const(4), "trainer.logger.name": Const("x"),
+        "trainer._target_": Const("lightning.pytorch.trainer.Trainer"),
+        "trainer.precision": Const("bf16-mixed"),
+        "trainer.devices": Const(4),
+        "trainer.logger.name": Const("x"),
         "net._target_": Const("transformers.AutoModelForCausalLM.from_pretrained"),
         "net.pretrained_model_name_or_path": Const("gpt2"),
-    }  # fmt: skip
-    found = {b.field: evaluate(b.expr) for b in instantiated(settings, Project(tmp_path, Settings()))}
+    }
+    found = {b.field: evaluate(b.expr) for b in composed(settings, Project(tmp_path, Settings())).bindings}
     assert (found["train.precision"], found["parallel.ranks_per_node"]) == ("bf16-mixed", 4)
     assert (found["model.name"], found["task"]) == ("gpt2", "causal-lm")
 
@@ -77,9 +81,12 @@ class Text(LightningDataModule):
 
 def test_a_class_of_the_project_is_read_with_its_hooks(tmp_path: Path) -> None:
     settings: dict[str, Expr] = {
-        "data._target_": Const("src.dm.Text"), "data.batch_size": Const(96), "data.num_workers": Const(3),
-        "trainer._target_": Const("lightning.Trainer"), "trainer.devices": Const(4),
-    }  # fmt: skip
+        "data._target_": Const("src.dm.Text"),
+        "data.batch_size": Const(96),
+        "data.num_workers": Const(3),
+        "trainer._target_": Const("lightning.Trainer"),
+        "trainer.devices": Const(4),
+    }
     found = composed_of(tmp_path, {"src/dm.py": DATA}, settings)
     assert (found["train.batch_size"], found["data.workers"]) == (24, 3)
 
@@ -94,11 +101,13 @@ class Module:
         return self.net(batch)
 """
     settings: dict[str, Expr] = {
-        "model._target_": Const("nets.Module"), "model.lr": Const(0.1),
+        "model._target_": Const("nets.Module"),
+        "model.lr": Const(0.1),
         "model.net._target_": Const("transformers.AutoModelForMaskedLM.from_pretrained"),
         "model.net.pretrained_model_name_or_path": Const("roberta-large"),
-        "model.optimizer._target_": Const("torch.optim.SGD"), "model.optimizer._partial_": Const(True),
-    }  # fmt: skip
+        "model.optimizer._target_": Const("torch.optim.SGD"),
+        "model.optimizer._partial_": Const(True),
+    }
     found = composed_of(tmp_path, {"nets.py": text}, settings)
     assert (found["model.name"], found["train.optimizer"]) == ("roberta-large", "sgd")
 

@@ -1,20 +1,20 @@
-"""Which values of a YAML or JSON file an edit changed: only those on the lines that it touched may be."""
+"""Which values of a YAML or JSON file an edit changed: only values on the edited lines may change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from preflight.documents.cut import same
 from preflight.documents.document import TreeDocument
-from preflight.documents.items import line_end, line_start
+from preflight.documents.layout import line_end, line_start
 from preflight.documents.render import language_of
+from preflight.documents.tree_edits import same
 from preflight.vocabulary.text import DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Route, Value
 
 
 def only_meant(source: Source, edits: Iterable[Edit]) -> bool:
-    """Whether nothing but what the edits' lines hold reads differently afterwards. True for other languages: their
-    edits are proved by the tree they leave, or by the study."""
+    """Whether only values on the edited lines change. True for other languages: their edits are proved by comparing
+    syntax trees, or by reading the study again."""
     if language_of(source.path) not in ("yaml", "json"):
         return True
     edits = list(edits)
@@ -38,7 +38,8 @@ def _parse(source: Source) -> TreeDocument:
 
 
 def changed_routes(before: Value, after: Value, route: Route = ()) -> Iterator[Route]:
-    """Routes of the deepest values that differ; a list of another length, and a mapping with other keys, as a whole."""
+    """Routes of the deepest values that differ. A list of another length differs as a whole, and so does a mapping with
+    other keys."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in before:
             if key in after:

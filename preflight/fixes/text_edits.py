@@ -1,4 +1,4 @@
-"""Edits of the text at an origin, through the document that it belongs to."""
+"""Edits of the text at an origin, made by the document of its language."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from itertools import pairwise
 
-from preflight.documents import cut
+from preflight.documents import tree_edits
 from preflight.documents.document import TreeDocument
 from preflight.documents.render import Language, language_of, render
 from preflight.vocabulary.project import Project
@@ -23,7 +23,7 @@ def replace_text(origin: Origin, value: Value, project: Project, language: Langu
     if own in ("yaml", "json"):
         document = tree(source, project)
         if origin.route is not None and document.span(origin.route) == origin.span:
-            return cut.replace(document, origin.route, value)
+            return tree_edits.replace(document, origin.route, value)
         return _part(source, origin.span, value, "hydra" if own == "yaml" else own)
     if own == "python" and language is None:
         return _python(source, origin.span, value, project)
@@ -35,7 +35,7 @@ def _part(source: Source, span: Span, value: Value, language: Language) -> Edit:
 
 
 def tree(source: Source, project: Project) -> TreeDocument:
-    """The parsed YAML or JSON file, as its reader parsed it where it did."""
+    """The parsed YAML or JSON file. A file that a reader parsed is not parsed again."""
     if source.path.endswith(".json"):
         from preflight.documents.json import parse_json
 
@@ -47,7 +47,7 @@ def tree(source: Source, project: Project) -> TreeDocument:
 
 
 def _python(source: Source, span: Span, value: Value, project: Project) -> Edit | None:
-    """Only a literal (or arithmetic of literals, `64 * 1024`) is replaced, and by a literal of its kind."""
+    """Replaces a literal (or arithmetic of literals, `64 * 1024`) with a literal; None for any other expression."""
     old = source.text[span.start : span.end]
     try:
         literal = ast.literal_eval(old)
@@ -81,15 +81,15 @@ def keep_items(origins: Sequence[Origin], indices: Sequence[int], project: Proje
         parent = route[:-1]
         listed = all(origin.route == (*parent, i) for i, origin in enumerate(origins))
         if listed and document.span(route) == first.span:
-            return cut.keep(document, parent, indices)
+            return tree_edits.keep(document, parent, indices)
     return _joined(source, origins, indices)
 
 
 def _joined(source: Source, origins: Sequence[Origin], indices: Sequence[int]) -> tuple[Edit, ...] | None:
-    """One edit of a comma-separated list: the items that stay, each with the separator that stood before it."""
+    """One edit of a comma-separated list: the kept items, each with the separator before it."""
     spans = [origin.span for origin in origins]
     between = [source.text[one.end : other.start] for one, other in pairwise(spans)]
-    if any(gap.strip() != "," for gap in between):  # a comment, or no list at all
+    if any(gap.strip() != "," for gap in between):  # a comment, or not a list
         return None
     separators = ["", *between]
     text = "".join(
@@ -102,7 +102,7 @@ def _joined(source: Source, origins: Sequence[Origin], indices: Sequence[int]) -
 
 
 def _python_list(source: Source, edit: Edit, spans: Sequence[Span], left: int) -> Edit:
-    """The edit with the comma that a tuple of one needs. Raises CannotEdit where the items are no list or tuple."""
+    """The edit with the comma that a tuple of one item needs. Raises CannotEdit if the items are no list or tuple."""
     from preflight.documents.python import parse_python
 
     document = parse_python(source)

@@ -1,4 +1,4 @@
-"""Where entries and items of collections may be cut out or put in, by the layout of the text."""
+"""Spans to delete and places to insert for items and entries of collections, by the layout of the text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def newline_of(text: str, at: int) -> str:
 
 
 def block_items(text: str, node: Node, kept: Sequence[int]) -> list[Span]:
-    """Spans to delete so that only the `kept` items of a block list stay: whole lines, trailing comments included."""
+    """Spans to delete so that only the `kept` items of a block list stay: whole lines with their comments."""
     dashes: list[int] = []
     for index in range(len(node.items)):
         at = node.start if index == 0 else skip(text, item_end(node.items[index - 1]))
@@ -89,8 +89,7 @@ def block_items(text: str, node: Node, kept: Sequence[int]) -> list[Span]:
 
 
 def flow_items(text: str, node: Node, kept: Sequence[int]) -> list[Span]:
-    """Spans to delete so that only the `kept` items of a flow list stay, commas as they were, comments of kept items
-    untouched."""
+    """Spans to delete so that only the `kept` items of a flow list stay, with their commas and comments."""
     last_kept, last = kept[-1], len(node.items) - 1
     commas = [_comma(text, item_end(item)) for item in node.items]
     spans: list[Span] = []
@@ -114,7 +113,7 @@ def flow_items(text: str, node: Node, kept: Sequence[int]) -> list[Span]:
 
 
 def _keep_comma(commas: list[int | None], last_kept: int, last: int, start: int, end: int) -> tuple[int, int]:
-    """The tail goes to the end of its line: where it had a trailing comma, the last kept item keeps its own."""
+    """The span of a deleted tail. If the list had a trailing comma, the last kept item keeps its comma."""
     comma = commas[last_kept]
     return (comma + 1, end) if commas[last] is not None and comma is not None else (start, end)
 
@@ -125,7 +124,7 @@ def _comma(text: str, at: int) -> int | None:
 
 
 def _alone(text: str, item: Item, comma: int | None) -> bool:
-    """Whether the item has its lines to itself (a trailing comment aside)."""
+    """Whether no other item is on the lines of this item."""
     start, end = item_start(item), item_end(item) if comma is None else comma + 1
     rest = text[end : line_end(text, end)].strip()
     return not text[line_start(text, start) : start].strip() and (not rest or rest.startswith("#"))
@@ -158,16 +157,14 @@ def _united(spans: list[Span]) -> list[Span]:
 # --- putting in -----------------------------------------------------------------------------------------------------
 
 
-def block_entry(source: Source, parent: Node, item: Item, entry: str, after: bool) -> Edit:
-    """The edit that puts `key: value` on a line of its own behind (or before) an entry of a block mapping."""
+def block_entry(source: Source, item: Item, entry: str) -> Edit:
+    """The edit that puts `key: value` on a new line behind an entry of a block mapping."""
     text, key = source.text, item.key
     assert key is not None
     before = text[line_start(text, key.outer) : key.outer]
     if before.strip().endswith("?"):
-        raise CannotEdit("a key is not inserted beside a key that is written with `?`")
+        raise CannotEdit("no key is inserted next to a key that is written with `?`")
     indent, newline = " " * len(before), newline_of(text, key.outer)
-    if not after:
-        return Edit(source.path, Span(key.outer, key.outer), f"{entry}{newline}{indent}")
     end = max(item_end(item), key.end)
     if text[end - 1 : end] == "\n":  # behind a block scalar
         return Edit(source.path, Span(end, end), f"{indent}{entry}{newline}")
@@ -175,20 +172,15 @@ def block_entry(source: Source, parent: Node, item: Item, entry: str, after: boo
     return Edit(source.path, Span(at, at), f"{newline}{indent}{entry}")
 
 
-def flow_entry(source: Source, parent: Node, item: Item, entry: str, after: bool) -> Edit:
-    """The edit that puts `key: value` behind (or before) an entry of a flow mapping, on a line of its own where that
-    entry starts one."""
+def flow_entry(source: Source, item: Item, entry: str) -> Edit:
+    """The edit that puts `key: value` behind an entry of a flow mapping, on a new line if that entry starts one."""
     text, key = source.text, item.key
     assert key is not None
     before = text[line_start(text, key.outer) : key.outer]
-    own_line = not before.strip()
-    newline = newline_of(text, key.outer) + before if own_line else " "
-    if not after:
-        return Edit(source.path, Span(key.outer, key.outer), f"{entry},{newline}")
     end = max(item_end(item), key.end)
-    comma = _comma(text, end)
-    if not own_line:
+    if before.strip():  # another entry is on the same line
         return Edit(source.path, Span(end, end), f", {entry}")
+    newline, comma = newline_of(text, key.outer) + before, _comma(text, end)
     last = end if comma is None else comma + 1
     at = line_end(text, last)
     rest = text[last:at].strip()

@@ -1,7 +1,7 @@
-"""A job script followed from top to bottom, nothing run: which commands it would start, with which words.
+"""Static interpreter of job scripts: which commands a script would start, with which words. Nothing is run.
 
-Assignments hold from where they stand; what depends on a condition is unknown afterwards; loops over listed words are
-unrolled; functions are followed where they are called; `source FILE` is read as if it stood there.
+An assignment holds for the lines below it. A variable that is set under a condition is unknown afterwards. Loops over
+listed words are unrolled, functions are followed where they are called, and `source FILE` inserts that file.
 """
 
 from __future__ import annotations
@@ -29,31 +29,32 @@ from preflight.dialects.shell.values import (
     whole,
     word_text,
 )
-from preflight.documents.bash import Assignment, BashDocument, Block, Command, apply_defaults, reparse
-from preflight.documents.shell_words import ShellWord
+from preflight.documents.bash import BashDocument, reparse
+from preflight.documents.shell_reader import Assignment, Block, Command
+from preflight.documents.shell_words import ShellWord, apply_defaults
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
 
 MAX_NESTED = 8
-"""Functions, sourced files and command strings within each other."""
+"""Nested functions, sourced files and command strings."""
 
 MAX_RUNS = 500
-"""Commands followed in one script."""
+"""Started commands of one script."""
 
 MAX_STEPS = 20_000
-"""Assignments and commands followed, loops unrolled: scripts written by people stay below a thousand."""
+"""Assignments and commands with unrolled loops; scripts written by people have less than a thousand."""
 
 Step = Assignment | Command
 Sourced = Callable[[str], "BashDocument | None"]
 
 
 @dataclass(frozen=True)
-class Run:
-    """A command as it would be started: its words, what its environment holds beyond the job's, where, and when.
+class StartedCommand:
+    """A command as it would be started: its words, its own environment variables, and its place.
 
-    Equal `group`: at the same time (`&`); `directory` is where `cd` has led, relative to the script's start, or with a
-    leading `/` somewhere on the machine (the root of the project is `/`, too); None: nobody knows.
+    Commands of the same `group` run at the same time (`&`). `directory` is the current directory relative to the start
+    of the script, or absolute (the root of the project is `/` too); None if it is unknown.
     """
 
     words: tuple[Word, ...]
@@ -65,7 +66,7 @@ class Run:
 
 @dataclass
 class Shell:
-    """The state of a script at one point. `axes` are names that stay open (SLURM_ARRAY_TASK_ID)."""
+    """The state of a script at one point. `axes` are variables that stay symbolic (SLURM_ARRAY_TASK_ID)."""
 
     source: Source
     variables: dict[str, Expr]
@@ -75,23 +76,23 @@ class Shell:
     exported: set[str] = field(default_factory=set)
     directory: str | None = "."
     functions: dict[str, tuple[list[Step], int]] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[StartedCommand] = field(default_factory=list)
     group: int = 0
     pending: bool = False
     nested: int = 0
     inside: tuple[str, ...] = ()
-    """Functions and sourced files that are being followed: none is entered again."""
+    """Functions and sourced files that are being followed; recursion is not followed."""
     ended: bool = False
     steps: int = 0
     turns: tuple[Origin, ...] = ()
-    """Where the current values of the loops around are written: what tells unrolled commands apart."""
+    """The places of the current values of the loops around: they distinguish unrolled commands."""
 
     def follow(self, document: BashDocument) -> None:
-        """Everything that a script does."""
+        """Follows a whole script."""
         self._steps(document.steps, 0)
 
     def follow_text(self, expr: Expr) -> None:
-        """A command string (`bash -c`, `eval`)."""
+        """Follows a command string (`bash -c`, `eval`)."""
         if self.nested < MAX_NESTED:
             self.nested += 1
             self.follow(reparse(self.source, expr))
@@ -123,9 +124,9 @@ class Shell:
         elif block.kind == "conditional":
             self._conditional(steps, depth)
         else:
-            held, directory = dict(self.variables), self.directory
+            saved, directory = dict(self.variables), self.directory
             self._steps(steps, depth)
-            self.variables, self.directory = held, directory
+            self.variables, self.directory = saved, directory
 
     def _loop(self, block: Block, steps: list[Step], depth: int) -> None:
         values = [expr for word in block.words for expr in self._values(word)]
@@ -199,7 +200,7 @@ class Shell:
         own = {one.name: self.closed(one.expr) for one in step.environment}
         shared = {name: self.variables[name] for name in self.exported if name in self.variables}
         origin = replace(step.words[0].origin, via=self.turns)
-        self.runs.append(Run(words, {**shared, **own}, origin, self.group, self.directory))
+        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory))
         if step.background:
             self.pending = True
         elif not self.pending:
@@ -209,7 +210,7 @@ class Shell:
         value = self.closed(step.expr)
         old = self.variables.get(step.name)
         if step.index is not None:
-            value = unknown(f"one element of {step.name} is set", step.expr.origin)
+            value = unknown(f"only one element of {step.name} is set here", step.expr.origin)
         elif step.append and old is not None:
             if is_tuple(old) and is_tuple(value):
                 value = Op("tuple", (*operands_of(old), *operands_of(value)), value.origin)
@@ -224,10 +225,10 @@ class Shell:
     def _call(self, name: str, arguments: tuple[Word, ...]) -> None:
         if self.nested >= MAX_NESTED or name in self.inside:
             return
-        held, self.arguments = self.arguments, arguments
+        saved, self.arguments = self.arguments, arguments
         steps, depth = self.functions[name]
         self._enter(name, lambda: self._steps(steps, depth))
-        self.arguments = held
+        self.arguments = saved
 
     def _enter(self, name: str, follow: Callable[[], None]) -> None:
         self.nested, self.inside = self.nested + 1, (*self.inside, name)
@@ -254,7 +255,7 @@ class Shell:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def closed(self, expr: Expr) -> Expr:
-        """`expr` with variables replaced by their values here; names that nobody sets are unknown."""
+        """`expr` with the current values of its variables. A variable that is not set is unknown."""
         known = {**self.variables, **self._positional()}
         free = {name: value for name, value in known.items() if name not in self.axes}
         found = substitute(apply_defaults(tidy(expr), known), free)
@@ -276,7 +277,7 @@ class Shell:
         return found
 
     def _values(self, word: ShellWord) -> Iterator[Expr]:
-        """The values that one word of a `for` list stands for."""
+        """The values of one word in the list of a `for` loop."""
         for one in self._words(word):
             yield whole(one)
 
@@ -306,7 +307,7 @@ class Shell:
             yield of_value(value, word.origin)
 
     def _items(self, value: Expr, origin: Origin) -> Iterator[Word]:
-        """The words of an array: its items as they are, what an expansion in it was filled with cut at white space."""
+        """The words of an array. An unquoted expansion in it is split at white space."""
         for operand in operands_of(value):
             cut = isinstance(operand, Op) and operand.operator == "words"
             inner = operands_of(operand)[0] if cut else operand

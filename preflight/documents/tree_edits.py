@@ -1,10 +1,10 @@
-"""Edits of YAML and JSON by splice. Each is read back before it is handed out: it does what was asked, nothing else."""
+"""Edits of YAML and JSON by splice. Each edit is read back, and does only what was asked, before it is returned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from preflight.documents import items
+from preflight.documents import layout
 from preflight.documents.document import TreeDocument
 from preflight.documents.render import render
 from preflight.documents.tree import Found, Node
@@ -13,7 +13,7 @@ from preflight.vocabulary.values import Route, Span, Unknown, Value
 
 
 def replace(doc: TreeDocument, route: Route, value: Value) -> Edit:
-    """The edit that gives a value another text, in the style of the old one. Raises CannotEdit."""
+    """The edit that replaces a value, in the style of the old text. Raises CannotEdit."""
     found = doc.find(route)
     _refuse_shared(doc, route, found)
     if isinstance(value, (tuple, list)) and found.node.kind == "list" and found.item.alias is None:
@@ -28,7 +28,7 @@ def replace(doc: TreeDocument, route: Route, value: Value) -> Edit:
 
 
 def _refuse_shared(doc: TreeDocument, route: Route, found: Found) -> None:
-    """An alias itself may be replaced; what lies behind one, or is repeated by one, may not."""
+    """Raises CannotEdit for a value that is reached or repeated through an alias. The alias itself may be replaced."""
     inherited = bool(route) and (doc.find(route[:-1]).shared or len(found.aliases) > (found.item.alias is not None))
     if inherited or (found.shared and found.item.alias is None):
         raise CannotEdit("the value is shared through an anchor: editing it would change other settings")
@@ -50,7 +50,7 @@ def _scalar(doc: TreeDocument, found: Found, value: Value) -> Edit:
 
 
 def _list(doc: TreeDocument, route: Route, node: Node, values: tuple[Value, ...]) -> Edit | None:
-    """One edit that keeps the spelling of items that stay; None where the list has to be written anew."""
+    """One edit that keeps the text of the kept items; None if the list must be written anew."""
     old = doc.value(route)
     assert isinstance(old, tuple)
     kept: list[int] = []
@@ -65,12 +65,12 @@ def _list(doc: TreeDocument, route: Route, node: Node, values: tuple[Value, ...]
     return None
 
 
-def insert(doc: TreeDocument, beside: Route, key: str, value: Value, after: bool = True) -> Edit:
-    """The edit that adds a key behind (or before) an existing key of a mapping. Raises CannotEdit."""
+def insert(doc: TreeDocument, beside: Route, key: str, value: Value) -> Edit:
+    """The edit that adds a key behind an existing key of a mapping. Raises CannotEdit."""
     found = doc.find(beside)
     parent, item = found.parent, found.item
     if parent is None or item.key is None or parent.kind != "map":
-        raise CannotEdit("a key is inserted beside a key of a mapping")
+        raise CannotEdit("a new key must be next to a key of a mapping")
     holder = doc.find(beside[:-1])
     if holder.shared or item not in parent.items or len(found.aliases) > (item.alias is not None):
         raise CannotEdit("the mapping is shared through an anchor: a new key would show up elsewhere")
@@ -78,8 +78,8 @@ def insert(doc: TreeDocument, beside: Route, key: str, value: Value, after: bool
     if not isinstance(inside, Mapping) or key in inside:
         raise CannotEdit(f"there is a key {key!r} already")
     entry = _entry(doc, item.key, key, value, parent.style != "block", item.alias or item.value.span)
-    place = items.flow_entry if parent.style != "block" else items.block_entry
-    edit = place(doc.source, parent, item, entry, after)
+    place = layout.flow_entry if parent.style != "block" else layout.block_entry
+    edit = place(doc.source, item, entry)
     _prove(doc, [edit], _with(doc.value(), (*beside[:-1], key), value))
     return edit
 
@@ -93,9 +93,9 @@ def _entry(doc: TreeDocument, like: Node, key: str, value: Value, flow: bool, ol
 
 
 def keep(doc: TreeDocument, route: Route, indices: Iterable[int]) -> tuple[Edit, ...]:
-    """The edits that leave only these items of a list, their lines or commas with them.
+    """The edits that keep only some items of a list, and remove the lines or commas of the others.
 
-    Raises CannotEdit where none is left: an empty list means something else.
+    Raises CannotEdit if no item is kept: an empty list means something else.
     """
     found = doc.find(route)
     node, kept = found.node, sorted(set(indices))
@@ -107,7 +107,7 @@ def keep(doc: TreeDocument, route: Route, indices: Iterable[int]) -> tuple[Edit,
         raise CannotEdit("an empty list would be left")
     if len(kept) == len(node.items):
         return ()
-    without = items.block_items if node.style == "block" else items.flow_items
+    without = layout.block_items if node.style == "block" else layout.flow_items
     spans = without(doc.source.text, node, kept)
     edits = tuple(Edit(doc.source.path, span, "") for span in spans)
     old = doc.value(route)
@@ -117,7 +117,7 @@ def keep(doc: TreeDocument, route: Route, indices: Iterable[int]) -> tuple[Edit,
 
 
 def merge(source: Source, edits: Iterable[Edit]) -> Edit:
-    """One edit that does what several edits of a file do."""
+    """One edit that has the effect of several edits of a file."""
     edits = tuple(edits)
     if not edits:
         raise CannotEdit("nothing would change")
@@ -130,7 +130,7 @@ def merge(source: Source, edits: Iterable[Edit]) -> Edit:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Equality of values in which NaN equals NaN and True is not 1. A number equals its text (quotes are kept)."""
+    """Equality of values. NaN equals NaN, and True does not equal 1."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, tuple) and isinstance(other, (tuple, list)):
@@ -151,7 +151,7 @@ def _with(tree: Value, route: Route, value: Value) -> Value:
 
 
 def _prove(doc: TreeDocument, edits: Iterable[Edit], expected: Value) -> None:
-    """Reads the edited text; CannotEdit where it does not say what is expected."""
+    """Reads the edited text. Raises CannotEdit if its value is not the expected one."""
     source = Source(doc.source.path, splice(doc.source.text, edits))
     try:
         after = doc.reparse(source)
@@ -162,7 +162,7 @@ def _prove(doc: TreeDocument, edits: Iterable[Edit], expected: Value) -> None:
 
 
 def _says(found: Value, expected: Value) -> bool:
-    """As `same`, but a value whose quotes were kept may come back as its text."""
+    """As `same`, but a value in quotes may be read back as text."""
     if isinstance(found, Mapping) and isinstance(expected, Mapping):
         return found.keys() == expected.keys() and all(_says(found[key], expected[key]) for key in found)
     if isinstance(found, tuple) and isinstance(expected, (tuple, list)):
