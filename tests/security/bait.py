@@ -121,9 +121,7 @@ class Bait:
         path.chmod(0o755)
         return path
 
-    def run(
-        self, *command: str, cwd: Path | None = None, **environment: str
-    ) -> Ended:
+    def run(self, *command: str, cwd: Path | None = None, **environment: str) -> Ended:
         """A process in the tree."""
         self.forget_markers()
         done = subprocess.run(

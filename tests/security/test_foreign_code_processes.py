@@ -14,7 +14,9 @@ import pytest
 from preflight.system import import_path, processes
 
 PACKAGE = Path(processes.__file__).parents[1]
-STARTS = re.compile(r"subprocess\.(run|Popen|call|check_call|check_output)|os\.(system|popen|(exec|spawn|posix_spawn)\w*)")
+STARTS = re.compile(
+    r"subprocess\.(run|Popen|call|check_call|check_output)|os\.(system|popen|(exec|spawn|posix_spawn)\w*)"
+)
 SHOW = """
 import json, os, sys
 print(json.dumps([os.getcwd(), sorted(os.environ), sys.path, sys.flags.no_user_site, hash("a")]))
