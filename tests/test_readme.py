@@ -45,7 +45,7 @@ def block(kind: str, name: str, language: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("path", ["README.md", *GUIDE])
+@pytest.mark.parametrize("path", ["README.md", *(pytest.param(page, marks=pytest.mark.slow) for page in GUIDE)])
 def test_what_is_shown_is_made_today(path: str, generate: ModuleType) -> None:
     text = (ROOT / path).read_text(encoding="utf-8")
     assert generate.with_outputs(text) == text, "run: python scripts/generate.py"
@@ -92,6 +92,7 @@ def test_each_command_is_one_line_that_sets_itself_up(name: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_main_command_runs_on_the_shipped_examples() -> None:
     words = shlex.split(block("command", "run", "console").split("&&")[-1])
     done = preflight(*words[1:], "--output-format", "concise")
