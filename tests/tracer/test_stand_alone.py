@@ -12,7 +12,7 @@ from preflight.memory.device.fit import subprocess as tracing
 TRACER = Path(tracing.__file__).parents[3] / "tracer"
 
 
-@pytest.mark.parametrize("path", sorted(TRACER.glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted(TRACER.rglob("*.py")), ids=lambda p: p.name)
 def test_nothing_of_preflight_is_imported(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
