@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.documents.document import TreeDocument
 from preflight.program.bindings import bind, constant, first_origin, is_constant
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank, Word
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Route, Scalar, Unknown, Value, evaluate
 

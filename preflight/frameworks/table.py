@@ -19,10 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import SPELLINGS, Found
 from preflight.program.bindings import bind, constant, first_origin, when
-from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import spelled
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, frozen
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -35,10 +35,10 @@ from preflight.program.bindings import (
     when,
 )
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import Binding, Parameter, Rank
 from preflight.vocabulary.spelling import IMPLEMENTATIONS, IN_BACKWARD, OPTIMIZERS, spelled
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar, Unknown
-from preflight.vocabulary.versions import NEWEST, release
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
 

@@ -35,9 +35,9 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.statements import execute
+from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
-from preflight.vocabulary.remembered import Remembered
 from preflight.vocabulary.values import (
     Cause,
     Const,

@@ -20,8 +20,8 @@ from preflight.python.objects import (
     spread,
     to_expr,
 )
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.reading import Parameter
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Cause, Const, Ref, Unknown
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""Steps of diffusers' models, after its example scripts and pipelines: encoding of images, decoding of latents, one step
-of a pipeline that generates, and a training step."""
+"""Steps of diffusers' models, after its example scripts and pipelines: encoding of images, decoding of latents, one
+step of a pipeline that generates, and a training step."""
 
 from __future__ import annotations
 

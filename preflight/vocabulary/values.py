@@ -331,3 +331,21 @@ class Axis:
     origin: Origin | None = None
     fields: tuple[str, ...] = field(default=())
     """Job fields that depend on it; filled in by `preflight.study`."""
+
+
+def frozen(value: object) -> Value:
+    """A JSON value with its lists as tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, Mapping):
+        return {str(key): frozen(item) for key, item in value.items()}
+    return value  # type: ignore[return-value]
+
+
+def thawed(value: object) -> object:
+    """The same with tuples as lists and mappings as dictionaries, as JSON has them."""
+    if isinstance(value, (list, tuple)):
+        return [thawed(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: thawed(item) for key, item in value.items()}
+    return value

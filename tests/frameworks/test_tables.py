@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from preflight.frameworks.arguments import Arguments
 from preflight.frameworks.shared import SPELLINGS, Found
 from preflight.frameworks.table import FOLDER, Head, Part, Row, Table, function, heads, kinds, load, read, tomllib
-from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.spelling import kind_of, normal
-from preflight.vocabulary.values import Const, Origin, Span
+from preflight.vocabulary.values import Const, Origin, Span, frozen
 
 FREE = ("model.config.", "model.kwargs.", "parallel.options.", "software.")
 """Fields that take any key below them."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import (
     Axis,
@@ -30,7 +30,7 @@ from preflight.vocabulary.values import (
 )
 
 if TYPE_CHECKING:
-    from preflight.vocabulary.submission import Submission
+    from preflight.vocabulary.project import Submission
 
 NAME = "slurm"
 _READ: Kind[Reading] = Kind("a script read without a call")

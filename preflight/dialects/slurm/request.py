@@ -21,9 +21,8 @@ from preflight.dialects.slurm.schema import (
     said_of,
 )
 from preflight.dialects.slurm.submission import command_directives, environment_directives
-from preflight.vocabulary.project import BOM
+from preflight.vocabulary.project import BOM, COMMAND_LINE, ENVIRONMENT, Submission
 from preflight.vocabulary.reading import Problem, ProblemSeverity, Request
-from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, Submission
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value
 

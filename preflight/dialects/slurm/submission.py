@@ -6,8 +6,8 @@ import shlex
 
 from preflight.dialects.shell.values import literal_word
 from preflight.documents.directives import Directive, Ignored, read_arguments
+from preflight.vocabulary.project import COMMAND_LINE, VARIABLES, Submission
 from preflight.vocabulary.reading import Word
-from preflight.vocabulary.submission import COMMAND_LINE, VARIABLES, Submission
 from preflight.vocabulary.values import Const, Expr, Origin, Span
 
 _OF_JOBS = ("SLURM_", "SBATCH_", "SRUN_", "PREFLIGHT_", "CUDA_VISIBLE_DEVICES")

@@ -18,7 +18,7 @@ from preflight.memory.device.law.tape import NotRegular, expand
 from preflight.memory.device.step.convolution import without_workspaces
 from preflight.memory.device.workload import Resolved
 from preflight.system.regular import UnreadableFile
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, brief
 

@@ -17,7 +17,7 @@ from preflight.memory.device.parallel.units import Units, cut, units
 from preflight.memory.device.quantization import QuantizedWeights
 from preflight.memory.device.step.optimizers import Step, step
 from preflight.memory.device.workload import Resolved
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 

@@ -15,7 +15,7 @@ from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.step.allocator import Block, CachingAllocator
 from preflight.memory.device.step.convolution import WORKSPACE
 from preflight.memory.device.step.optimizers import Step
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.estimates import ALL_PARTS
 
 _PART = {name: index for index, name in enumerate(ALL_PARTS)}
