@@ -12,8 +12,8 @@ T = TypeVar("T")
 class BoundedCache(Generic[T]):
     """The latest results, by the object that they were made from and a key.
 
-    Objects are compared by identity, since comparing their values is slow. Each object is kept as long as its result, so
-    that no other object gets its identity.
+    Objects are compared by identity, since comparing their values is slow. Each object is kept as long as its result:
+    no other object gets its identity.
     """
 
     def __init__(self, most: int) -> None:
@@ -40,7 +40,7 @@ class BoundedCache(Generic[T]):
 
 
 class Kind(Generic[T]):
-    """The key of one kind of thing, with its type; only the reader that keeps such things has it. `name` is for people."""
+    """The key of one kind of thing, with its type; only the reader that keeps them has it. `name` is for people."""
 
     def __init__(self, name: str) -> None:
         self.name = name

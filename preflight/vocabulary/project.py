@@ -56,7 +56,7 @@ class Submission:
     words: tuple[str, ...] = ()
     """The script's name and the words that are passed to it."""
     directory: str = "."
-    """Where the job starts, with a leading `/` that stands for the project's root; ".": not known."""
+    """Where the job starts, where a leading `/` is the project's root; ".": not known."""
 
     def texts(self) -> dict[str, str]:
         """The command line and the environment as texts that origins point into, by the names above."""

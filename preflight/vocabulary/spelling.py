@@ -1,4 +1,4 @@
-"""Values as files spell them, put into the Job's spelling - and whether they can be a Job's at all."""
+"""Turns values as files spell them into the Job's spelling, and refuses those that a field cannot have."""
 
 from __future__ import annotations
 
