@@ -24,8 +24,8 @@ def fixable() -> Iterator[object]:
                 for ending in ("\n", "\r\n"):
                     script = any(file.endswith((".sh", ".sbatch", ".slurm")) for file in example.files)
                     if ending == "\n" or not script:  # bash does not read such a script
-                        name_of = f"{name}: {example.title}-{ending!r}"
-                        yield pytest.param(example, ending, id=name_of)
+                        marks = pytest.mark.slow if "Hydra is told" in example.title else ()  # three seconds of Hydra
+                        yield pytest.param(example, ending, id=f"{name}: {example.title}-{ending!r}", marks=marks)
 
 
 def unchanged(report: Report) -> Report:
