@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
 os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80
+
+
+@pytest.fixture(scope="module", autouse=True)
+def old_objects_are_not_searched() -> None:
+    """What tests before have made (torch, laws, documents) lives to the end. Every trace collects garbage first, which
+    took nine tenths of its time when it searched through all of that."""
+    gc.set_threshold(100_000, 20, 20)  # as the command line has it
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
+COSTLY = ("docs/estimate.md",)
+"""Pages whose outputs take more than a second to make."""
 EXAMPLE = "examples/readme/sweep.yaml"
 
 
@@ -45,7 +47,9 @@ def block(kind: str, name: str, language: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("path", ["README.md", *GUIDE])
+@pytest.mark.parametrize(
+    "path", [pytest.param(page, marks=pytest.mark.slow if page in COSTLY else ()) for page in ["README.md", *GUIDE]]
+)
 def test_what_is_shown_is_made_today(path: str, generate: ModuleType) -> None:
     text = (ROOT / path).read_text(encoding="utf-8")
     assert generate.with_outputs(text) == text, "run: python scripts/generate.py"
@@ -92,6 +96,7 @@ def test_each_command_is_one_line_that_sets_itself_up(name: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_main_command_runs_on_the_shipped_examples() -> None:
     words = shlex.split(block("command", "run", "console").split("&&")[-1])
     done = preflight(*words[1:], "--output-format", "concise")

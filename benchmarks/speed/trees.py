@@ -1,4 +1,4 @@
-"""Large trees that are timed: a monorepo, a Hydra tree, folders of job scripts. Written from nothing, the same each time.
+"""Large trees that are timed: a monorepo, a Hydra tree, folders of job scripts. The same at every run.
 
 python benchmarks/speed/trees.py KIND COUNT FOLDER    writes one of them, to be looked at or profiled
 """
@@ -13,13 +13,18 @@ import projects
 
 Files = Iterator[tuple[str, str]]
 
-PARAGRAPH = "def step_{i}_{j}(values: list[float], scale: float = {j}.5) -> list[float]:\n    return [scale * value for value in values if value > {i}]\n\n\n"
-YAML_ROW = "  service-{i}-{j}:\n    image: web:{j}.2\n    ports: [80, {j}]\n    environment: {{LEVEL: info, REGION: r{i}}}\n"
+PARAGRAPH = (
+    "def step_{i}_{j}(values: list[float], scale: float = {j}.5) -> list[float]:\n"
+    "    return [scale * value for value in values if value > {i}]\n\n\n"
+)
+YAML_ROW = (
+    "  service-{i}-{j}:\n    image: web:{j}.2\n    ports: [80, {j}]\n    environment: {{LEVEL: info, REGION: r{i}}}\n"
+)
 TEXT_ROW = "Row {j} of page {i}: nothing to read here, but some sixty characters of prose.\n"
 
 
 def monorepo(count: int) -> Files:
-    """`count` files of a median of 4 kB, in folders of 50; of 200 files one is a launch (a sweep, a script or a program)."""
+    """`count` files of a median of 4 kB, in folders of 50; every 200th is a launch: a sweep or a script."""
     for i in range(count):
         folder = f"area{i // 2000}/package{i // 50}"
         if i % 200 == 0:
@@ -52,7 +57,9 @@ def hydra(count: int) -> Files:
         yield f"conf/data/data{i}.yaml", f"batch_size: {8 + 8 * (i % 4)}\nseq_len: {512 * (1 + i % 2)}\nworkers: 4\n"
         yield f"conf/logger/logger{i}.yaml", f"project: p{i}\noffline: false\ntags: [a, b]\n"
         yield f"conf/debug/debug{i}.yaml", f"level: {i}\nprofile: false\n"
-        experiment = f"# @package _global_\ndefaults:\n  - override /model: model{i}\n  - override /data: data{i}\nseed: {i}\n"
+        experiment = (
+            f"# @package _global_\ndefaults:\n  - override /model: model{i}\n  - override /data: data{i}\nseed: {i}\n"
+        )
         yield f"conf/experiment/run{i}.yaml", experiment
 
 

@@ -14,8 +14,8 @@ import yaml
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
 from preflight.documents.tree import Item, Node, key_name, mark_shared
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Cause, Span, Unknown
 

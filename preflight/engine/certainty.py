@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.study import Bound, Source, Study
 from preflight.vocabulary.values import Unknown, evaluate, names
-from preflight.vocabulary.versions import NEWEST, release
 
 Estimate = Callable[[Job], Estimates]
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from preflight.system.files import real
-from preflight.vocabulary.defaults import frozen, thawed
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -26,7 +25,7 @@ from preflight.vocabulary.spelling import (
     yolo_target,
 )
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Unknown, frozen, thawed
 
 SHORT: Mapping[str, str] = {
     "model": "name", "machine": "gpu", "parallel": "strategy", "train.quantization": "type", "train.peft": "method",

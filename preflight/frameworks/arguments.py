@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from preflight.documents.document import TreeDocument
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, is_constant
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Word
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Route, Value, evaluate
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin, fold
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.values import Const, Expr, Op, Scalar
-from preflight.vocabulary.versions import NEWEST, release
 
 NO = Const(False)
 FP32 = Const("fp32")

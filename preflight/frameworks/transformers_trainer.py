@@ -29,9 +29,9 @@ from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
 from preflight.program.rows import Found
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import Binding, Parameter
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown
-from preflight.vocabulary.versions import NEWEST, release
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
 

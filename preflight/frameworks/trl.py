@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from preflight.frameworks.library_defaults import Use, truth
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
+from preflight.vocabulary.notation import release
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Op, Unknown
-from preflight.vocabulary.versions import release
 
 _ONLINE = ("grpo", "rloo", "ppo")
 """Flavours that make the text they train on."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from preflight.machines.cluster_file import FORMAT, CgroupTable, NodeTable, PartitionTable
 from preflight.vocabulary.machine import Cluster, Node, Partition
-from preflight.vocabulary.sizes import format_size
+from preflight.vocabulary.notation import format_size
 
 _SIZES = ("memory", "swap", "shm", "local_disk")
 _NODE = ("hosts", "count", "cpus", "sockets", "cores_per_socket", "threads_per_core", "memory", "memory_reserved",

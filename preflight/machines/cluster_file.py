@@ -11,8 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
-from preflight.vocabulary.sizes import parse_size
-from preflight.vocabulary.versions import major_minor
+from preflight.vocabulary.notation import major_minor, parse_size
 
 if sys.version_info >= (3, 11):
     import tomllib

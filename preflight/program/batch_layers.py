@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.python.module import Module, load_module, resolve_import
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Origin
 
 MAX_FILES = 400

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.remembered import Kind
 
 ROLES = {
     "validation": frozenset({"val", "valid", "validation", "eval", "evaluation", "evaluate", "dev", "validate"}),

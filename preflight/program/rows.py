@@ -20,7 +20,6 @@ from preflight.program.arguments import Arguments, arguments_of_call
 from preflight.program.bindings import bind, constant, first_origin, when
 from preflight.program.call_site import evaluates
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.reading import Binding, Fact, Link, Problem, Rank
 from preflight.vocabulary.spelling import (
     ATTENTION_IMPLEMENTATIONS,
@@ -31,7 +30,7 @@ from preflight.vocabulary.spelling import (
     PRECISIONS,
     spelled,
 )
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, frozen
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -34,9 +34,9 @@ from preflight.python.objects import (
     open_container,
     to_expr,
 )
+from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
-from preflight.vocabulary.remembered import Remembered
 from preflight.vocabulary.values import (
     Cause,
     Const,

@@ -8,8 +8,8 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
 

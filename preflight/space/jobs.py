@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from preflight.vocabulary.defaults import thawed
 from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.job import build as build_job
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Bound, Box
-from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names
+from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names, thawed
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from preflight.program.names import binding_for
 from preflight.slurm.resources import resources
 from preflight.study.follow import Chain, Step, branch_scope
 from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
-from preflight.vocabulary.defaults import table_defaults
 from preflight.vocabulary.reading import Binding, Branch, Problem, Rank, Reading, Request
 from preflight.vocabulary.spelling import checked
-from preflight.vocabulary.study import Bound, Box, Source
+from preflight.vocabulary.study import Bound, Box, Source, table_defaults
 from preflight.vocabulary.values import (
     Axis,
     Cause,

@@ -9,8 +9,12 @@ from typing import Any
 
 import torch
 
-TASKS = {"causal-lm": "CAUSAL_LM", "sequence-classification": "SEQ_CLS", "token-classification": "TOKEN_CLS",
-         "seq2seq-lm": "SEQ_2_SEQ_LM"}  # fmt: skip
+TASKS = {
+    "causal-lm": "CAUSAL_LM",
+    "sequence-classification": "SEQ_CLS",
+    "token-classification": "TOKEN_CLS",
+    "seq2seq-lm": "SEQ_2_SEQ_LM",
+}
 STEPS = 1000
 """AdaLoRA wants to know how many steps there are; its memory does not depend on it."""
 _VALUES_ONLY = """
@@ -109,8 +113,16 @@ def _config(peft: Any, name: str, o: dict[str, Any], **values: Any) -> Any:
 def _lora(peft: Any, o: dict[str, Any], _: dict[str, Any]) -> Any:
     rank = o.get("r") or 8
     given = {key: value for key, value in _given(o).items() if key != "use_dora"}
-    return _config(peft, "LoraConfig", {"options": given}, r=rank, lora_alpha=2 * rank, target_modules=o.get("targets"),
-                   lora_dropout=0.1 if o.get("dropout") else 0.0, use_dora=o.get("method") == "dora")  # fmt: skip
+    return _config(
+        peft,
+        "LoraConfig",
+        {"options": given},
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=o.get("targets"),
+        lora_dropout=0.1 if o.get("dropout") else 0.0,
+        use_dora=o.get("method") == "dora",
+    )
 
 
 def _layers(name: str, rank: str | None = "r", dropout: str | None = None) -> Maker:

@@ -60,8 +60,9 @@ def _checkpointed(layer: Any, body: Callable[..., Any], *args: Any, **kwargs: An
     return body(*args, **kwargs)
 
 
-def _compiled_forward(plain: Any, first: nn.Module, shared: dict[Any, Any], mark: Any, layer: nn.Module, *args: Any,
-                      **kwargs: Any) -> Any:  # fmt: skip
+def _compiled_forward(
+    plain: Any, first: nn.Module, shared: dict[Any, Any], mark: Any, layer: nn.Module, *args: Any, **kwargs: Any
+) -> Any:
     tensors = {name: value for name, value in kwargs.items() if _has_tensors(value)}
     rest = {name: value for name, value in kwargs.items() if name not in tensors}
     key = (torch.is_grad_enabled(), tuple(sorted(tensors)), tuple(requires(args)), layer.training)
@@ -137,8 +138,9 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _cross_entropy(logits: torch.Tensor, wanted: torch.Tensor, ignore_index: int = -100, reduction: str = "mean",
-                   **_: Any) -> torch.Tensor:  # fmt: skip
+def _cross_entropy(
+    logits: torch.Tensor, wanted: torch.Tensor, ignore_index: int = -100, reduction: str = "mean", **_: Any
+) -> torch.Tensor:
     """Cross-entropy as Inductor sees it: reductions over rows and a gather. (Its own operator has no gradient where
     graphs are made of meta tensors.)"""
     rows = logits - logits.logsumexp(-1, keepdim=True)
@@ -262,8 +264,10 @@ def _written(plan: Plan, held: dict[fx.Node, Any], node: fx.Node, at: int) -> An
     """The storages that a kernel writes: new ones, or one that it reads last, where the kernel is not opaque."""
     value = node.meta["val"]
     if isinstance(value, (tuple, list)):
-        return [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="meta") if isinstance(v, torch.Tensor)
-                else v for v in value]  # fmt: skip
+        return [
+            torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="meta") if isinstance(v, torch.Tensor) else v
+            for v in value
+        ]
     if not _opaque(node):
         nbytes = value.untyped_storage().nbytes()
         for source in plan.sources_of(node):

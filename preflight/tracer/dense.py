@@ -1,7 +1,8 @@
-"""Models of torchvision and segmentation_models_pytorch that label every pixel, and torchvision's that label clips.
+"""Dense prediction: models of torchvision and segmentation_models_pytorch that label every pixel, and torchvision's
+models that label video clips.
 
-A pixel's loss is cross-entropy of its classes, an auxiliary head's counts half (torchvision's
-references/segmentation/train.py, criterion), and binary cross-entropy where there is one class alone.
+The loss of a pixel is the cross-entropy of its classes, or binary cross-entropy if there is only one class. The loss of
+an auxiliary head counts half (torchvision's references/segmentation/train.py, criterion).
 """
 
 from __future__ import annotations
@@ -13,16 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .denoisers import Output
-from .libraries import on_meta
+from .building import CannotBuild, Output, on_meta
 
 HOMES = {"torchvision": "torchvision.models", "segmentation_models_pytorch": "segmentation_models_pytorch"}
 IGNORED = 255
 AUXILIARY = 0.5
-
-
-class CannotBuild(Exception):
-    """The description does not make a model; the message says why."""
 
 
 def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.dtype]) -> nn.Module:
@@ -82,5 +78,7 @@ def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> 
     channels = model["kwargs"].get("in_channels", 3)
     shape = (channels, frames, side, side) if frames else (channels, side, side)
     labels = () if frames else (side, side)
-    return {"pixel_values": torch.zeros(point["b"], *shape, dtype=dtype, device="meta"),
-            "labels": torch.zeros(point["b"], *labels, dtype=torch.int64, device="meta")}  # fmt: skip
+    return {
+        "pixel_values": torch.zeros(point["b"], *shape, dtype=dtype, device="meta"),
+        "labels": torch.zeros(point["b"], *labels, dtype=torch.int64, device="meta"),
+    }

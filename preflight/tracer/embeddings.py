@@ -12,9 +12,8 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 from . import adapters
-from .automatic import from_config
+from .building import Output, from_config
 from .cuda import Cuda
-from .denoisers import Output
 
 SCALE = 20.0
 

@@ -1,4 +1,5 @@
-"""Requests on standard input, replies on standard output: a line of JSON each, until the input ends.
+"""Serves requests: reads one line of JSON from standard input, writes one line of JSON to standard output, and goes on
+until the input ends.
 
 Request: {"traces": [{"model", "setup", "point", "kind"}, ...]}. Reply: {"versions": {...}, "traces": [reply or
 {"error": text}]}. See `steps.trace`.

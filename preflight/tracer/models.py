@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from . import adapters, compiled, libraries, losses, quantized
-from .automatic import from_config
+from . import adapters, building, compiled, losses, quantized
+from .building import CannotBuild
+from .reimplementations import resnet
 
 AUTO_CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
@@ -20,13 +21,20 @@ AUTO_CLASSES = {
     "contrastive": "AutoModel",
     "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
 }
-OTHERS = ("denoisers", "speech", "detectors", "litgpt", "pictures", "yolo", "perception", "embeddings", "dense")
-"""Modules of this package that build and feed what is no transformer with a task of its own (`model["kind"]`)."""
+OTHERS = {
+    "denoisers": ".denoisers",
+    "dense": ".dense",
+    "detectors": ".reimplementations.detectors",
+    "embeddings": ".embeddings",
+    "litgpt": ".reimplementations.litgpt",
+    "perception": ".perception",
+    "pictures": ".pictures",
+    "speech": ".speech",
+    "yolo": ".reimplementations.yolo",
+}
+"""`model["kind"]` -> the module that builds such a model and makes its batches, for all that is no transformer of
+transformers with a task of AUTO_CLASSES."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class CannotBuild(Exception):
-    """The description does not make a model; the message says why."""
 
 
 def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
@@ -56,13 +64,17 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     compiles_loss = setup.get("compile") == "all"
     if setup.get("loss") or compiles_loss:
         inner = built.get_base_model() if setup.get("peft") else built
-        losses.install(inner, setup.get("loss"), compiled.function if compiles_loss else None,
-                       DTYPES.get(setup.get("autocast") or ""))  # fmt: skip
+        losses.install(
+            inner,
+            setup.get("loss"),
+            compiled.function if compiles_loss else None,
+            DTYPES.get(setup.get("autocast") or ""),
+        )
     return built
 
 
 def _other(model: dict[str, Any]) -> Any:
-    return importlib.import_module(f".{model['kind']}", __package__)
+    return importlib.import_module(OTHERS[model["kind"]], __package__)
 
 
 def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
@@ -73,7 +85,7 @@ def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Modul
         if part is not None and hasattr(part, "use_cache"):
             part.use_cache = False
     try:
-        made: torch.nn.Module = from_config(getattr(transformers, AUTO_CLASSES[model["task"]]), config, setup)
+        made: torch.nn.Module = building.from_config(getattr(transformers, AUTO_CLASSES[model["task"]]), config, setup)
     except ValueError as error:
         raise CannotBuild(str(error)) from error
     return made
@@ -83,14 +95,12 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
     home, _, name = model["target"].partition(":")
     kwargs = model.get("kwargs") or {}
     if home == "timm":
-        return libraries.make_timm(name, model.get("image_size"), kwargs)
+        return building.make_timm(name, model.get("image_size"), kwargs)
     if home == "torchvision":
         try:
             make = getattr(importlib.import_module("torchvision.models"), name)
-            return libraries.on_meta(lambda: make(**kwargs))
+            return building.on_meta(lambda: make(**kwargs))
         except ImportError:
-            from . import resnet
-
             made = resnet.make(name, **kwargs)
             if made is None:
                 raise CannotBuild("torchvision is not installed in this interpreter") from None
@@ -102,13 +112,15 @@ def _from_target(model: dict[str, Any]) -> torch.nn.Module:
 def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
     """Non-reentrant checkpointing of every layer; `context_fn` brings the CUDA emulation into the recomputation."""
     if hasattr(model, "set_grad_checkpointing"):
-        libraries.checkpoint_timm(model, context_fn)
+        building.checkpoint_timm(model, context_fn)
         return
     base = getattr(model, "base_model", model)
     base = getattr(base, "model", base) if hasattr(base, "peft_config") else base
     if not hasattr(base, "gradient_checkpointing_enable"):
-        raise CannotBuild(f"{type(base).__name__} has no gradient checkpointing of its own: what a program checkpoints "
-                          "of it is not known")  # fmt: skip
+        raise CannotBuild(
+            f"{type(base).__name__} has no gradient checkpointing of its own: what a program checkpoints "
+            "of it is not known"
+        )
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": context_fn})
     if hasattr(model, "peft_config") and hasattr(base, "enable_input_require_grads"):
         base.enable_input_require_grads()

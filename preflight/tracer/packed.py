@@ -1,5 +1,5 @@
-"""Stand-ins on the meta device for linear layers of other quantisations than bitsandbytes': what each keeps for
-backward and makes on the way. The libraries themselves are not needed.
+"""Our re-implementation of the linear layers of other quantisations than bitsandbytes', on the meta device: the tensors
+that each keeps for backward and the temporary ones. The libraries are not needed.
 
 Written after:
 gptq         gptqmodel 7.3 nn_modules/qlinear/{torch,tritonv2,__init__}.py: while it trains every kernel multiplies by

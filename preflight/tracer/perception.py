@@ -1,7 +1,7 @@
 """Models of transformers that see or hear, by their class: segmentation, detection, video, captions, sound.
 
 Each is traced with the library's own loss. What a batch holds is the class's recipe (`perception_batches`); what its
-loss asks of the data is answered by `stated`.
+loss asks of the data is answered by `losses_without_data`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from . import adapters
-from .denoisers import Output
+from .building import CannotBuild, Output
+from .losses_without_data import Answers, install_first, install_matcher
 from .perception_batches import LOSSES, RECIPES
-from .stated import Answers, install_first, install_matcher
 
 NONE_LEFT_OUT = {"layerdrop": 0.0, "apply_spec_augment": False, "mask_time_prob": 0.0, "mask_feature_prob": 0.0}
 """No layer is dropped and nothing is masked: that is the most that a step needs."""
@@ -28,10 +28,6 @@ DENOISED = "denoised-boxes"
 EAGER = ("speecht5",)
 """Models whose loss is one of attention's probabilities as well."""
 NESTED = ("encoder_config", "text_config", "vision_config", "audio_config", "encoder", "decoder", "backbone_config")
-
-
-class CannotBuild(Exception):
-    """The description does not make a model; the message says why."""
 
 
 def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.dtype]) -> nn.Module:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .denoisers import Output
-from .stated import Together, picks
+from .building import Output
+from .losses_without_data import Together, picks
 
 Zeros = Callable[..., torch.Tensor]
 Point = Mapping[str, int]
@@ -76,8 +76,12 @@ def padded_boxes(config: Any, p: Point, zeros: Zeros) -> Batch:
 def prompted(config: Any, p: Point, zeros: Zeros) -> Batch:
     """An image with one box as a prompt, and the object's mask."""
     side = p["i"] // MASK_SIDE
-    return {"pixel_values": _pixels(config, p, zeros), "input_boxes": zeros(p["b"], 1, 4, of=F32),
-            "multimask_output": False, "labels": zeros(p["b"], side, side, of=F32)}  # fmt: skip
+    return {
+        "pixel_values": _pixels(config, p, zeros),
+        "input_boxes": zeros(p["b"], 1, 4, of=F32),
+        "multimask_output": False,
+        "labels": zeros(p["b"], side, side, of=F32),
+    }
 
 
 def prompted_loss(inner: Any, batch: Batch) -> Output:
@@ -127,29 +131,46 @@ def captioning(config: Any, p: Point, zeros: Zeros) -> Batch:
 def texts_and_images(config: Any, p: Point, zeros: Zeros) -> Batch:
     """Captions of BLIP and GIT: every token is a label."""
     ids = zeros(p["b"], p["t"], of=I64)
-    return {"pixel_values": zeros(p["b"], 3, *_sides(p)), "input_ids": ids, "attention_mask": torch.ones_like(ids),
-            "labels": torch.zeros_like(ids)}  # fmt: skip
+    return {
+        "pixel_values": zeros(p["b"], 3, *_sides(p)),
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "labels": torch.zeros_like(ids),
+    }
 
 
 def pairs(config: Any, p: Point, zeros: Zeros) -> Batch:
     """Texts and images (AltCLIP, ALIGN, Chinese CLIP)."""
     ids = zeros(p["b"], p["t"], of=I64)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pixel_values": zeros(p["b"], 3, *_sides(p)),
-            "return_loss": True}  # fmt: skip
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "pixel_values": zeros(p["b"], 3, *_sides(p)),
+        "return_loss": True,
+    }
 
 
 def heard_pairs(config: Any, p: Point, zeros: Zeros) -> Batch:
     """Texts and mel spectrograms of ten seconds (CLAP: 1,001 frames of 64 bins)."""
     ids, audio = zeros(p["b"], p["t"], of=I64), config.audio_config
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "return_loss": True,
-            "input_features": zeros(p["b"], 1, 1001, audio.num_mel_bins)}  # fmt: skip
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "return_loss": True,
+        "input_features": zeros(p["b"], 1, 1001, audio.num_mel_bins),
+    }
 
 
 def documents(config: Any, p: Point, zeros: Zeros) -> Batch:
     """Words, their boxes, and the page (LayoutLMv3): a label for every token."""
     ids = zeros(p["b"], p["s"], of=I64)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "bbox": zeros(p["b"], p["s"], 4, of=I64),
-            "pixel_values": zeros(p["b"], 3, *_sides(p)), "labels": zeros(p["b"], p["s"], of=I64)}  # fmt: skip
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "bbox": zeros(p["b"], p["s"], 4, of=I64),
+        "pixel_values": zeros(p["b"], 3, *_sides(p)),
+        "labels": zeros(p["b"], p["s"], of=I64),
+    }
 
 
 def classified_document(config: Any, p: Point, zeros: Zeros) -> Batch:
@@ -197,8 +218,12 @@ def features_ctc(config: Any, p: Point, zeros: Zeros) -> Batch:
 def spoken(config: Any, p: Point, zeros: Zeros) -> Batch:
     """Text to mel spectrograms (SpeechT5): s tokens, t frames, a vector of the speaker."""
     ids = zeros(p["b"], p["s"], of=I64)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": zeros(p["b"], p["t"],
-            config.num_mel_bins), "speaker_embeddings": zeros(p["b"], config.speaker_embedding_dim)}  # fmt: skip
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "labels": zeros(p["b"], p["t"], config.num_mel_bins),
+        "speaker_embeddings": zeros(p["b"], config.speaker_embedding_dim),
+    }
 
 
 Recipe = Callable[[Any, Point, Zeros], Batch]

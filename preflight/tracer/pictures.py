@@ -1,8 +1,8 @@
 """Models of images and text: built from transformers' own classes, fed with placeholders as a processor makes them.
 
-What decides the shapes of such a model's step is data: which tokens stand for an image, how many patches an image has,
-which of its tiles are padding. These few integers are true values on the CPU, everything else is on meta, and
-`true_values` lets the two meet: so every shape is what the model's own code makes of them, and its own checks (as many
+The shapes of such a model's step depend on data: which tokens are placeholders of an image, how many patches an image
+has, which of its tiles are padding. These few integers have true values on the CPU; everything else is on meta.
+`true_values` lets operations take both. So the model's own code decides every shape, and its own checks (as many
 placeholders as features) are run.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from . import adapters, losses, quantized
-from .automatic import from_config
+from .building import from_config
 from .true_values import Scalars, Values
 
 PARTS = {
@@ -24,11 +24,9 @@ PARTS = {
                   "query_tokens", "language_projection", "image_newline"),
     "vision": ("vision_tower", "visual", "vision_model"),
 }  # fmt: skip
-"""Modules of a part, in whatever they lie; what is in neither is the language model's."""
-
-
+"""Modules of a part, wherever they are; what is in neither part belongs to the language model."""
 PLACEHOLDER = 2
-"""The token that stands for an image, whatever the model's own is."""
+"""The placeholder token of an image, whatever the model's own is."""
 
 
 def part(name: str) -> str:
@@ -39,7 +37,7 @@ def part(name: str) -> str:
 
 def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.dtype]) -> nn.Module:
     """A step on meta, in training mode. `model`: {"architecture", "config"}; `setup`: as `models.build` has it, with
-    frozen: of "vision", "projector", "language". Adapters stand in no frozen part."""
+    frozen: of "vision", "projector", "language". No frozen part gets adapters."""
     import transformers
 
     config = transformers.AutoConfig.for_model(model["architecture"], **model["config"])

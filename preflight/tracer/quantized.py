@@ -1,5 +1,5 @@
-"""Stand-ins for bitsandbytes' linear layers on the meta device: what they keep, and what they make on the way; other
-quantisations' are in `packed`.
+"""Our re-implementation of bitsandbytes' linear layers on the meta device: the tensors that they keep and the temporary
+ones. Layers of other quantisations are in `packed`.
 
 Written after bitsandbytes 0.4x to 0.50: nn/modules.py (Linear4bit, Linear8bitLt), autograd/_functions.py (MatMul4Bit,
 MatMul8bitLt), functional.py (dequantize_4bit), and peft's tuners/lora/bnb.py. The library itself is not needed.
@@ -83,8 +83,9 @@ class _Quantised(nn.Linear):
 class Linear4bit(_Quantised):
     """nf4 or fp4: half a byte an element, and its scales."""
 
-    def __init__(self, original: Any, compute: torch.dtype | None, keeps_input: bool,
-                 loaded: torch.dtype | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, original: Any, compute: torch.dtype | None, keeps_input: bool, loaded: torch.dtype | None = None
+    ) -> None:
         super().__init__(original, 0.5)
         self.loaded = loaded or self.loaded
         self.keeps_input = keeps_input

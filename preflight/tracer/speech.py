@@ -14,9 +14,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import adapters
-from .automatic import from_config
-from .denoisers import Output
-from .stated import Ctc
+from .building import Output, from_config
+from .losses_without_data import Ctc
 
 HEADS = {"ctc": "AutoModelForCTC", "classification": "AutoModelForAudioClassification"}
 STRIDE, SPARE = 320, 80

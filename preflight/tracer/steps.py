@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import answers, compiled, convolutions, models
+from . import compiled, convolutions, models, seq2seq_generation
 from .cuda import Cuda
 from .tape import Observer, Tape, watch_modules
 
@@ -239,9 +239,9 @@ def _evaluate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tu
 
 
 def _generate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple[dict[int, int], list[int]]:
-    """Prefill of s tokens with a cache, then one more token; encoders with a decoder: see `answers`."""
-    if request["model"].get("task") in answers.TASKS:
-        answers.generate(model, tape, request, dtype)
+    """Prefill of s tokens with a cache, then one more token; encoders with a decoder: see `seq2seq_generation`."""
+    if request["model"].get("task") in seq2seq_generation.TASKS:
+        seq2seq_generation.generate(model, tape, request, dtype)
         return {}, []
     model.eval()
     model.config.use_cache = True
@@ -250,7 +250,7 @@ def _generate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tu
     with tape, torch.no_grad():
         batch = {k: v for k, v in _batch(request).items() if k != "labels"}
         tape.recording, tape.phase = True, "generation"
-        extra = answers.whole_cache(model)
+        extra = seq2seq_generation.whole_cache(model)
         out = _forward(model, batch, Cuda(dtype, attention, observer), use_cache=True, logits_to_keep=1, **extra)
         cache = out.past_key_values
         del out, batch

@@ -10,8 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_
 
-from .convolutions import workspace
-from .shortcuts import result
+from .convolutions import batch_norm, workspace
 
 Event = tuple[int, str]
 """(nbytes, tag) for a birth, (-1 - index of the birth, tag) for a death. The tag is "phase:module"."""
@@ -90,7 +89,7 @@ class Tape(TorchDispatchMode):
         else:
             scratch = kernel_scratch(func, args)
             tree_map_(self._record, scratch)
-            out = result(func, args, kwargs)
+            out = batch_norm(func, args, kwargs)
             if out is None:
                 grouped = func is torch.ops.aten._grouped_mm.default
                 out = _grouped(func, args, kwargs) if grouped else func(*args, **kwargs)

@@ -150,7 +150,7 @@ def _positional(positionals: list[Parameter], queue: list[Word], at: int, values
 
 
 def _value(item: Word) -> Expr | None:
-    """What a word is worth as the value of a flag before it; None where it is a flag. A negative number is a value."""
+    """A word as the value of the flag before it; None if the word is a flag itself. A negative number is a value."""
     if item.prefix == "":
         return item.value
     if item.value is None and _is_number(item.prefix):

@@ -47,7 +47,7 @@ def joined(found: list[Statistics]) -> Statistics | None:
 def of_target(target: str) -> Statistics:
     """Whether a model that is named by its library and its name there ("timm:resnet50") has such a layer."""
     if target.startswith(YOLO_HOMES):
-        return True  # in every block (tracer/yolo.py)
+        return True  # in every block (tracer/reimplementations/yolo.py)
     home, _, name = target.partition(":")
     plain = name.partition(".")[0]
     found = _with_and_without(home).get(plain) if home in ("timm", "torchvision") else None

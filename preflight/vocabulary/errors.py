@@ -1,4 +1,4 @@
-"""What can go wrong on our side of the counter: usage and settings. What is wrong in checked files is a finding."""
+"""Errors of usage and of settings. What is wrong in a checked file is a finding, and no error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class SettingsError(PreflightError):
 
 
 class OutputError(PreflightError):
-    """Standard output takes nothing: it is closed, or its disk is full."""
+    """Standard output cannot be written: it is closed, or its disk is full."""
 
 
 class ReaderGone(Exception):
-    """Nobody reads standard output any more, as with `| head`."""
+    """The reader of standard output has closed it, as `| head` does."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -35,7 +35,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def too_much(error: BaseException) -> str:
-    """What Python itself refuses in an input, in words that complete "it"; "" for any other error, a bug of ours."""
+    """Which limit of Python an input exceeds, in words that follow "it"; "" for any other error, which is our bug."""
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     if isinstance(error, ValueError) and "integer string conversion" in str(error):

@@ -84,7 +84,7 @@ class HostEstimate:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Both sides of one Job, and the Job fields whose lack kept one of them from being known."""
+    """The device and host estimates of one Job, and the Job fields that are missing for one of them."""
 
     device: DeviceEstimate | None
     host: HostEstimate | None

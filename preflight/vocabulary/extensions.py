@@ -1,4 +1,4 @@
-"""Parts that other distributions add to preflight, and the one error for those that cannot be used."""
+"""Extensions that other distributions add by entry points, and the error for those that cannot be used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ExtensionError(PreflightError):
-    """What a distribution adds is missing or broken, or its name is taken. The message names the distribution."""
+    """An extension is missing or broken, or its name is taken. The message names the distribution."""
 
 
 def installed(group: str) -> tuple[Added, ...]:
@@ -34,7 +34,7 @@ def installed(group: str) -> tuple[Added, ...]:
 
 
 def loaded(one: Added) -> object:
-    """What an entry point names: a module, or `module:name`. Raises ExtensionError."""
+    """The object that an entry point names by `module` or `module:name`. Raises ExtensionError."""
     home, _, path = one.value.partition(":")
     return _safely(one, lambda: reduce(getattr, filter(None, path.split(".")), import_module(home)))
 
@@ -56,12 +56,12 @@ def _safely(one: Added, load: Callable[[], T]) -> T:
 
 
 def wrong(one: Added, why: str) -> ExtensionError:
-    """The error for a part that can be loaded and not used."""
+    """The error for an extension that can be loaded but not used."""
     return ExtensionError(f"{one}: {' '.join(why.split())}")
 
 
 def distinct(parts: Iterable[tuple[str, T, Added]], ours: Collection[str], what: str) -> dict[str, T]:
-    """Parts by name. Raises ExtensionError where two have one name, or one has the name of preflight's own."""
+    """Extensions by name. Raises ExtensionError if two have one name, or one has a name of preflight's own."""
     found: dict[str, T] = {}
     homes: dict[str, Added] = {}
     for name, part, one in parts:

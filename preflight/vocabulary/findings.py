@@ -1,4 +1,4 @@
-"""Findings: what a rule says, where, how sure it is, and what would repair it."""
+"""Findings: what a rule says, in which place, with which confidence, and with which fix."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a rule would do about a finding, in Job terms; `preflight.fixes` makes edits of it and proves them."""
+    """A repair that a rule proposes, as changes of Job fields; `preflight.fixes` makes edits of it and proves them."""
 
     title: str
     changes: tuple[Change, ...] = ()
@@ -129,7 +129,7 @@ def severity_of(interval: Interval, capacity: int | None) -> tuple[Severity, Con
 
 
 def of_problem(problem: Problem) -> Finding:
-    """What a reader found malformed, as a finding; a problem that has one repair brings it along."""
+    """A reader's problem as a finding, with its fix if there is exactly one."""
     proposals: tuple[Proposal, ...] = ()
     if problem.fix is not None:
         edit = Edit(problem.origin.path, problem.origin.span, problem.fix)

@@ -75,7 +75,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """What the cluster holds jobs to (cgroup.conf); None: nobody said."""
+    """The limits that the cluster enforces on jobs (cgroup.conf); None: not known."""
 
     constrain_memory: bool | None = None
     constrain_swap: bool | None = None
@@ -103,18 +103,18 @@ class Cluster:
     limits: dict[str, int] = field(default_factory=dict)
     """What the whole cluster allows: memory_per_node, memory_per_cpu (bytes)."""
     gres_types: tuple[str, ...] | None = None
-    """Generic resources that the cluster knows (GresTypes); None: nobody said."""
+    """Generic resources that the cluster knows (GresTypes); None: not known."""
     select_type: str | None = None
-    """cons_tres, cons_res or linear; None: nobody said, taken for cons_tres."""
+    """cons_tres, cons_res or linear; None: not known, taken for cons_tres."""
     select_parameters: tuple[str, ...] = ()
     max_array_size: int | None = None
     licenses: dict[str, int] | None = None
-    """Licenses that the cluster counts itself, and how many; None: nobody said."""
+    """Licenses that the cluster counts itself, and how many; None: not known."""
     cgroup: Cgroup = field(default_factory=Cgroup)
 
 
 def usable_swap(swap: int | None, memory: int | None, cgroup: Cgroup) -> int | None:
-    """Bytes of a node's `swap` that a job with `memory` bytes may use; None where nobody said what jobs are held to.
+    """Bytes of a node's `swap` that a job with `memory` bytes may use; None if the limits of jobs are not known.
 
     cgroup.conf(5): with ConstrainSwapSpace a job may swap AllowedSwapSpace per cent of its memory, none by default;
     without it what the node has.

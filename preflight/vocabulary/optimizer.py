@@ -1,4 +1,4 @@
-"""What an optimizer keeps and makes in a step, as a row: preflight's own, and those of other distributions.
+"""Optimizers as rows: states that are kept, temporary tensors of a step. Other distributions add rows.
 
 Another distribution adds optimizers by an entry point of the group `preflight.optimizers`. Its value is a module with a
 tuple OPTIMIZERS of rows.

@@ -1,4 +1,4 @@
-"""What a command found out, ready to be printed. Formats read this and know nothing of dialects."""
+"""The result of a command, ready to be printed. Output formats read it and know nothing of dialects."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Outcome:
         return _relative(report.project.root, path, self.checkout or self.root)
 
     def shown(self, report: Report, path: str) -> str:
-        """A report's path as people see it: relative to `base` where that is not a detour."""
+        """A report's path for people: relative to `base`, or absolute if it lies more than one folder above."""
         name = _relative(report.project.root, path, self.base)
         return name if not name.startswith("../..") else str(report.project.root / path)
 

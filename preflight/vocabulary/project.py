@@ -1,26 +1,76 @@
-"""Project: the files under a root, read once, with an overlay for texts that are not written yet."""
+"""Project: the files under a root, read once, with an overlay for texts that are not written yet. Submission: how a
+script is given to sbatch."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.system.files import MAX_BYTES as MAX_BYTES
 from preflight.system.files import UnreadableFile as UnreadableFile
 from preflight.system.files import read_bytes, real
-from preflight.vocabulary.remembered import Remembered
+from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.text import Source
 
 if TYPE_CHECKING:
     from preflight.vocabulary.settings import Settings
-    from preflight.vocabulary.submission import Submission
 
 BOM = "\ufeff"
 """The byte-order mark, as UTF-8 text has it."""
 MARKED = (".yaml", ".yml", ".json", ".toml", ".py", ".ipynb", ".md")
 """Files whose readers skip a byte-order mark."""
 SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job")
+
+
+# sbatch reads the script's directives first, then the environment, then its command line; what comes later wins
+# (sbatch(1), INPUT ENVIRONMENT VARIABLES; src/sbatch/opt.c, process_options_second_pass).
+COMMAND_LINE = "sbatch command line"
+ENVIRONMENT = "sbatch environment"
+"""Names of two texts, in the place of a path: findings can point into them, and no fix edits them."""
+
+VARIABLES = {
+    "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_CORE_SPEC": "core-spec", "SBATCH_CPUS_PER_GPU": "cpus-per-gpu", "SBATCH_DISTRIBUTION": "distribution",
+    "SBATCH_EXCLUSIVE": "exclusive", "SBATCH_GRES": "gres", "SBATCH_GRES_FLAGS": "gres-flags", "SBATCH_GPUS": "gpus",
+    "SBATCH_GPUS_PER_NODE": "gpus-per-node", "SBATCH_GPUS_PER_SOCKET": "gpus-per-socket",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task", "SLURM_HINT": "hint", "SBATCH_HINT": "hint",
+    "SBATCH_JOB_NAME": "job-name", "SBATCH_MEM_PER_CPU": "mem-per-cpu", "SBATCH_MEM_PER_GPU": "mem-per-gpu",
+    "SBATCH_MEM_PER_NODE": "mem", "SBATCH_OVERCOMMIT": "overcommit", "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos", "SBATCH_REQUEUE": "requeue", "SBATCH_NO_REQUEUE": "no-requeue",
+    "SBATCH_RESERVATION": "reservation", "SBATCH_SIGNAL": "signal", "SBATCH_SPREAD_JOB": "spread-job",
+    "SBATCH_THREAD_SPEC": "thread-spec", "SBATCH_THREADS_PER_CORE": "threads-per-core", "SBATCH_TIMELIMIT": "time",
+    "SBATCH_USE_MIN_NODES": "use-min-nodes", "SBATCH_OUTPUT": "output", "SBATCH_ERROR": "error",
+}  # fmt: skip
+"""Variable -> long option, in the order sbatch reads them (22.05; those that say nothing about resources left out)."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """`sbatch ARGUMENTS script` in an environment. `arguments` are sbatch's own words, up to the script's name."""
+
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    """The script's name and the words that are passed to it."""
+    directory: str = "."
+    """Where the job starts, where a leading `/` is the project's root; ".": not known."""
+
+    def texts(self) -> dict[str, str]:
+        """The command line and the environment as texts that origins point into, by the names above."""
+        given = "".join(f"{name}={value}\n" for name, value in self.variables())
+        return {COMMAND_LINE: shlex.join((*self.arguments, *self.words)), ENVIRONMENT: given}
+
+    def variables(self) -> list[tuple[str, str]]:
+        """What the environment has of the variables that sbatch reads, in the order it reads them."""
+        return [(name, self.environment[name]) for name in VARIABLES if name in self.environment]
+
+    @property
+    def components(self) -> int:
+        """How many parts of a heterogeneous job the command line speaks of."""
+        return 1 + sum(word == ":" for word in self.arguments)
 
 
 class Project:

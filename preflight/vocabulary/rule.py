@@ -54,7 +54,7 @@ class Case(Generic[O_co]):
     """One study with everything that is known about it, as a rule sees it.
 
     `worst` is the job of a single run, or the worst combination of a search. `estimate` judges any other Job at full
-    depth; it is cached. `gpu`, `cluster` and `node` are None where nobody said.
+    depth; it is cached. `gpu`, `cluster` and `node` are None where they are not known.
     """
 
     study: Study

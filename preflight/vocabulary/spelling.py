@@ -1,4 +1,4 @@
-"""Values as files spell them, put into the Job's spelling - and whether they can be a Job's at all."""
+"""Turns values as files spell them into the Job's spelling, and refuses those that a field cannot have."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from importlib.resources import files
 from typing import Any, Literal, TypedDict, get_args, get_origin
 
 from preflight.vocabulary import optimizer
-from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.extensions import wrong
 from preflight.vocabulary.job import Job, Part
+from preflight.vocabulary.notation import parse_size
 from preflight.vocabulary.reading import FALSE, TRUE, Problem
-from preflight.vocabulary.sizes import parse_size
 from preflight.vocabulary.study import Bound
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, brief, evaluate, names
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, brief, evaluate, frozen, names
 
 STRATEGIES: Mapping[str, str] = {
     # Lightning's registered strategies, Accelerate's distributed_type, DeepSpeed's stages

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Literal
 
+from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request
-from preflight.vocabulary.values import Axis, Expr, Origin, Unknown, Value, evaluate, names
+from preflight.vocabulary.values import Axis, Const, Expr, Origin, Unknown, Value, evaluate, frozen, names
 
 
 class Source(Enum):
@@ -160,3 +162,15 @@ class Skipped:
     kind: Literal["unrecognised", "unreadable", "malformed", "no-training", "crashed"]
     reason: str
     problems: tuple[Problem, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def table_defaults() -> Mapping[str, Bound]:
+    """Job field -> preflight's own default, for every field that has one. Others are unknown until they are stated."""
+    job = Job.model_construct()
+    found = {}
+    for name in fields():
+        value = job.get(name)
+        if value is not None:
+            found[name] = Bound(name, Const(frozen(value)), default=True, source=Source.preflight)
+    return found

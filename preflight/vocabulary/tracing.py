@@ -1,4 +1,5 @@
-"""Whether models that no shipped law knows may be traced: decided once, and passed to whoever asks for laws."""
+"""Tracing policy: whether models without a shipped law may be traced, and by which interpreter. It is decided once and
+passed to all code that looks up laws."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ Shown = Callable[[str], AbstractContextManager[object]]
 
 
 def anything(path: Path) -> bool:
-    """Every file may be read: the Job is the caller's own."""
+    """Every file may be read: the caller wrote the Job."""
     return True
 
 
 @dataclass(frozen=True)
 class Tracing:
-    """Whether unknown models are traced, and by which Python (None: this one)."""
+    """Whether models without a shipped law are traced, and by which Python (None: this one)."""
 
     allowed: bool = True
     interpreter: str | None = None
@@ -26,10 +27,10 @@ class Tracing:
     may_read: Callable[[Path], bool] = anything
     """Whether a law that a Job names by its file may be read."""
     shown: Shown = field(default=nullcontext, compare=False)
-    """Entered with the model's name for as long as it is traced: a terminal says what it waits for."""
+    """A context, entered with the model's name while it is traced: the terminal shows what preflight waits for."""
 
 
 TRACE = Tracing()
-"""Unknown models are traced by this Python, where it has torch."""
+"""Models without a shipped law are traced by this Python, if it has torch."""
 SHIPPED_ONLY = Tracing(allowed=False)
 """Nothing is traced."""

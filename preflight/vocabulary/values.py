@@ -1,4 +1,4 @@
-"""What a setting's value is: a constant, a reference, an expression over references, or unknown - and where it stands.
+"""Values of settings as expressions: a constant, a reference, an operation, or unknown; each with its place in a file.
 
 Dialects produce `Expr`, `preflight.study` substitutes and evaluates them. Nothing here runs anyone's code: an operation
 outside `OPERATIONS` is unknown, and so is one that fails.
@@ -250,7 +250,7 @@ def _evaluate_op(expr: Op, env: Environment | None, depth: int) -> Value:
 
 
 def substitute(expr: Expr, env: Environment, _depth: int = 0) -> Expr:
-    """`expr` with every name that `env` knows replaced by what it stands for, constants folded."""
+    """`expr` with every name that `env` knows replaced by its value, constants folded."""
     if _depth > 200:
         return unknown("it refers to itself", expr.origin, Cause.not_possible)
     if isinstance(expr, Ref):
@@ -331,3 +331,21 @@ class Axis:
     origin: Origin | None = None
     fields: tuple[str, ...] = field(default=())
     """Job fields that depend on it; filled in by `preflight.study`."""
+
+
+def frozen(value: object) -> Value:
+    """A JSON value with its lists as tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, Mapping):
+        return {str(key): frozen(item) for key, item in value.items()}
+    return value  # type: ignore[return-value]
+
+
+def thawed(value: object) -> object:
+    """The same with tuples as lists and mappings as dictionaries, as JSON has them."""
+    if isinstance(value, (list, tuple)):
+        return [thawed(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: thawed(item) for key, item in value.items()}
+    return value

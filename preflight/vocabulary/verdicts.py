@@ -1,4 +1,4 @@
-"""What the judged search space looks like to rules and reports."""
+"""The verdicts on a search space, for rules and reports: counts of combinations, the worst one, what fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words for amounts, jobs and values, the same in every message: one report does not say 0.58 GiB and 594 MiB."""
+"""Words for amounts, jobs and values, the same in every message: never both 0.58 GiB and 594 MiB in one report."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class FloorPlan(Table):
     stand_alone: list[str]
     floors: list[Floor]
     imports: dict[str, list[str]]
-    inner_cycles: list[InnerCycle]
+    inner_cycles: list[InnerCycle] = []
     start_up: StartUp
     by_name: dict[str, Reason]
     top: Top

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from preflight.documents.bash import BashDocument, parse_bash, reparse
 from preflight.documents.render import render
@@ -242,7 +243,7 @@ def test_a_script_that_sbatch_would_refuse_for_its_size_is_refused() -> None:
 
 
 @given(st.text(st.sampled_from("aA1 ='\"\\$(){}[]#;&|<>\n\té😀:-+@*"), max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_is_read_and_every_place_lies_in_it(text: str) -> None:
     document = parse(text)
     for command in document.commands:

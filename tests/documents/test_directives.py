@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from preflight.documents.bash import parse_bash
 from preflight.documents.directives import read_directives
@@ -121,7 +122,7 @@ def test_places_of_option_name_and_value() -> None:
 
 
 @given(st.text(st.sampled_from("#SBATCH -=\"'\\mN4\n x$"), max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_is_read_and_places_hold_the_values(text: str) -> None:
     directives, ignored = read_directives("#SBATCH " + text)
     for directive in directives:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from preflight.documents.json import JsonDocument, parse_json
 from preflight.vocabulary.text import DocumentError, Source
@@ -68,7 +69,7 @@ TREES = st.recursive(
 
 
 @given(TREES, st.sampled_from([None, 1, "\t"]), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_values_and_places_agree_with_the_library(tree: Any, indent: Any, ascii: bool) -> None:
     text = json.dumps(tree, indent=indent, ensure_ascii=ascii)
     document = parse(text)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from preflight.documents.yaml import MAX_DEPTH, YamlDocument, parse_yaml
 from preflight.vocabulary.text import DocumentError, Source
@@ -63,7 +64,7 @@ def test_scalars_mean_what_the_reading_tool_takes_them_for(
 
 
 @given(st.from_regex(r"[-+]?[0-9a-fx_:.eEoO+-]{1,8}|[yYnN~]|on|off|true|null|\.nan", fullmatch=True))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_plain_scalars_agree_with_the_libraries(text: str) -> None:
     from omegaconf._utils import get_yaml_loader
 
@@ -226,7 +227,7 @@ def test_too_many_values_are_an_error() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_is_read_or_refused_in_words(text: str) -> None:
     try:
         document = parse(text)

@@ -12,9 +12,8 @@ from preflight.frameworks.table import FOLDER, Head, Table, heads, kinds, load, 
 from preflight.program.arguments import Arguments
 from preflight.program.rows import Found, Part, Row, Sheet, calls, function, spelling_of
 from preflight.program.rows import __file__ as rows_file
-from preflight.vocabulary.defaults import frozen
 from preflight.vocabulary.spelling import kind_of, normal
-from preflight.vocabulary.values import Const, Origin, Span
+from preflight.vocabulary.values import Const, Origin, Span, frozen
 
 FREE = ("model.config.", "model.kwargs.", "parallel.options.", "software.")
 """Fields that take any key below them."""

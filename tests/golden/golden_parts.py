@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import golden_diff
+import pytest
 from golden_dumps import DUMPS, made
+
+
+def one_of(parts: int) -> list[object]:
+    """The parts of a dump: the first is tried always, the others among the slow tests."""
+    return [pytest.param(part, marks=pytest.mark.slow if part else ()) for part in range(parts)]
 
 
 def differs(dump: str, part: int = 0, parts: int = 1) -> str:

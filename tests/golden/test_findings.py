@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import golden_cases
 import pytest
-from golden_parts import differs
+from golden_parts import differs, one_of
 
 PARTS = 6
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", one_of(PARTS))
 def test_what_is_found_is_what_was_found(part: int) -> None:
     assert not differs("findings", part, PARTS)
 

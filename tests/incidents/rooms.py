@@ -9,7 +9,9 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "incidents"
@@ -94,6 +96,35 @@ def open_room(name: str, target: Path, repaired: bool = False) -> Room:
     if repaired:
         shutil.copytree(source / "repaired", root, dirs_exist_ok=True)
     return Room(root)
+
+
+@lru_cache(maxsize=64)
+def checked(name: str, *options: str, repaired: bool = False) -> Outcome:
+    """What a check of an incident says, as it happened or as it was repaired; made once, for no test changes it."""
+    with TemporaryDirectory() as folder:
+        return open_room(name, Path(folder), repaired).check(*options)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An incident before a fix, after it, and after the same fix once more, with what the last check said."""
+
+    before: dict[str, str]
+    once: dict[str, str]
+    twice: dict[str, str]
+    left: Outcome
+
+
+@lru_cache(maxsize=64)
+def fixed(name: str, option: str, *options: str) -> Fixed:
+    """An incident with its fixes written twice; made once, for no test changes it."""
+    with TemporaryDirectory() as folder:
+        room = open_room(name, Path(folder))
+        before = room.texts()
+        room.check(option, *options)
+        once = room.texts()
+        left = room.check(option, *options)
+        return Fixed(before, once, room.texts(), left)
 
 
 def changed_lines(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rooms import EXAMPLES, GIB, Json, Outcome, changed_lines, open_room
+from rooms import EXAMPLES, GIB, Json, Outcome, changed_lines, checked, fixed, open_room
 
 INCIDENTS = {
     "wandb-host-oom": "host-memory-exceeded",
@@ -40,16 +40,16 @@ def test_every_incident_is_here(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "rule"), INCIDENTS.items())
-def test_flagged_as_it_happened(name: str, rule: str, tmp_path: Path) -> None:
-    found = open_room(name, tmp_path).check(*SAMPLE.get(name, ()))
+def test_flagged_as_it_happened(name: str, rule: str) -> None:
+    found = checked(name, *SAMPLE.get(name, ()))
     assert rule in found.rules
     assert found.status == 1
     assert "internal-error" not in found.rules
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
-def test_the_reports_own_repair_is_clean(name: str, tmp_path: Path) -> None:
-    found = open_room(name, tmp_path, repaired=True).check(*SAMPLE.get(name, ()))
+def test_the_reports_own_repair_is_clean(name: str) -> None:
+    found = checked(name, *SAMPLE.get(name, ()), repaired=True)
     if name == "optuna-hpo-gpu-oom":  # its DeBERTa rows do not fit, whatever the report says
         assert all("deberta" in message for _, message in found.errors)
     else:
@@ -58,58 +58,56 @@ def test_the_reports_own_repair_is_clean(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SAFELY_FIXED)
-def test_safe_fixes_make_it_clean(name: str, tmp_path: Path) -> None:
-    room = open_room(name, tmp_path)
-    room.check("--fix", *SAMPLE.get(name, ()))
-    after = room.check(*SAMPLE.get(name, ()))
+def test_safe_fixes_make_it_clean(name: str) -> None:
+    after = fixed(name, "--fix", *SAMPLE.get(name, ())).left
     assert after.errors == []
     assert after.unsafe == AT_RISK.get(name, 0)
     assert after.status == 0
 
 
 @pytest.mark.parametrize("name", UNSAFELY_FIXED)
-def test_unsafe_fixes_make_it_clean(name: str, tmp_path: Path) -> None:
-    room = open_room(name, tmp_path)
-    before = room.texts()
-    room.check("--fix")
-    assert room.texts() == before, "no safe fix may touch it"
-    room.check("--unsafe-fixes")
-    after = room.check()
+def test_unsafe_fixes_make_it_clean(name: str) -> None:
+    safe = fixed(name, "--fix")
+    assert safe.once == safe.before, "no safe fix may touch it"
+    after = fixed(name, "--unsafe-fixes").left
     assert after.errors == []
     assert after.unsafe == 0
 
 
-@pytest.mark.parametrize("name", INCIDENTS)
-@pytest.mark.parametrize("option", ["--fix", "--unsafe-fixes"])
-def test_a_second_fix_changes_nothing(name: str, option: str, tmp_path: Path) -> None:
-    room = open_room(name, tmp_path)
-    room.check(option, *SAMPLE.get(name, ()))
-    once = room.texts()
-    room.check(option, *SAMPLE.get(name, ()))
-    assert room.texts() == once
+FIXES = {(option, name): pytest.param(option, name) for option in ("--fix", "--unsafe-fixes") for name in INCIDENTS}
+for case in (  # which no other test asks for
+    ("--unsafe-fixes", "wandb-host-oom"),
+    ("--unsafe-fixes", "slurm-validation-oom"),
+    ("--fix", "optuna-hpo-gpu-oom"),
+):
+    FIXES[case] = pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("option", "name"), FIXES.values())
+def test_a_second_fix_changes_nothing(option: str, name: str) -> None:
+    found = fixed(name, option, *SAMPLE.get(name, ()))
+    assert found.twice == found.once
 
 
 # --- wandb-host-oom ---------------------------------------------------------------------------------------------------
 
 
-def test_wandb_host_locates_both_lines_and_edits_nothing_else(tmp_path: Path) -> None:
-    room = open_room("wandb-host-oom", tmp_path)
-    [finding] = room.check().named("host-memory-exceeded")
-    lines = {(path, room.line(path, line).strip()) for path, line in places(finding)}
+def test_wandb_host_locates_both_lines_and_edits_nothing_else() -> None:
+    [finding] = checked("wandb-host-oom").named("host-memory-exceeded")
+    found = fixed("wandb-host-oom", "--fix")
+    lines = {(path, found.before[path].splitlines()[line - 1].strip()) for path, line in places(finding)}
     assert any(path == "sweep_config.yaml" and "64" in text for path, text in lines)
     assert any(path == "train_sweep.py" and "workers=16" in text for path, text in lines)
     assert finding["fix"]["safety"] == "safe"
-    before = room.texts()
-    room.check("--fix")
-    edited = changed_lines(before, room.texts())
+    edited = changed_lines(found.before, found.once)
     assert edited.keys() == {"train_sweep.py"}, "a smaller batch is another run under batch normalisation"
     for pairs in edited.values():
         [(old, new)] = pairs
         assert re.sub(r"\d+", "N", old) == re.sub(r"\d+", "N", new)
 
 
-def test_wandb_host_knows_how_ultralytics_loads(tmp_path: Path) -> None:
-    job = open_room("wandb-host-oom", tmp_path).check().study()["worst"]
+def test_wandb_host_knows_how_ultralytics_loads() -> None:
+    job = checked("wandb-host-oom").study()["worst"]
     assert (job["train"]["batch_size"], job["data"]["workers"]) == (64, 16)
     assert (job["validation"]["batch_size"], job["data"]["validation_workers"]) == (128, 32)
 
@@ -118,8 +116,8 @@ def test_wandb_host_knows_how_ultralytics_loads(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def vocabulary(tmp_path: Path) -> Outcome:
-    return open_room("wandb-vocab-gpu-oom", tmp_path).check()
+def vocabulary() -> Outcome:
+    return checked("wandb-vocab-gpu-oom")
 
 
 def test_vocabulary_largest_allocation_to_the_digit(vocabulary: Outcome) -> None:
@@ -143,10 +141,9 @@ def test_vocabulary_evaluation_and_counts(vocabulary: Outcome) -> None:
     assert study["unsafe"] == study["counts"]["exceeds"] + study["counts"]["at_risk"] > 0
 
 
-def test_vocabulary_is_capped_within_the_constraint(tmp_path: Path) -> None:
-    room = open_room("wandb-vocab-gpu-oom", tmp_path)
-    room.check("--unsafe-fixes")
-    [sweep] = [text for name, text in room.texts().items() if name.endswith(".yaml")]
+def test_vocabulary_is_capped_within_the_constraint() -> None:
+    texts = fixed("wandb-vocab-gpu-oom", "--unsafe-fixes").once
+    [sweep] = [text for name, text in texts.items() if name.endswith(".yaml")]
     import yaml
 
     parameters = yaml.safe_load(sweep)["parameters"]
@@ -163,8 +160,8 @@ def test_vocabulary_is_capped_within_the_constraint(tmp_path: Path) -> None:
 # --- slurm-validation-oom ---------------------------------------------------------------------------------------------
 
 
-def test_slurm_prints_the_threshold(tmp_path: Path) -> None:
-    found = open_room("slurm-validation-oom", tmp_path).check()
+def test_slurm_prints_the_threshold() -> None:
+    found = checked("slurm-validation-oom")
     [finding] = found.named("validation-memory-spike")
     assert finding["severity"] != "error"
     assert re.search(r"fits only if one decoded sample is at most [\d.]+ [MG]iB", finding["message"])
@@ -172,16 +169,14 @@ def test_slurm_prints_the_threshold(tmp_path: Path) -> None:
     assert found.status == 0
 
 
-def test_slurm_spike_is_located_and_fixed(tmp_path: Path) -> None:
-    room = open_room("slurm-validation-oom", tmp_path)
+def test_slurm_spike_is_located_and_fixed() -> None:
     sample = SAMPLE["slurm-validation-oom"]
-    [finding] = room.check(*sample).named("validation-memory-spike")
-    shown = [room.line(path, line) for path, line in places(finding)]
+    [finding] = checked("slurm-validation-oom", *sample).named("validation-memory-spike")
+    found = fixed("slurm-validation-oom", "--fix", *sample)
+    shown = [found.before[path].splitlines()[line - 1] for path, line in places(finding)]
     assert any("num_workers" in line or "batch_size" in line for line in shown)
     assert any("--mem" in line for line in shown)
-    before = room.texts()
-    room.check("--fix", *sample)
-    [pairs] = changed_lines(before, room.texts()).values()
+    [pairs] = changed_lines(found.before, found.once).values()
     new = "".join(line for _, line in pairs)
     memory = re.search(r"--mem=(\d+)G", new)
     assert memory is not None
@@ -189,8 +184,8 @@ def test_slurm_spike_is_located_and_fixed(tmp_path: Path) -> None:
     assert len(pairs) >= 2, "the loaders are quieted as well"
 
 
-def test_slurm_counts_ranks(tmp_path: Path) -> None:
-    job = open_room("slurm-validation-oom", tmp_path).check().study()["worst"]
+def test_slurm_counts_ranks() -> None:
+    job = checked("slurm-validation-oom").study()["worst"]
     parallel = job["parallel"]
     assert (parallel["nodes"], parallel["ranks_per_node"], parallel["gpus_per_node"]) == (4, 4, 4)
     assert (job["train"]["batch_size"], job["data"]["workers"]) == (22, 2)
@@ -200,8 +195,8 @@ def test_slurm_counts_ranks(tmp_path: Path) -> None:
 # --- argparse-clip-gpu-oom --------------------------------------------------------------------------------------------
 
 
-def test_clip_needs_what_was_traced(tmp_path: Path) -> None:
-    study = open_room("argparse-clip-gpu-oom", tmp_path).check().study()
+def test_clip_needs_what_was_traced() -> None:
+    study = checked("argparse-clip-gpu-oom").study()
     job, device = study["worst"], study["device"]
     assert (job["train"]["batch_size"], job["train"]["precision"]) == (128, "fp16-mixed")
     assert (job["train"]["optimizer"], job["train"]["optimizer_impl"]) == ("adamw", "foreach")
@@ -210,17 +205,16 @@ def test_clip_needs_what_was_traced(tmp_path: Path) -> None:
     assert device["verdict"] == "exceeds"
 
 
-def test_clip_repaired_needs_3_to_4_gib(tmp_path: Path) -> None:
-    study = open_room("argparse-clip-gpu-oom", tmp_path, repaired=True).check().study()
+def test_clip_repaired_needs_3_to_4_gib() -> None:
+    study = checked("argparse-clip-gpu-oom", repaired=True).study()
     assert study["worst"]["train"]["batch_size"] == 16
     assert 3 <= gib(study["device"]["process"]["expected"]) <= 4
 
 
-def test_clip_accumulation_is_unsafe_with_the_reason(tmp_path: Path) -> None:
-    room = open_room("argparse-clip-gpu-oom", tmp_path)
-    [finding] = room.check().named("gpu-memory-exceeded")
+def test_clip_accumulation_is_unsafe_with_the_reason() -> None:
+    [finding] = checked("argparse-clip-gpu-oom").named("gpu-memory-exceeded")
     assert finding["fix"]["safety"] == "unsafe"
-    job = room.check("--unsafe-fixes") and room.check().study()["worst"]
+    job = fixed("argparse-clip-gpu-oom", "--unsafe-fixes").left.study()["worst"]
     assert job["train"]["batch_size"] * job["train"]["grad_accum"] == 128
     assert job["train"]["batch_size"] < 128
 
@@ -229,8 +223,8 @@ def test_clip_accumulation_is_unsafe_with_the_reason(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Outcome:
-    return open_room("optuna-hpo-gpu-oom", tmp_path).check()
+def study() -> Outcome:
+    return checked("optuna-hpo-gpu-oom")
 
 
 def test_optuna_counts_the_whole_space(study: Outcome) -> None:
@@ -246,9 +240,9 @@ def test_optuna_says_per_model_what_is_safe(tmp_path: Path) -> None:
         assert re.search(rf"{model}.*\d+ of 546", text), model
 
 
-def test_optuna_missing_handling_is_flagged(study: Outcome, tmp_path: Path) -> None:
+def test_optuna_missing_handling_is_flagged(study: Outcome) -> None:
     assert study.named("oom-not-handled")
-    assert not open_room("optuna-hpo-gpu-oom", tmp_path / "b", repaired=True).check().named("oom-not-handled")
+    assert not checked("optuna-hpo-gpu-oom", repaired=True).named("oom-not-handled")
 
 
 @pytest.mark.parametrize(
@@ -265,10 +259,10 @@ def test_optuna_missing_handling_is_flagged(study: Outcome, tmp_path: Path) -> N
         ("microsoft/deberta-v3-base", 64, 512, "exceeds"),
     ],
 )
-def test_optuna_rows_of_the_report(model: str, batch: int, length: int, verdict: str, tmp_path: Path) -> None:
+def test_optuna_rows_of_the_report(model: str, batch: int, length: int, verdict: str) -> None:
     fixed = (f"model.name={model}", f"train.batch_size={batch}", f"train.seq_len={length}", "train.grad_accum=4")
     options = [word for setting in fixed for word in ("--set", setting)]
-    device = open_room("optuna-hpo-gpu-oom", tmp_path).check(*options).study()["device"]
+    device = checked("optuna-hpo-gpu-oom", *options).study()["device"]
     assert device["verdict"] == verdict
     if (batch, length) == (48, 480):
         assert gib(device["process"]["expected"]) == pytest.approx(28, rel=0.05)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from preflight.machines.clusters import MachineError, dump_machine, find_machine, load_machine, parse_machine
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
-from preflight.vocabulary.sizes import format_size, parse_size
+from preflight.vocabulary.notation import format_size, parse_size
 
 TEXT = """\
 slurm_version = "22.05"

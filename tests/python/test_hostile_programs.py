@@ -91,4 +91,4 @@ def step_{i}(model, loader, args):
     run(text)  # imports
     start = time.process_time()
     run(text, path="again.py")
-    assert time.process_time() - start < 0.5  # some 40 ms; the machine may be shared
+    assert time.process_time() - start < 2  # some 40 ms of a processor's time

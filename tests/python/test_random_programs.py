@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from preflight.python.interpreter import Interpreter
 from preflight.vocabulary.project import Project
@@ -98,7 +99,7 @@ def truth(text: str, p: int, q: int) -> list[object] | None:
     return seen
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs, st.integers(0, 4), st.integers(0, 4))
 def test_never_a_wrong_value(program: str, p: int, q: int) -> None:
     body = FUNCTION + program + "\n" + TAIL

@@ -135,14 +135,17 @@ Trainer(model, args, train_dataset=data).train()
 """
 
 
-@pytest.mark.parametrize("written", ["BS = 256", "BS: int = 256", "BS = SIZE = 256"])
 @pytest.mark.parametrize(
-    ("more", "safe"),
+    ("written", "more", "safe"),
     [
-        (".select(range(BS * 100))", Safety.unsafe),
-        ("\nlearning_rate = 1e-3 * BS / 256", Safety.unsafe),
-        ("\nsteps = BS", Safety.unsafe),
-        ("", Safety.safe),
+        ("BS = 256", ".select(range(BS * 100))", Safety.unsafe),
+        ("BS = 256", "\nlearning_rate = 1e-3 * BS / 256", Safety.unsafe),
+        ("BS = 256", "\nsteps = BS", Safety.unsafe),
+        ("BS: int = 256", "\nsteps = BS", Safety.unsafe),
+        ("BS = SIZE = 256", "\nsteps = BS", Safety.unsafe),
+        ("BS = 256", "", Safety.safe),
+        ("BS: int = 256", "", Safety.safe),
+        ("BS = SIZE = 256", "", Safety.safe),
     ],
 )
 def test_a_constant_that_is_read_for_more_than_the_micro_batch(

@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+
+import pytest
+
+from preflight.cli import run
+from preflight.engine import settings, user_settings
+from preflight.memory.device.fit import subprocess as tracing
 
 DEPENDENCIES = [
     "accelerate", "annotated_types", "antlr4", "attr", "click", "colorama", "deepspeed", "diffusers",
@@ -62,6 +68,10 @@ train.precision = "fp32"
 """
 
 
+Ended = tuple[subprocess.CompletedProcess[str], set[str]]
+"""How a command ended, and the markers that it left."""
+
+
 class Bait:
     """A tree of baits in `home`, their markers beside it, and `outside`, which is the user's own."""
 
@@ -111,20 +121,49 @@ class Bait:
         path.chmod(0o755)
         return path
 
-    def run(
-        self, *command: str, cwd: Path | None = None, **environment: str
-    ) -> tuple[subprocess.CompletedProcess[str], set[str]]:
-        """How a command ended in the tree, and the markers that it left."""
-        for marker in self.markers.iterdir():
-            marker.unlink()
+    def run(self, *command: str, cwd: Path | None = None, **environment: str) -> Ended:
+        """A process in the tree."""
+        self.forget_markers()
         done = subprocess.run(
             command, cwd=cwd or self.home, env=clean(self.outside, environment), capture_output=True, text=True,
             timeout=300,
         )  # fmt: skip
-        return done, {marker.name for marker in self.markers.iterdir()}
+        return done, self.found_markers()
+
+    def forget_markers(self) -> None:
+        for marker in self.markers.iterdir():
+            marker.unlink()
+
+    def found_markers(self) -> set[str]:
+        return {marker.name for marker in self.markers.iterdir()}
 
 
 def clean(home: Path, more: Mapping[str, str]) -> dict[str, str]:
     """An environment without what the tests were started with; the user's own directories are under `home`."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "TMPDIR")}
     return {**kept, "HOME": str(home), "PREFLIGHT_NO_CACHE": "1", "OMP_NUM_THREADS": "1", **more}
+
+
+def in_process(bait: Bait, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """`Bait.run` of preflight, in this process: without the half second that a Python takes to import preflight.
+
+    What preflight remembers of files and interpreters is forgotten before each command.
+    """
+
+    def command(*arguments: str, **environment: str) -> Ended:
+        bait.forget_markers()
+        variables = clean(bait.outside, environment)
+        for name in [name for name in os.environ if name not in variables and not name.startswith("PYTEST")]:
+            patch.delenv(name)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.chdir(bait.home)
+        patch.setattr(sys, "argv", ["preflight", *arguments])
+        for remembered in (settings._in_folder, user_settings._read, tracing.installed):
+            remembered.cache_clear()
+        capsys.readouterr()
+        status = run(arguments)
+        shown = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, status, shown.out, shown.err), bait.found_markers()
+
+    return command

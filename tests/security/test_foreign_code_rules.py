@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bait import Bait
+from bait import Bait, Ended, in_process
 
-PREFLIGHT = (sys.executable, "-I", "-m", "preflight")
+Command = Callable[..., Ended]
 RULE = """\
 import sys
 from preflight.vocabulary.rule import Rule
@@ -34,10 +35,18 @@ def bait(tmp_path: Path) -> Bait:
     return Bait(tmp_path, names=())
 
 
+@pytest.fixture
+def command(bait: Bait, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return in_process(bait, monkeypatch, capsys)
+
+
 # --- plugins ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["", ":", ".", "{home}", "/proc/self/cwd", "{home}/packed.zip"])
+SLOW_PATHS = [pytest.param(path, marks=pytest.mark.slow) for path in (":", ".", "{home}", "/proc/self/cwd")]
+
+
+@pytest.mark.parametrize("path", ["", "{home}/packed.zip", *SLOW_PATHS])
 def test_no_plugin_is_found_in_the_tree(bait: Bait, path: str) -> None:
     from zipfile import ZipFile
 
@@ -79,29 +88,29 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
-def test_a_rule_that_ends_the_process(bait: Bait, statement: str) -> None:
+def test_a_rule_that_ends_the_process(bait: Bait, command: Command, statement: str) -> None:
     rule = bait.write("rules/quits.py", RULE.format(statement=statement))
-    for more in ((), ("--exit-zero",), ("--fix",), ("--diff",)):
-        done, _ = bait.run(*PREFLIGHT, "check", "sweep.yaml", "--trust", str(rule), *more)
+    for more in (("--exit-zero",), ("--fix",), ("--diff",), ()):
+        done, _ = command("check", "sweep.yaml", "--trust", str(rule), *more)
         assert done.returncode == 2, done.stdout
         assert "Traceback" not in done.stderr
-    done, _ = bait.run(*PREFLIGHT, "check", "sweep.yaml", "--trust", str(rule))
     assert "internal-error" in done.stdout
     assert "the rule quits failed" in done.stdout
 
 
-def test_a_rule_that_interrupts(bait: Bait) -> None:
-    """As when the user does: no clean check either."""
-    rule = bait.write("rules/quits.py", RULE.format(statement="raise KeyboardInterrupt"))
-    done, _ = bait.run(*PREFLIGHT, "check", "sweep.yaml", "--trust", str(rule))
-    assert done.returncode == 130
+@pytest.mark.parametrize(("statement", "status"), [(STATEMENTS["sys.exit"], 2), ("raise KeyboardInterrupt", 130)])
+def test_the_process_itself_ends_as_it_should(bait: Bait, statement: str, status: int) -> None:
+    """An interrupt is as when the user does it: no clean check either."""
+    rule = bait.write("rules/quits.py", RULE.format(statement=statement))
+    done, _ = bait.run(sys.executable, "-I", "-m", "preflight", "check", "sweep.yaml", "--trust", str(rule))
+    assert done.returncode == status
 
 
 @pytest.mark.parametrize("text", ["raise SystemExit(0)", "import sys; sys.exit()", "1 / 0", "def", "RULES = 3",
                                   "raise type('End', (BaseException,), {})('x')"])  # fmt: skip
-def test_a_file_of_rules_that_cannot_be_loaded(bait: Bait, text: str) -> None:
+def test_a_file_of_rules_that_cannot_be_loaded(bait: Bait, command: Command, text: str) -> None:
     rule = bait.write("rules/quits.py", text + "\n")
-    done, _ = bait.run(*PREFLIGHT, "check", "sweep.yaml", "--trust", str(rule))
+    done, _ = command("check", "sweep.yaml", "--trust", str(rule))
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "quits.py" in done.stderr

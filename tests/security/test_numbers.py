@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 import pytest
@@ -20,6 +20,13 @@ from preflight.vocabulary.spelling import LARGEST, Invalid, normal
 CPU_SECONDS = 10
 """Of this process for one command: a hundred times what it takes. CPU time, so that a busy machine does not count."""
 VALUES = ("0", "-1", "nan", str(10**30))
+
+
+def in_turn(names: Sequence[str], values: Sequence[str]) -> list[object]:
+    """Each name with one of the values, another one each time; among the slow tests with all of them."""
+    fast = [pytest.param(name, (values[at % len(values)],), id=name) for at, name in enumerate(names)]
+    slow = [pytest.param(name, values, id=f"{name}: all", marks=pytest.mark.slow) for name in names]
+    return [*fast, *slow]
 
 
 def numeric(part: type[BaseModel] = Job, prefix: str = "") -> Iterator[str]:
@@ -94,10 +101,10 @@ def test_a_job_in_a_file(project: Write, capsys: pytest.CaptureFixture[str], nam
         settled(["estimate", f"{at}.json", "--output-format", "json"], capsys)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_check(project: Write, capsys: pytest.CaptureFixture[str], name: str) -> None:
+@pytest.mark.parametrize(("name", "values"), in_turn(NUMBERS, VALUES))
+def test_check(project: Write, capsys: pytest.CaptureFixture[str], name: str, values: tuple[str, ...]) -> None:
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
-    for value in VALUES:
+    for value in values:
         settled(["check", "sweep.yaml", *stated({name: value}), "--gpu", "RTX 4090"], capsys)
 
 
@@ -122,10 +129,12 @@ DOMAINS = {
 }
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_domains_of_a_sweep(project: Write, capsys: pytest.CaptureFixture[str], domain: str) -> None:
+@pytest.mark.parametrize(("domain", "values"), in_turn([*DOMAINS], (*VALUES, ".nan", ".inf", "-.inf")))
+def test_domains_of_a_sweep(
+    project: Write, capsys: pytest.CaptureFixture[str], domain: str, values: tuple[str, ...]
+) -> None:
     root = project({"train.py": PROGRAM})
-    for value in (*VALUES, ".nan", ".inf", "-.inf"):
+    for value in values:
         body = DOMAINS[domain].replace("%s", value)
         (root / "sweep.yaml").write_text(f"program: train.py\nmethod: grid\n{body}  max_length: {{value: 64}}\n")
         settled(["check", "sweep.yaml", "--gpu", "RTX 4090"], capsys)
@@ -155,10 +164,12 @@ DIRECTIVES = ("-N {}", "-N {}-{}", "-n {}", "-c {}", "--mem={}", "--mem={}T", "-
               "--array=0-10:{}", "--array=0-5%{}", "-t {}")  # fmt: skip
 
 
-@pytest.mark.parametrize("directive", DIRECTIVES)
-def test_directives(project: Write, capsys: pytest.CaptureFixture[str], directive: str) -> None:
+@pytest.mark.parametrize(("directive", "values"), in_turn(DIRECTIVES, (*VALUES, "inf", "1e999")))
+def test_directives(
+    project: Write, capsys: pytest.CaptureFixture[str], directive: str, values: tuple[str, ...]
+) -> None:
     root = project({"train.py": PROGRAM})
-    for value in (*VALUES, "nan", "inf", "1e999"):
+    for value in values:
         script = f"#!/bin/bash\n#SBATCH --gres=gpu:1\n#SBATCH {directive.replace('{}', value)}\nsrun python train.py\n"
         (root / "job.sh").write_text(script)
         settled(["check", "job.sh", "--gpu", "A100 80GB", "--set", "train.seq_len=8"], capsys)

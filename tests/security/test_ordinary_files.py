@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, SWEEP
+from command_line import PROGRAM, SWEEP, fake_engine
 from folders import Write
 
 from preflight.cli import run
@@ -105,8 +105,9 @@ BESIDE: dict[str, Arrange] = {
 
 @pytest.mark.parametrize("case", BESIDE)
 def test_a_file_does_not_stop_the_check_of_another(
-    project: Write, capsys: pytest.CaptureFixture[str], case: str
+    project: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
+    fake_engine(monkeypatch)
     root = project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     BESIDE[case](root)
     status, out, err = answered(root, ["check", ".", "--set", "model.name=gpt2", "--set", "machine.gpu=T4"], capsys)

@@ -9,8 +9,8 @@ from preflight.dialects.slurm.request import read_request
 from preflight.slurm.controller.job import CLIENT, GRES, GRES_PLUGIN, GRES_TYPE
 from preflight.slurm.controller.verdict import judge
 from preflight.vocabulary.machine import Cluster
+from preflight.vocabulary.project import Submission
 from preflight.vocabulary.reading import Problem, Request
-from preflight.vocabulary.submission import Submission
 from preflight.vocabulary.text import Source
 
 CHECKED_TWICE = (GRES, GRES_TYPE, GRES_PLUGIN)

@@ -13,7 +13,7 @@ from preflight.documents.directives import read_directives
 from preflight.slurm.controller.verdict import judge
 from preflight.slurm.import_.importer import import_slurm
 from preflight.vocabulary.machine import Cluster
-from preflight.vocabulary.submission import Submission
+from preflight.vocabulary.project import Submission
 from preflight.vocabulary.text import Source
 
 TOO_MUCH = "--mem=300G"

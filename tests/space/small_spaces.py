@@ -7,10 +7,9 @@ from itertools import product
 
 from preflight.space.grid import Side
 from preflight.space.jobs import JobMaker
-from preflight.vocabulary.defaults import table_defaults
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, Interval
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.study import Bound, Box, Study, table_defaults
 from preflight.vocabulary.values import Axis, Choices, Domain, Expr, Range, Ref, Value
 
 SIZES: Mapping[str | None, int] = {"small": 1, "large": 3, None: 2}

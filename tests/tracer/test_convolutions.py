@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from preflight.tracer import convolutions, shortcuts, steps  # noqa: E402
+from preflight.tracer import convolutions, steps  # noqa: E402
 
 ATEN = torch.ops.aten
 
@@ -87,7 +87,7 @@ def test_batch_normalisation_as_torch_has_it(dtype: str, training: bool) -> None
     x = torch.empty(2, 6, 5, 5, device="meta", dtype=getattr(torch, dtype))
     weight, bias, mean, var = (torch.empty(6, device="meta") for _ in range(4))
     args = (x, weight, bias, mean, var, training, 0.1, 1e-5)
-    assert described(shortcuts.result(ATEN.native_batch_norm.default, args, {})) == described(
+    assert described(convolutions.batch_norm(ATEN.native_batch_norm.default, args, {})) == described(
         ATEN.native_batch_norm.default(*args)
     )
 
@@ -98,11 +98,11 @@ def test_its_backward_as_torch_has_it(wanted: list[bool]) -> None:
     weight, mean, var, saved, deviation = (torch.empty(6, device="meta") for _ in range(5))
     args = (x, x, weight, mean, var, saved, deviation, True, 1e-5, wanted)
     func = ATEN.native_batch_norm_backward.default
-    assert described(shortcuts.result(func, args, {})) == described(func(*args))
+    assert described(convolutions.batch_norm(func, args, {})) == described(func(*args))
 
 
 def test_other_operations_are_left_alone() -> None:
-    assert shortcuts.result(ATEN.relu.default, (torch.empty(2, device="meta"),), {}) is None
+    assert convolutions.batch_norm(ATEN.relu.default, (torch.empty(2, device="meta"),), {}) is None
 
 
 def described(results: Any) -> list[Any]:

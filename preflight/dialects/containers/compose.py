@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from preflight.dialects.containers.reader import Container, compose_size, environment, reading
 from preflight.dialects.shell.docker_run import DEFAULT_SHM
 from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Const, Expr, Route, Value
 

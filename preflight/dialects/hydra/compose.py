@@ -32,8 +32,8 @@ from preflight.dialects.hydra.tree import (
     split_key,
 )
 from preflight.documents.schema_errors import nearest
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.reading import Problem, ProblemSeverity
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 COMMAND_LINE = 1

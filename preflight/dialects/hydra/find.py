@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from preflight.dialects.hydra.programs import MAX_LEVELS, programs
 from preflight.dialects.hydra.repository import package_header, parsed, read_entries
 from preflight.dialects.hydra.tree import Entry
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.settings import matches
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin

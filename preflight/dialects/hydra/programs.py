@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
-from preflight.vocabulary.remembered import Kind
 
 MAX_PROGRAMS = 400
 """Python files that are searched for `@hydra.main`."""

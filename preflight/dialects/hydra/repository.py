@@ -17,8 +17,8 @@ from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import Node, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
 

@@ -20,7 +20,7 @@ from preflight.python.objects import (
     Key,
     to_expr,
 )
-from preflight.vocabulary.remembered import Kind
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.values import (
     Axis,
     Cause,

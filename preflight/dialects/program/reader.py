@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program.find import recognises
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
-from preflight.vocabulary.remembered import Kind
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Unknown
 

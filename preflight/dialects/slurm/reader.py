@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.project import COMMAND_LINE, Project, Submission, UnreadableFile
 from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request, Word
-from preflight.vocabulary.remembered import Kind
-from preflight.vocabulary.submission import COMMAND_LINE, Submission
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import (
     Axis,

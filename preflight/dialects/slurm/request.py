@@ -22,9 +22,8 @@ from preflight.dialects.slurm.schema import (
     words_taken,
 )
 from preflight.documents.directives import Directive, Ignored, read_arguments, read_directives, takes_no_value
-from preflight.vocabulary.project import BOM
+from preflight.vocabulary.project import BOM, COMMAND_LINE, ENVIRONMENT, VARIABLES, Submission
 from preflight.vocabulary.reading import Problem, ProblemSeverity, Request
-from preflight.vocabulary.submission import COMMAND_LINE, ENVIRONMENT, VARIABLES, Submission
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value
 

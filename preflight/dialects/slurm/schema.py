@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from preflight.slurm.controller import job as answers
-from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
+from preflight.vocabulary.notation import UNLIMITED, slurm_minutes
 
 MIB = 2**20
 _SCALE = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

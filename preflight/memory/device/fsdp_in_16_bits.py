@@ -16,7 +16,7 @@ from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.laws_of_job import laws_for
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.resolve import resolve
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import Tracing

@@ -17,7 +17,7 @@ from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import Made
 from preflight.memory.device.law.tape import NotRegular, without_workspaces
 from preflight.memory.device.law.workload import Resolved
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, brief

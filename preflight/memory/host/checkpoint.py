@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from preflight.memory.device.prepare import prepare
 from preflight.memory.host.constants import WEIGHT_BYTES
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import Job, identity
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Unknown
-from preflight.vocabulary.versions import NEWEST, release
 
 ONE_COPY = ("fsdp", "zero3")
 """Strategies with which one rank of a node reads the checkpoint, and the other ranks get their shards

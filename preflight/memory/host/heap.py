@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from preflight.memory.host.constants import MIB, Measured
-from preflight.vocabulary.versions import major_minor
+from preflight.vocabulary.notation import major_minor
 
 REUSED_FROM = (2, 38)
 """From this glibc on, freed blocks are used again: 2.38 searches its bins for them, 2.39 joins pieces of memalign."""

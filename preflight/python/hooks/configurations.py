@@ -20,7 +20,7 @@ from preflight.python.objects import (
     namespace,
     sequence,
 )
-from preflight.vocabulary.remembered import Kind
+from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.values import Cause, Const, Unknown
 
 _WANDB: Kind[Config] = Kind("the one wandb.config of a program")

@@ -11,8 +11,7 @@ from preflight.machines.hostlist import expand
 from preflight.slurm.import_.lines import Line, read_lines
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
-from preflight.vocabulary.sizes import UNLIMITED, slurm_minutes
-from preflight.vocabulary.versions import major_minor
+from preflight.vocabulary.notation import UNLIMITED, major_minor, slurm_minutes
 
 MIB = 2**20
 NO_LIMIT = ("UNLIMITED", "INFINITE", "NONE", "0", "")

@@ -22,8 +22,7 @@ from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Report, StudyResult
-from preflight.vocabulary.project import Project
-from preflight.vocabulary.submission import Submission
+from preflight.vocabulary.project import Project, Submission
 
 OWN_FAULT = ("internal-error", "unreadable-file")
 """Findings of the engine itself, which say that something was not checked."""

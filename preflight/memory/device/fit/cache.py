@@ -78,7 +78,7 @@ def _code() -> str:
     """A hash of the code that traces and makes laws."""
     here = Path(__file__).parents[1]
     files = [
-        *(here.parents[1] / "tracer").glob("*.py"),
+        *(here.parents[1] / "tracer").rglob("*.py"),
         *(here / "families").glob("*.py"),
         *(here / "workloads").glob("*.py"),
     ]

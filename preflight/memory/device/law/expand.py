@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import TypeAlias
 
 from preflight.memory.device.law.tape import EDGE, NotRegular, Tape, TapeItem, Token, block_of
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 
 MIDDLE = 2
 """Index of the block between the ends, among a pass's five."""

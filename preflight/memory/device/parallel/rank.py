@@ -17,7 +17,7 @@ from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
 from preflight.memory.device.parallel.layout import Layout
 from preflight.memory.device.parallel.units import Units, cut, units
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.optimizer import Step
 from preflight.vocabulary.values import Cause, Unknown

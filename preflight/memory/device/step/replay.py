@@ -15,7 +15,7 @@ from preflight.memory.device.law.alignment import aligned, events_at
 from preflight.memory.device.law.law import KEPT, PARTS, Peak, part_of
 from preflight.memory.device.law.tape import WORKSPACE, Tape
 from preflight.memory.device.step.allocator import Block, CachingAllocator
-from preflight.vocabulary.bounded_cache import BoundedCache
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.estimates import ALL_PARTS
 from preflight.vocabulary.optimizer import Step
 

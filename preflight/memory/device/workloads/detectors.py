@@ -1,4 +1,6 @@
-"""Detectors of detectron2, mmdetection and torchvision, re-implemented from the same papers (tracer/detectors.py).
+"""Detectors of detectron2, mmdetection and torchvision, re-implemented from the same papers.
+
+The modules are in tracer/reimplementations/detectors.py.
 
 Known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN on a ResNet or ResNeXt with a feature pyramid; of detectron2 also
 its C4 and DC5 bodies and cascades. What else those libraries have is refused by name: keypoint and panoptic heads too,

@@ -1,7 +1,7 @@
 """Models that litgpt computes with its own decoder class.
 
 A checkpoint has the same weights in every framework, but what its step keeps depends on the code that runs it
-(`preflight/tracer/litgpt.py`). These are traced; no law of theirs is shipped.
+(`preflight/tracer/reimplementations/litgpt.py`). These are traced; no law of theirs is shipped.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ class LitGpt(Workload):
 
     @property
     def free(self) -> tuple[str, ...]:
-        """The loss takes 128 positions at a time beside adapters, and else 128 rows of the batch (tracer/litgpt.py)."""
+        """The loss computes 128 positions at a time with adapters, 128 rows of the batch without them.
+
+        Both are in tracer/reimplementations/litgpt.py.
+        """
         return ("b",) if self.adapted else ()
 
     def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:

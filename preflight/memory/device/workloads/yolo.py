@@ -1,4 +1,4 @@
-"""YOLOv5, YOLOv8 and YOLO11 of Ultralytics, re-implemented with their training step (tracer/yolo.py).
+"""YOLOv5, YOLOv8 and YOLO11 of Ultralytics, re-implemented with their training step (tracer/reimplementations/yolo.py).
 
 Known are detection, segmentation, pose and classification in five sizes, as the package `ultralytics` has them
 ("ultralytics:yolov8n-seg"), and YOLOv5 as the repository ultralytics/yolov5 trains it ("yolov5:yolov5s"). Two things

@@ -17,6 +17,12 @@ pytest.importorskip("torch")
 SHIPPED = ("llama", "qwen2", "gemma2", "phi3", "gpt2", "bert", "roberta", "distilbert", "deberta-v2", "t5", "vit",
            "clip", "whisper")  # fmt: skip
 """Families with laws of every kind; test_families_traces.py has all."""
+QUICK = {"llama", "gpt2", "bert", "vit"}
+CASES = [
+    pytest.param(name, seed, marks=() if seed == 1 and name in QUICK else pytest.mark.slow)
+    for seed in (1, 2, 3)
+    for name in SHIPPED
+]
 
 
 def random_dims(family: Family, rng: random.Random, adapters: bool, grouped: bool = True) -> dict[str, int]:
@@ -53,8 +59,7 @@ def traced_peak(reply: dict[str, Any]) -> int:
     return peak
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "seed"), CASES)
 def test_law_is_the_trace(name: str, seed: int) -> None:
     from preflight.memory.device.fit.make import request
     from preflight.tracer import steps

@@ -38,7 +38,7 @@ def job(**more: object) -> Job:
 @pytest.mark.parametrize(("target", "published"), [*PUBLISHED.items(), *AT_80_CLASSES.items()])
 def test_parameters_are_the_published_ones(target: str, published: int) -> None:
     torch = pytest.importorskip("torch")
-    from preflight.tracer import yolo as tracer
+    from preflight.tracer.reimplementations import yolo as tracer
 
     config = yolo.config_of(target, 80)
     made = tracer.build({"config": config}, {}, {"fp32": torch.float32})

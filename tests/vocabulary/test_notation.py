@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.vocabulary.versions import NEWEST, major_minor, release
+from preflight.vocabulary.notation import NEWEST, major_minor, release
 
 
 @pytest.mark.parametrize("text", [None, "", "newest", "main", "==", "+cu121"])

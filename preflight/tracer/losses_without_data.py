@@ -1,11 +1,11 @@
-"""Stated answers to what a loss asks of its data: a step on meta has shapes and no values.
+"""Losses that need values of the data: on meta, where tensors have no values, their questions get fixed answers.
 
-Losses of detectors and segmenters match predictions with objects on the CPU, pick elements by masks, and look for
-values that are not finite. Here every object is matched, a mask picks what it was made to pick (`picks`; every element
-where nothing was said), all values are finite and all boxes in order.
+Losses of detectors and segmenters match predictions with objects on the CPU, select elements by masks, and look for
+values that are not finite. Here every object is matched. A mask selects as many elements as `picks` said, else all. All
+values are finite, and all boxes have their corners in order.
 
-Objects of a whole batch stand in one list, as if they were of one image: losses join what they gather of each image, so
-that what they make has the same size, and a step has as many events at every batch.
+The objects of a whole batch are in one list, as if one image had them all. Losses concatenate what they gather from
+each image, so their results have the same size, and a step has as many events at every batch size.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _VIEWS = (torch.Tensor.flatten, torch.Tensor.reshape, torch.Tensor.view, torch.T
 
 
 def picks(mask: torch.Tensor, count: int) -> torch.Tensor:
-    """The mask, which picks `count` of its elements."""
+    """The mask, marked as selecting `count` of its elements."""
     mask._preflight_picks = count
     return mask
 
 
 class Answers(TorchFunctionMode):
-    """Answers what cannot be asked of tensors without values; all else is done as it is. `halves`: of what is not
-    zero there are half as many as elements (queries that are denoised: as many good ones as bad)."""
+    """Answers operations that need values; all others run as they are. `halves`: half of the elements count as not zero
+    (denoising queries: as many positive ones as negative)."""
 
     def __init__(self, halves: bool = False) -> None:
         super().__init__()

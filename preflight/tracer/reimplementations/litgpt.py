@@ -1,4 +1,4 @@
-"""litgpt's decoder and its LoRA layers, as far as memory goes: which tensors a step makes, keeps and frees.
+"""Our re-implementation of litgpt's decoder and LoRA layers: which tensors a step makes, keeps and frees.
 
 One model class serves every checkpoint that litgpt converts (litgpt/model.py, litgpt/lora.py), and differs from
 transformers' models in what stays for backward: one projection makes queries, keys and values, and since values stay
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import quantized
+from .. import quantized
 
 CHUNK = 128
 """Positions that the head takes at a time (litgpt/finetune/lora.py: lm_head_chunk_size), and rows of the loss."""
@@ -61,8 +61,11 @@ class LoRA(nn.Module):
             return plain + (self.lora_dropout(x) @ self.lora_A.transpose(0, 1) @ self.lora_B.transpose(0, 1)) * 2.0
         low = F.linear(self.lora_dropout(x), self.lora_A).transpose(-2, -1)
         pieces = zip(low.chunk(len(self.parts), dim=1), self.lora_B.unsqueeze(-1).split(self.parts), strict=True)
-        high = torch.cat([F.conv1d(a, b) for a, b in pieces], dim=1) if len(set(self.parts)) > 1 else F.conv1d(
-            low, self.lora_B.unsqueeze(-1), groups=len(self.parts))  # fmt: skip
+        high = (
+            torch.cat([F.conv1d(a, b) for a, b in pieces], dim=1)
+            if len(set(self.parts)) > 1
+            else F.conv1d(low, self.lora_B.unsqueeze(-1), groups=len(self.parts))
+        )
         return plain + self._padded(high.transpose(-2, -1)) * 2.0
 
     def _padded(self, x: torch.Tensor) -> torch.Tensor:
@@ -244,9 +247,15 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
     peft = setup.get("peft") or {}
     prompted = peft.get("method") == "llama-adapter"
     with torch.device("meta"):
-        made = GPT({**model["config"], "adapted": () if prompted else tuple(peft.get("targets") or ()),
-                    "rank": 0 if prompted else peft.get("r", 0), "prompted": prompted,
-                    "dropout": 0.05 if peft.get("dropout") else 0.0})  # fmt: skip
+        made = GPT(
+            {
+                **model["config"],
+                "adapted": () if prompted else tuple(peft.get("targets") or ()),
+                "rank": 0 if prompted else peft.get("r", 0),
+                "prompted": prompted,
+                "dropout": 0.05 if peft.get("dropout") else 0.0,
+            }
+        )
     made = made.train().to(dtypes[setup.get("weights", "fp32")])
     if setup.get("quantization"):
         quantized.quantise(made, setup["quantization"], dtypes)

@@ -1,5 +1,5 @@
-"""ResNets as He et al. (2015) describe them, with the stride in the 3x3 convolution and ReLU in place (as torchvision's
-do), for interpreters without torchvision. Memory needs the graph, not the weights' values."""
+"""Our re-implementation of torchvision's ResNets (He et al. 2015, with the stride in the 3x3 convolution and ReLU in
+place), for interpreters without torchvision."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ class _Block(nn.Module):
     def __init__(self, inputs: int, width: int, stride: int, wide: bool) -> None:
         super().__init__()
         outputs = width * EXPANSION if wide else width
-        shapes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)] if wide else [
-            (inputs, width, 3, stride), (width, outputs, 3, 1)]  # fmt: skip
+        shapes = (
+            [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+            if wide
+            else [(inputs, width, 3, stride), (width, outputs, 3, 1)]
+        )
         self.convs = nn.ModuleList(_conv(*shape) for shape in shapes)
         self.norms = nn.ModuleList(nn.BatchNorm2d(shape[1]) for shape in shapes)
         self.relu = nn.ReLU(inplace=True)

@@ -1,5 +1,5 @@
-"""What the losses of Ultralytics' models hold, in plain torch (tracer/yolo.py): order and shapes of the storages of
-ultralytics 8.0 to 8.3 (utils/loss.py, utils/tal.py) and of ultralytics/yolov5 (utils/loss.py); values mean nothing.
+"""Losses of the models in `yolo`, in plain torch: the order and shapes of the storages, not their values. Written after
+ultralytics 8.0 to 8.3 (utils/loss.py, utils/tal.py) and ultralytics/yolov5 (utils/loss.py).
 
 The assigner compares every box with every position, padded to the boxes of the fullest image. How many positions lie in
 a box depends on the data as well; see COVERED.
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .denoisers import Output
+from ..building import Output
 
 CHOSEN = 10
 """Positions that a box is assigned to (tal_topk)."""
@@ -156,8 +156,9 @@ def detection(levels: Sequence[torch.Tensor], channels: int, objects: int) -> to
     del whole
     centres, strides = _grid(levels)
     boxes = _boxes(centres, distances, channels // 4)
-    target_boxes, target = _assign(scores.detach().sigmoid(), (boxes.detach() * strides).float(), centres * strides,
-                                   objects)  # fmt: skip
+    target_boxes, target = _assign(
+        scores.detach().sigmoid(), (boxes.detach() * strides).float(), centres * strides, objects
+    )
     total = target.sum()
     loss = _cross_entropy(scores, target.to(scores.dtype)).sum() / total
     target_boxes /= strides

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 import torch.utils.checkpoint
 
-from preflight.tracer import libraries, models, steps
+from preflight.tracer import building, models, steps
 
 
 class Embedding(torch.nn.Module):
@@ -56,7 +56,7 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setitem(sys.modules, "timm", types.SimpleNamespace(create_model=create_model, __version__="0"))
     monkeypatch.setattr(torch.utils.checkpoint, "checkpoint", torch.utils.checkpoint.checkpoint)
-    monkeypatch.setattr(libraries, "_CONTEXT", [])
+    monkeypatch.setattr(building, "_CONTEXT", [])
     return asked
 
 
@@ -67,7 +67,7 @@ def test_a_constructor_may_read_what_it_makes() -> None:
             self.layer = torch.nn.Linear(int(torch.arange(4).sum().item()), 2)
 
     with torch.device("meta"):
-        made = libraries.on_meta(Reads)
+        made = building.on_meta(Reads)
     assert made.layer.weight.shape == (2, 6)
     assert made.layer.weight.is_meta
 
@@ -77,7 +77,7 @@ def test_what_a_constructor_raises_is_raised() -> None:
         raise RuntimeError("there is no such block")
 
     with pytest.raises(RuntimeError, match="no such block"):
-        libraries.on_meta(wrong)
+        building.on_meta(wrong)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_a_constructor_raises_is_raised() -> None:
 def test_a_model_whose_positions_are_of_another_side_is_made_anew(
     timm: list[dict[str, Any]], name: str, side: int | None, kwargs: dict[str, int], made: int
 ) -> None:
-    net = libraries.make_timm(name, side, kwargs)
+    net = building.make_timm(name, side, kwargs)
     assert net.patch_embed.img_size == (made, made)
 
 

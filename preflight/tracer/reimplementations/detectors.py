@@ -1,8 +1,8 @@
 """Detectors on a ResNet (Faster R-CNN, Mask R-CNN and their kin, RetinaNet, RPN), in plain torch.
 
-Stand-ins for detectron2's and mmdetection's models of the same papers, which no interpreter without those libraries can
-build: their layers with what each library does about normalisation and frozen stages. How many boxes there are depends
-on the data; here there are as many as the samplers of the libraries' configurations take at most.
+Our re-implementation of detectron2's and mmdetection's models of the same papers, for interpreters without those
+libraries: their layers, with each library's normalisation and frozen stages. The number of boxes depends on the data;
+here it is the most that the samplers of the libraries' configurations take.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .denoisers import Output
+from ..building import Output
 from .detector_heads import CLASSES, SAMPLED, WIDTH, OnBoxes, Second
 
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
@@ -56,9 +56,15 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         deep = outputs != middle or groups > 1
-        shapes = ([(inputs, middle, 1, stride if first else 1, 1), (middle, middle, 3, 1 if first else stride, groups),
-                   (middle, outputs, 1, 1, 1)] if deep else
-                  [(inputs, middle, 3, stride, 1), (middle, outputs, 3, 1, 1)])  # fmt: skip
+        shapes = (
+            [
+                (inputs, middle, 1, stride if first else 1, 1),
+                (middle, middle, 3, 1 if first else stride, groups),
+                (middle, outputs, 1, 1, 1),
+            ]
+            if deep
+            else [(inputs, middle, 3, stride, 1), (middle, outputs, 3, 1, 1)]
+        )
         self.convs = nn.ModuleList(
             nn.Conv2d(i, o, k, s, k // 2 * apart, apart if k > 1 else 1, g, bias=False) for i, o, k, s, g in shapes
         )
@@ -94,8 +100,18 @@ class Backbone(nn.Module):
             dilated = config.get("body") == "dc5" and number == len(STAGES[depth]) - 1
             for index in range(count):
                 stride = 2 if number and not index and not dilated else 1
-                blocks.append(Block(inputs, middle, outputs, stride, groups, norm, bool(config.get("stride_first")),
-                                    2 if dilated else 1))  # fmt: skip
+                blocks.append(
+                    Block(
+                        inputs,
+                        middle,
+                        outputs,
+                        stride,
+                        groups,
+                        norm,
+                        bool(config.get("stride_first")),
+                        2 if dilated else 1,
+                    )
+                )
                 inputs = outputs
             stages.append(nn.Sequential(*blocks))
         self.last = stages.pop() if config.get("body") == "c4" else None

@@ -1,4 +1,4 @@
-"""Sizes of memory as people write them in a cluster file, and as SLURM writes them."""
+"""Numbers as texts: sizes of memory in a cluster file, times as SLURM writes them, versions of software."""
 
 from __future__ import annotations
 
@@ -58,3 +58,19 @@ def slurm_minutes(text: str) -> int | None:
         hours, mins, seconds = 0, *(*numbers, 0)[:2]
     total = (int(days or 0) * 24 + hours) * 3600 + mins * 60 + seconds
     return -(-total // 60)
+
+
+NEWEST = (10**6,)
+"""The version of a library for which no version is stated: it is newer than all others."""
+
+
+def release(text: str | None) -> tuple[int, ...] | None:
+    """The first three numbers of a version, None where it has none: "2.4+cu121" -> (2, 4), ">=4.46,<5" -> (4, 46)."""
+    found = re.search(r"\d+(?:\.\d+){0,2}", (text or "").partition("+")[0])
+    return None if found is None else tuple(int(number) for number in found[0].split("."))
+
+
+def major_minor(text: str | None) -> tuple[int, int] | None:
+    """The first two numbers of a version, None where it has fewer: "glibc 2.36" -> (2, 36)."""
+    numbers = release(text) or ()
+    return (numbers[0], numbers[1]) if len(numbers) > 1 else None

@@ -1,8 +1,8 @@
-"""Generation by an encoder with a decoder: the encoder once, then single tokens after a cache of keys and values.
+"""Generation by an encoder with a decoder: the encoder runs once, then the decoder makes one token at a time.
 
-`transformers` decodes such a model from its first token on, so there is no pass over many. Two tokens are traced: one
-that computes what the decoder sees of the encoder, with the cache of `t - 1` tokens that has come to be by then, and
-the next one, which finds all of it there.
+transformers decodes such a model from its first token on: no pass takes many tokens. Two tokens are traced. The first
+computes the keys and values of the encoder's output, with `t - 1` tokens in the cache. The second finds them in the
+cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TASKS = ("seq2seq-lm", "speech-seq2seq")
 
 
 def generate(model: Any, tape: Tape, request: dict[str, Any], dtype: torch.dtype | None) -> None:
-    """Phases "encoding", "generation" (a token, and what its layers keep of the encoder), "decoding" (the next one)."""
+    """Trace the phases "encoding", "generation" (the first token) and "decoding" (the next token)."""
     from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
     setup, point = request["setup"], request["point"]
@@ -49,8 +49,7 @@ def generate(model: Any, tape: Tape, request: dict[str, Any], dtype: torch.dtype
 
 
 def whole_cache(model: Any) -> dict[str, Any]:
-    """The cache to give to a decoder in some of whose layers a window would cut what is kept: one that keeps all, as
-    theirs does up to the window's length."""
+    """The cache for a decoder with sliding-window layers: it keeps all tokens, as a window does up to its length."""
     from transformers.cache_utils import DynamicCache
 
     kinds = set(getattr(model.config, "layer_types", None) or ())
@@ -58,7 +57,7 @@ def whole_cache(model: Any) -> dict[str, Any]:
 
 
 def _grown(tokens: int) -> Any:
-    """A layer of a cache that is born with the keys and values of tokens before."""
+    """A class of cache layers that start with the keys and values of so many tokens."""
     from transformers.cache_utils import DynamicLayer
 
     class Grown(DynamicLayer):

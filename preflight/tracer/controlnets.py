@@ -1,5 +1,5 @@
-"""ControlNets of diffusers beside a frozen denoiser, as train_controlnet.py and train_controlnet_sdxl.py train them:
-the denoiser's decoder carries the gradient to a trainable copy of its encoder."""
+"""ControlNets of diffusers with a frozen denoiser, as train_controlnet.py and train_controlnet_sdxl.py train them: the
+gradient goes through the denoiser's decoder to a trainable copy of its encoder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from .denoisers import Generating, Output
+from .building import Output
+from .denoising_steps import Generating
 
 
 def beside(inner: nn.Module) -> nn.Module:
@@ -29,7 +30,7 @@ def beside(inner: nn.Module) -> nn.Module:
 
 
 def image(side: int, batch: int, dtype: torch.dtype) -> torch.Tensor:
-    """What the ControlNet is conditioned on."""
+    """The images that the ControlNet is conditioned on."""
     return torch.zeros(batch, 3, side, side, dtype=dtype, device="meta")
 
 

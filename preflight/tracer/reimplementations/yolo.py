@@ -1,7 +1,7 @@
-"""YOLOv5, YOLOv8 and YOLO11 in plain torch, in one training step: stand-ins for the models of Ultralytics.
+"""YOLOv5, YOLOv8 and YOLO11 in plain torch, in one training step: our re-implementation of the models of Ultralytics.
 
-Written from the models' public descriptions (ultralytics/cfg/models: channels, depths, strides, heads); nothing of the
-package is needed or used. `yolo_losses` has what their losses hold. How many boxes an image has depends on the data:
+Written from the models' public descriptions (ultralytics/cfg/models: channels, depths, strides, heads). The package is
+not needed. `yolo_losses` has the tensors of their losses. How many boxes an image has depends on the data:
 `o` of the point says how many the fullest image of the batch has.
 """
 
@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..building import Output
 from . import yolo_losses
-from .denoisers import Output
 
 SCALES: dict[str, dict[str, tuple[float, float, int]]] = {
     "5": {"n": (0.33, 0.25, 1024), "s": (0.33, 0.50, 1024), "m": (0.67, 0.75, 1024), "l": (1.00, 1.00, 1024),
@@ -55,8 +55,16 @@ def _deep(count: int, scale: tuple[float, float, int]) -> int:
 class Unit(nn.Module):
     """A convolution without bias, batch normalisation, and SiLU in place."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1,
-                 active: bool = True, padding: int | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int = 1,
+        stride: int = 1,
+        groups: int = 1,
+        active: bool = True,
+        padding: int | None = None,
+    ) -> None:
         super().__init__()
         pad = kernel // 2 if padding is None else padding
         self.conv = nn.Conv2d(inputs, outputs, kernel, stride, pad, groups=groups, bias=False)
@@ -162,8 +170,15 @@ class Half(nn.Module):
         return self.joined(torch.cat((a, self.inner(b)), 1))
 
 
-def block(config: dict[str, Any], inputs: int, outputs: int, count: int, backbone: bool, deep: bool = False,
-          share: float = 0.5) -> nn.Module:  # fmt: skip
+def block(
+    config: dict[str, Any],
+    inputs: int,
+    outputs: int,
+    count: int,
+    backbone: bool,
+    deep: bool = False,
+    share: float = 0.5,
+) -> nn.Module:
     """A stage's block. `deep`, `share`: of YOLO11, whether inner blocks are blocks of three, and their width."""
     if config["version"] == "5":
         return Three(inputs, outputs, count, backbone, (1, 3))
@@ -191,10 +206,12 @@ class Backbone(nn.Module):
         stages, before = [], widths[0]
         for n, count in enumerate(DEPTHS[version]):
             share = 0.25 if eleven and n < 2 else 0.5
-            stages.append(nn.Sequential(
-                Unit(before, widths[n + 1], 3, 2),
-                block(config, widths[n + 1], outs[n], _deep(count, scale), True, n >= 2, share),
-            ))  # fmt: skip
+            stages.append(
+                nn.Sequential(
+                    Unit(before, widths[n + 1], 3, 2),
+                    block(config, widths[n + 1], outs[n], _deep(count, scale), True, n >= 2, share),
+                )
+            )
             before = outs[n]
         self.stages = nn.ModuleList(stages)
         self.pool = None if alone else Pooling(before)
