@@ -275,10 +275,11 @@ def _proved(found: Analysis, asked: Setup) -> list[Finding]:
 def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
     """The analysis of a project in which some texts differ: only studies that read one of them are made anew."""
     changed = {path for path, text in project.overlay.items() if found.project.overlay.get(path) != text}
-    concerned = [i for i, result in enumerate(found.studies) if changed & set(result.study.paths)]
-    near = changed.union(*(found.studies[index].study.paths for index in concerned))
-    part = analyse(project, asked.only(near))
-    if len(part.studies) != len(concerned):
+    for concerned, near in (_readers(found.studies, changed), _neighbours(found.studies, changed)):
+        part = analyse(project, asked.only(near))
+        if len(part.studies) == len(concerned):
+            break
+    else:
         return analyse(project, asked)
     studies = list(found.studies)
     for index, result in zip(concerned, part.studies, strict=True):
@@ -287,6 +288,20 @@ def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
     moved = [one if one.study is None else replace(one, study=concerned[one.study]) for one in part.findings]
     skipped = (*(one for one in found.skipped if one.path not in near), *part.skipped)
     return Analysis(project, tuple(studies), (*kept, *moved), skipped)
+
+
+def _readers(studies: Sequence[StudyResult], changed: set[str]) -> tuple[list[int], set[str]]:
+    """The studies that read one of some files, and all their files."""
+    found = [index for index, result in enumerate(studies) if changed & set(result.study.paths)]
+    return found, changed.union(*(studies[index].study.paths for index in found))
+
+
+def _neighbours(studies: Sequence[StudyResult], changed: set[str]) -> tuple[list[int], set[str]]:
+    """Those, and the studies that share a file with them: a program leads to every script that starts it."""
+    found, near = _readers(studies, changed)
+    while (more := _readers(studies, near)) != (found, near):
+        found, near = more
+    return found, near
 
 
 def _elsewhere(finding: Finding, concerned: set[int], near: set[str]) -> bool:
