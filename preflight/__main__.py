@@ -12,6 +12,10 @@ from preflight.system import import_path
 def main(as_module: bool = False) -> None:
     """The console script. `as_module`: Python has put the current directory on the path, for `python -m`."""
     import_path.leave_checked_trees_out(sys.argv[1:], as_module)
+    if sys.argv[1:2] == ["check"]:
+        from preflight.result_cache.run import answered
+
+        answered(sys.argv[1:])
     from preflight.cli import main as command_line
 
     command_line()

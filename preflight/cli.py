@@ -26,6 +26,7 @@ COMMANDS = {
     "rule": "List the rules, or show one with its examples.",
     "model": "Models whose memory is known by name.",
     "machine": "GPUs and clusters.",
+    "cache": "Results of checks that are kept: where they are, and taking them away.",
 }
 
 
@@ -126,6 +127,7 @@ def main() -> None:
     answer, without taking down piece by piece what it built: together a sixth of the time.
     """
     from preflight.reports.streams import hold_standard_descriptors
+    from preflight.result_cache import run as kept
 
     gc.set_threshold(100_000, 20, 20)
     hold_standard_descriptors()
@@ -136,6 +138,7 @@ def main() -> None:
                 stream.flush()
         except OSError:  # nobody reads on, or the disk is full
             status = status or 2
+    kept.end(status)
     os._exit(status)
 
 

@@ -16,6 +16,7 @@ from preflight.engine.files import Batch, batches
 from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render, streams
 from preflight.reports.outputs import write_output
 from preflight.reports.style import Look, look_for
+from preflight.result_cache import run as kept
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome, Report
@@ -47,6 +48,8 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--baseline", type=STATED, metavar="FILE", help="Leave out the findings listed in FILE.")
 @click.option("--write-baseline", type=STATED, metavar="FILE", help="List today's findings in FILE.")
 @click.option("--from-hook", is_flag=True, help="Say nothing about files that are not recognised.")
+@click.option("--no-cache", is_flag=True, help="Check anew, and keep no result.")
+@click.option("--verbose", "-v", is_flag=True, help="Say why no result is kept, where none is.")
 @trust_option
 def command(
     paths: tuple[str, ...],
@@ -66,6 +69,8 @@ def command(
     baseline: str | None,
     write_baseline: str | None,
     from_hook: bool,
+    no_cache: bool,
+    verbose: bool,
     trust: tuple[str, ...],
 ) -> int:
     """Read configurations and say what will not fit, before it is submitted.
@@ -74,6 +79,10 @@ def command(
     training programs. Settings come from [tool.preflight] in the closest pyproject.toml, or preflight.toml.
     """
     files = _outputs(output)
+    if fix or unsafe_fixes or output or write_baseline is not None:
+        kept.only("files are written")
+    if verbose and kept.refused() and not no_cache:
+        streams.complain(f"preflight: no result is kept: {kept.refused()}")
     cwd = Path.cwd()
     options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, tracing_shown())
     found = batches(paths or (".",), cwd, from_hook)

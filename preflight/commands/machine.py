@@ -23,7 +23,7 @@ def command() -> None:
 @command.command("list")
 def list_machines() -> None:
     """Known GPUs with what CUDA reports as their memory, and the clusters described on this computer."""
-    from preflight.machines.clusters import machines_dir
+    from preflight.machines.clusters import machines_dir, saved_machines
     from preflight.machines.gpus import gpus
 
     look = look_for(sys.stdout)
@@ -31,8 +31,9 @@ def list_machines() -> None:
     for gpu in gpus():
         context = f"context about {gib(gpu.context[1])}"
         streams.show(f"{look.paint(f'{gpu.name:<{wide}}', 'bold')}  {gib(gpu.capacity):>10}  {context}\n")
-    for path in sorted(machines_dir().glob("*.toml")):
-        streams.show(f"{look.paint(streams.clean(path.stem), 'bold')}  {streams.clean(str(path))}\n")
+    for name in saved_machines():
+        path = machines_dir() / f"{name}.toml"
+        streams.show(f"{look.paint(streams.clean(name), 'bold')}  {streams.clean(str(path))}\n")
 
 
 @command.command()

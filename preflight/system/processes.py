@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
-from preflight.system import import_path
+from preflight.system import import_path, observed
 
 if TYPE_CHECKING:
     import subprocess
@@ -33,6 +33,8 @@ def ask_python(interpreter: str | None, code: str, arguments: Sequence[str], sec
     """What a program prints in an isolated Python (None: this one). Raises OSError or subprocess.SubprocessError."""
     import subprocess
 
+    if interpreter is not None:
+        observed.not_final(f"{interpreter} was asked")  # what is installed there is not looked at again
     done = subprocess.run(
         [interpreter or sys.executable, "-I", "-c", _prepared(interpreter, code), *arguments],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=seconds, cwd=NEUTRAL,
@@ -49,6 +51,7 @@ def start_python(interpreter: str | None, code: str, complaints: IO[bytes], seed
     """
     import subprocess
 
+    observed.not_final("a program was started")
     more = {"PYTHONHASHSEED": str(seed), "PYTHONSAFEPATH": "1"}
     return subprocess.Popen(
         [interpreter or sys.executable, "-s", "-c", _prepared(interpreter, code)],
@@ -90,7 +93,7 @@ def found_program(name: str, variables: Mapping[str, str] = os.environ) -> str |
     """The path of a program; relative and empty entries of PATH, which mean the checked tree, do not count."""
     for folder in folders(variables):
         path = os.path.join(folder, name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
+        if observed.program(path):
             return path
     return None
 
@@ -108,6 +111,7 @@ def ask_program(command: Sequence[str], seconds: float) -> subprocess.CompletedP
     """
     import subprocess
 
+    observed.not_final(f"{command[0]} was asked")
     path = command[0] if os.path.isabs(command[0]) else found_program(command[0])
     if path is None:
         raise FileNotFoundError(command[0])

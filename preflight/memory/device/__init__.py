@@ -7,5 +7,11 @@ allocator gives allocated and reserved; context and libraries on top give what n
 from __future__ import annotations
 
 from preflight.memory.device.estimate import bound, estimate
+from preflight.memory.device.families import FAMILIES
 
-__all__ = ["bound", "estimate"]
+__all__ = ["bound", "estimate", "model_types"]
+
+
+def model_types() -> tuple[str, ...]:
+    """The types of transformers' models that have a family of laws."""
+    return tuple(family.model_type for family in FAMILIES.values())

@@ -10,6 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight.system import observed
+from preflight.system.regular import UnreadableFile, read_text
+
 _DATA = (Path(__file__).with_name("models.json"), Path(__file__).with_name("perception.json"))
 _MIRRORS = {
     "unsloth", "nousresearch", "ai-modelscope", "llm-research", "modelscope", "zhipuai", "shanghai_ai_laboratory",
@@ -154,11 +157,16 @@ def read_config(path: str) -> dict[str, Any] | None:
     cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
     snapshots = cache / f"models--{path.replace('/', '--')}" / "snapshots"
     try:
-        candidates += sorted(snapshots.glob("*/config.json")) if snapshots.is_dir() else []
+        if observed.is_dir(snapshots):
+            candidates += [snapshots / name / "config.json" for name in observed.names(snapshots)]
         for candidate in candidates:
-            if candidate.name.endswith(".json") and candidate.is_file() and candidate.stat().st_size < 2**20:
-                data = json.loads(candidate.read_text(encoding="utf-8"))
+            if candidate.name.endswith(".json") and observed.is_file(candidate):
+                data = json.loads(read_text(candidate, _LARGEST_CONFIG))
                 return data if isinstance(data, dict) else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, UnreadableFile):
         return None
     return None
+
+
+_LARGEST_CONFIG = 2**20
+"""Bytes of a config.json; the largest that is published has a hundredth."""

@@ -17,6 +17,7 @@ from preflight.memory.device.law.law import Law
 from preflight.memory.device.law.tape import NotRegular, expand
 from preflight.memory.device.step.convolution import without_workspaces
 from preflight.memory.device.workload import Resolved
+from preflight.system import observed
 from preflight.system.regular import UnreadableFile
 from preflight.vocabulary.bounded_cache import BoundedCache
 from preflight.vocabulary.tracing import TRACE, Tracing
@@ -102,7 +103,7 @@ def _stated(path: Path, key: store.LawKey, tracing: Tracing) -> Laws | Unknown:
         return Unknown(
             f"model.law {path} lies outside the project: it is not read without --trust {path}", Cause.file_not_found
         )
-    if not path.is_file():
+    if not observed.is_file(path):
         return Unknown(f"model.law {path} cannot be read: there is no such file", Cause.file_not_found)
     return _own(path, key)
 

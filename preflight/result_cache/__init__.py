@@ -1,0 +1,1 @@
+"""Results of checks that are kept: an unchanged check is answered from them without being made."""
