@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from preflight.commands.options import STATED, parse_set, set_option, tracing_shown, trust_option
+from preflight.engine import result_cache as kept
 from preflight.engine.baseline import Baseline, record
 from preflight.engine.check import Options, check, outcome_of, setup
 from preflight.engine.files import Batch, batches
 from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render, streams
 from preflight.reports.outputs import write_output
 from preflight.reports.style import Look, look_for
-from preflight.result_cache import run as kept
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome, Report

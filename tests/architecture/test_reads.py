@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.result_cache.run import VARIABLES
+from preflight.engine.result_cache import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +35,8 @@ ELSEWHERE = {
     "preflight/cli.py": "the command line itself",
     "preflight/reports/outputs.py": "writes files: such a run is not kept",
     "preflight/fixes/write.py": "writes files: such a run is not kept",
-    "preflight/result_cache": "reads what was kept, before a check is made",
+    "preflight/engine/result_cache.py": "reads what was kept, before a check is made",
+    "preflight/system/kept_files.py": "the files of kept results",
     "preflight/system/observed.py": "the one way",
     "preflight/system/regular.py": "opens a file, and notes it",
     "preflight/system/import_path.py": "runs before any other module; its answer is part of the question",
@@ -58,7 +59,7 @@ ALLOWED = {
     "preflight/program/names.py": OWN_DATA,
     "preflight/vocabulary/spelling.py": OWN_DATA,
     "preflight/engine/registry.py": "the package of rules beside preflight, in a checkout",
-    "preflight/system/entry_points.py": "lists of entry points: `result_cache.run` notes each",
+    "preflight/system/entry_points.py": "lists of entry points: `engine.result_cache` notes each",
     "preflight/vocabulary/extensions.py": "a file of another distribution: noted by its module",
     "preflight/reports/streams.py": "the standard streams: part of the question",
 }

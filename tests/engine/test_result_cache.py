@@ -287,8 +287,8 @@ def test_a_plugin_that_is_installed_and_changed(server: Server, root: Path, tmp_
 
 def test_another_version_of_preflight(server: Server, root: Path) -> None:
     server.run(root, *CHECK)
-    assert server.run(root, *CHECK, before="import preflight.result_cache.run as r; r.__version__ = '9'").anew
-    assert server.run(root, *CHECK, before="import preflight.result_cache.run as r; r._code = lambda p: 'x'").anew
+    assert server.run(root, *CHECK, before="import preflight.engine.result_cache as r; r.__version__ = '9'").anew
+    assert server.run(root, *CHECK, before="import preflight.engine.result_cache as r; r._code = lambda p: 'x'").anew
 
 
 # --- what was kept is damaged, or somebody else's ---------------------------------------------------------------------

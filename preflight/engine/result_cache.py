@@ -19,8 +19,7 @@ from typing import Any
 
 from preflight import __version__
 from preflight.reports import streams
-from preflight.result_cache import folder
-from preflight.system import import_path, observed
+from preflight.system import import_path, kept_files, observed
 from preflight.system.regular import read_bytes
 from preflight.vocabulary.errors import OutputError, ReaderGone
 
@@ -85,8 +84,8 @@ def begin(words: Sequence[str]) -> dict[str, Any] | None:
         _refused = "--no-cache was given"
         return None
     try:
-        home = folder.results(words)
-    except folder.Refused as error:
+        home = kept_files.results(words)
+    except kept_files.Refused as error:
         _refused = str(error)
         return None
     question = _question(words)
@@ -116,6 +115,28 @@ def refused() -> str:
 def only(why: str) -> None:
     """This run's answer is not kept: it does something beside saying what it found."""
     observed.not_final(why)
+
+
+def usage() -> tuple[dict[str, object], dict[str, object]]:
+    """Where results are, and traced laws; how many, their bytes, and why no result is used, if none is."""
+    found: list[dict[str, object]] = []
+    for path in (kept_files.place(), kept_files.laws()):
+        files = list(kept_files.kept(path)) if path is not None else []
+        found.append({"path": path, "entries": len(files), "bytes": sum(one.bytes for one in files)})
+    why = None
+    try:
+        kept_files.results()
+    except kept_files.Refused as error:
+        why = str(error)
+    return {**found[0], "refused": why, "limit": kept_files.limit()}, found[1]
+
+
+def clear(laws: bool) -> tuple[int, int]:
+    """Takes the results away, and the traced laws; how many files went, and their bytes."""
+    places = [kept_files.place(), *([kept_files.laws()] if laws else [])]
+    files = [one for path in places if path is not None for one in kept_files.kept(path)]
+    gone = [one.bytes for one in files if kept_files.remove(one)]
+    return len(gone), sum(gone)
 
 
 # --- the question -----------------------------------------------------------------------------------------------------
@@ -201,12 +222,12 @@ def _code(packages: Sequence[str]) -> str:
 
 def _write(path: str, question: dict[str, Any], answer: dict[str, Any], notes: observed.Notes) -> None:
     body = json.dumps({"question": question, "answer": answer, "notes": notes}, separators=(",", ":")).encode()
-    folder.save(path, sha256(body).hexdigest().encode() + b"\n" + body)
+    kept_files.save(path, sha256(body).hexdigest().encode() + b"\n" + body)
 
 
 def _read(path: str, question: dict[str, Any]) -> dict[str, Any] | None:
     """The answer to a question, None where none is kept that holds. A file that is not whole is no answer."""
-    data = folder.load(path)
+    data = kept_files.load(path)
     if data is None:
         return None
     checksum, _, body = data.partition(b"\n")

@@ -1,1 +1,0 @@
-"""Results of checks that are kept: an unchanged check is answered from them without being made."""
