@@ -82,9 +82,12 @@ def load(path: str) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError):
         return None
+    status = os.fstat(handle)
+    if stat.S_ISDIR(status.st_mode):  # no file object can be made of it
+        os.close(handle)
+        return None
     with os.fdopen(handle, "rb") as file:
         try:
-            status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= LARGEST:
                 return None
             if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):

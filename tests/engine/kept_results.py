@@ -185,11 +185,13 @@ PROJECT = {
     "train.py": PROGRAM,
     "sizes.py": "LENGTH = 512\n",
     "sweep.yaml": SWEEP,
+    "notes/readme.yaml": "words: []\n",
+}
+HYDRA = {
     "app.py": APP,
     "conf/config.yaml": "defaults:\n  - model: small\n  - _self_\nbatch_size: 4\n",
     "conf/model/small.yaml": "name: gpt2\n",
     "conf/model/large.yaml": "name: gpt2-large\n",
-    "notes/readme.yaml": "words: []\n",
 }
 
 
