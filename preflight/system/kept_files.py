@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from preflight.system import import_path
 from preflight.system.user_directory import user_directory
@@ -122,8 +122,7 @@ def save(path: str, data: bytes) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """One file of the directory."""
 
     path: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -504,3 +506,25 @@ def test_show_and_clear(server: Server, root: Path) -> None:
     assert list(server.results.iterdir()) == []
     assert server.run(root, "cache", "clear").out.startswith("0 removed")
     assert "PREFLIGHT_NO_CACHE is set" in server.run(root, "cache", "show", PREFLIGHT_NO_CACHE="1").out
+
+
+# --- how little a kept result needs -----------------------------------------------------------------------------------
+
+
+def test_a_kept_result_imports_next_to_nothing(root: Path, tmp_path: Path) -> None:
+    """Neither libraries nor the engine: an unchanged check starts as fast as Python does."""
+    env = {name: value for name, value in os.environ.items() if name != "PREFLIGHT_NO_CACHE"}
+    (tmp_path / "cache").mkdir(mode=0o700)
+    env |= {"HOME": str(tmp_path), "PREFLIGHT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPROFILEIMPORTTIME": "1"}
+    command = [sys.executable, "-m", "preflight", "check", "notes/readme.yaml", "--from-hook"]
+    runs = [subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True) for _ in range(2)]
+    new, kept = ({line.rpartition("|")[2].strip() for line in run.stderr.splitlines()} for run in runs)
+    assert "click" in new
+    # Python names only what a statement imports, so not `engine.result_cache` itself.
+    ours = {name for name in kept if name.startswith("preflight")}
+    assert ours == {
+        "preflight", "preflight.reports", "preflight.reports.streams", "preflight.system", "preflight.system.import_path",
+        "preflight.system.kept_files", "preflight.system.observed", "preflight.system.regular",
+        "preflight.system.user_directory", "preflight.vocabulary", "preflight.vocabulary.errors",
+    }  # fmt: skip
+    assert not kept & {"click", "dataclasses", "hydra", "pydantic", "ruamel", "subprocess", "tomllib", "yaml"}
