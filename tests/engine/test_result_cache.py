@@ -523,7 +523,8 @@ def test_a_kept_result_imports_next_to_nothing(root: Path, tmp_path: Path) -> No
     # Python names only what a statement imports, so not `engine.result_cache` itself.
     ours = {name for name in kept if name.startswith("preflight")}
     assert ours == {
-        "preflight", "preflight.reports", "preflight.reports.streams", "preflight.system", "preflight.system.import_path",
+        "preflight", "preflight.reports", "preflight.reports.streams", "preflight.system",
+        "preflight.system.import_path",
         "preflight.system.kept_files", "preflight.system.observed", "preflight.system.regular",
         "preflight.system.user_directory", "preflight.vocabulary", "preflight.vocabulary.errors",
     }  # fmt: skip
