@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from preflight.commands.options import STATED, parse_set, set_option, tracing_shown, trust_option
+from preflight.engine import result_cache as kept
 from preflight.engine.baseline import Baseline, record
 from preflight.engine.check import Options, check, outcome_of, setup
 from preflight.engine.files import Batch, batches
@@ -57,6 +58,8 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--baseline", type=STATED, metavar="FILE", help="Leave out the findings listed in FILE.")
 @click.option("--write-baseline", type=STATED, metavar="FILE", help="Write the findings of this run to FILE.")
 @click.option("--from-hook", is_flag=True, help="Skip files that are not recognised, without an error.")
+@click.option("--no-cache", is_flag=True, help="Check everything again, and keep no result.")
+@click.option("--verbose", "-v", is_flag=True, help="Say why the result is not kept.")
 @trust_option
 def command(
     paths: tuple[str, ...],
@@ -76,6 +79,8 @@ def command(
     baseline: str | None,
     write_baseline: str | None,
     from_hook: bool,
+    no_cache: bool,
+    verbose: bool,
     trust: tuple[str, ...],
 ) -> int:
     """Check job files: which jobs will run out of GPU or host memory.
@@ -84,6 +89,10 @@ def command(
     training programs. Settings come from [tool.preflight] in the closest pyproject.toml, or preflight.toml.
     """
     files = _outputs(output)
+    if fix or unsafe_fixes or output or write_baseline is not None:
+        kept.only("files are written")
+    if verbose and kept.refused() and not no_cache:
+        streams.complain(f"preflight: no result is kept: {kept.refused()}")
     cwd = Path.cwd()
     options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, tracing_shown())
     found = batches(paths or (".",), cwd, from_hook)

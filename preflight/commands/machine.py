@@ -28,12 +28,12 @@ def command() -> None:
 @command.command("list")
 def list_machines() -> None:
     """List the known GPUs with their memory as CUDA reports it, and the clusters described on this computer."""
-    from preflight.machines.clusters import machines_dir
+    from preflight.machines.clusters import machines_dir, saved_machines
     from preflight.machines.gpus import gpus
 
     look = look_for(sys.stdout)
     known = [((gpu.name, "bold"), gib(gpu.capacity), f"context about {gib(gpu.context[1])}") for gpu in gpus()]
-    described = [((path.stem, "bold"), str(path)) for path in sorted(machines_dir().glob("*.toml"))]
+    described = [((name, "bold"), str(machines_dir() / f"{name}.toml")) for name in saved_machines()]
     lines = [*table(known, look, right=(1,), indent=0), *table(described, look, indent=0)]
     streams.show("\n".join(lines) + "\n")
 

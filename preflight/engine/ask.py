@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from preflight.system.files import real
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
@@ -28,7 +29,7 @@ def check(
     from preflight.engine import check as engine
     from preflight.engine.files import batches
 
-    place = (cwd or Path.cwd()).resolve()
+    place = real(cwd or Path.cwd())
     options = engine.Options(gpu, machine, dict(set or {}), tuple(select), tuple(ignore), tuple(trust))
     found = batches([str(path) for path in paths], place, from_hook=False)
     return engine.outcome_of([engine.check(*engine.setup(batch, options, place)) for batch in found], place)

@@ -16,6 +16,7 @@ from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.files import Batch, checkout
 from preflight.engine.target import Wanted, choose, placed, wanted
 from preflight.engine.trust import laws_of, named_by_user, trust_in
+from preflight.system.files import real
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, of_problem
@@ -334,7 +335,7 @@ def _order(finding: Finding) -> tuple[str, int, int, str, str]:
 def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) -> Outcome:
     """Reports as formats take them, with the paths they are shown under."""
     roots = [report.project.root for report in reports]
-    base = cwd.resolve()
+    base = real(cwd)
     if len(roots) == 1:
         root = roots[0]
     elif all(root.is_relative_to(base) for root in roots):

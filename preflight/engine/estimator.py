@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
+from preflight.system import observed
 from preflight.system.processes import found_program
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity
@@ -149,7 +150,7 @@ def tracing_of(settings: Settings, root: Path, trust: Trust) -> tuple[Tracing, t
 
 def _program(name: str, root: Path) -> Path | None:
     """The place of a program that settings name: a path from their directory, or a name in PATH."""
-    if os.sep not in name and not (root / name).is_file():
+    if os.sep not in name and not observed.is_file(root / name):
         found = found_program(name)
         return place_of(Path(found)) if found is not None else None
     return place_of(root / name)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from preflight.dialects import may_recognise
 from preflight.engine.settings import load
+from preflight.system import observed
 from preflight.system.files import real
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.settings import Settings, matches
@@ -42,14 +43,14 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
 
     Raises UsageError for a path that does not exist, SettingsError for broken settings.
     """
-    cwd = cwd.resolve()
+    cwd = real(cwd)
     governing: dict[Path, tuple[Settings, Path | None]] = {}
     given: dict[tuple[Path, bool], dict[str, None]] = {}
     for text in paths:
         start = Path(os.path.abspath(cwd / text))
         # A link on the way there is not part of the project's names; one to a file is.
-        start = real(start) if start.is_dir() else real(start.parent) / start.name
-        if not os.path.lexists(start):
+        start = real(start) if observed.is_dir(start) else real(start.parent) / start.name
+        if not observed.lexists(start):
             raise UsageError(f"{text}: there is no such file or directory")
         for path, named in _expand(start):
             settings, file = load(path)
@@ -70,13 +71,13 @@ def batch_of(path: Path, cwd: Path) -> Batch:
     SettingsError."""
     path = real(path.parent) / path.name
     settings, file = load(path)
-    root = _root(path, path.parent, file, cwd.resolve())
+    root = _root(path, path.parent, file, real(cwd))
     name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
     return Batch(root, settings, file, () if matches(name, settings.exclude) else (name,), ())
 
 
 def _expand(start: Path) -> Iterator[tuple[Path, bool]]:
-    if not start.is_dir():
+    if not observed.is_dir(start):
         yield start, True
         return
     for count, path in enumerate(walk(start)):
@@ -88,46 +89,40 @@ def _expand(start: Path) -> Iterator[tuple[Path, bool]]:
 def walk(start: Path) -> Iterator[Path]:
     """Files under a directory whose name a dialect may know, sorted; links to directories are not followed."""
     try:
-        entries = sorted(os.scandir(start), key=lambda entry: entry.name)
+        entries = observed.entries(start)
     except OSError:
         return  # a directory that may not be listed has nothing to check
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if SKIPPED.fullmatch(entry.name) is None and not os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
-                yield from walk(Path(entry.path))
-        elif may_recognise(entry.name) and _is_file(entry):
-            yield Path(entry.path)
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a link to itself
-        return False
+    for name, kind in entries:
+        path = start / name
+        if kind == "dir":
+            if SKIPPED.fullmatch(name) is None and not observed.exists(path / "pyvenv.cfg"):
+                yield from walk(path)
+        elif may_recognise(name) and (kind == "file" or (kind == "link" and observed.is_file(path))):
+            yield path
 
 
 @lru_cache(maxsize=4096)
 def _repository(folder: Path) -> Path | None:
     """The closest folder upwards that looks like a project's root."""
     for candidate in (folder, *folder.parents):
-        if any((candidate / mark).exists() for mark in (".git", ".hg", "pyproject.toml")):
+        if any(observed.exists(candidate / mark) for mark in (".git", ".hg", "pyproject.toml")):
             return candidate
     return None
 
 
 def checkout(root: Path) -> Path | None:
     """The version-controlled tree that a folder is in, None where it is in none."""
-    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+    return next((folder for folder in (root, *root.parents) if observed.exists(folder / ".git")), None)
 
 
 def _root(path: Path, start: Path, settings_file: Path | None, cwd: Path) -> Path:
     """Where a file's project begins: its settings, else its repository, else the cwd above it, else what was named."""
     if settings_file is not None:
-        return settings_file.parent.resolve()
+        return real(settings_file.parent)
     folder = path.parent
     repository = _repository(folder)
     if repository is not None:
-        return repository.resolve()
+        return real(repository)
     if folder.is_relative_to(cwd) and cwd not in (Path(cwd.anchor), Path.home()):
-        return cwd.resolve()
-    return (start if start.is_dir() else folder).resolve()
+        return real(cwd)
+    return real(start if observed.is_dir(start) else folder)

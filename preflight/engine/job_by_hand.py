@@ -160,9 +160,9 @@ def _architecture(value: str) -> str:
     name, heads = _HEAD.subn("", value)
     if not heads:
         return value
-    from preflight.memory.device.families import FAMILIES
+    from preflight.memory.device import model_types
 
-    known = {re.sub("[-_]", "", family.model_type): family.model_type for family in FAMILIES.values()}
+    known = {re.sub("[-_]", "", one): one for one in model_types()}
     return known.get(name.lower(), value)
 
 

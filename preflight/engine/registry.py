@@ -15,6 +15,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from preflight.system import observed
 from preflight.system.entry_points import Added
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import RULES, installed
@@ -75,8 +76,9 @@ def _from_file(path: Path) -> ModuleType:
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location(f"preflight_trusted_{path.stem}", path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if spec is None or spec.loader is None or not observed.is_file(path):
         raise ImportError("there is no such file")
+    observed.depends_on(path)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from preflight.engine.check import Setup, check
+from preflight.system.files import real
 from preflight.vocabulary.findings import Finding, Fix, Safety
 from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.project import Project
@@ -101,7 +102,7 @@ def diff(result: Fixed, cwd: Path) -> str:
     project = result.before.project
     for path in sorted(result.texts):
         old, new = project.source(path).text, result.texts[path]
-        name = Path(os.path.relpath(project.root / path, cwd.resolve())).as_posix()
+        name = Path(os.path.relpath(project.root / path, real(cwd))).as_posix()
         for line in unified_diff(_lines(old), _lines(new), f"a/{name}", f"b/{name}"):
             pieces.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     return "".join(pieces)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_text
 from preflight.vocabulary.errors import SettingsError, suggestion
 from preflight.vocabulary.job import build, fields
@@ -25,7 +25,7 @@ def load(start: Path) -> tuple[Settings, Path | None]:
 
     A pyproject.toml without `[tool.preflight]` is passed over. No file: the defaults and None. Raises SettingsError.
     """
-    directory = start if start.is_dir() else start.parent
+    directory = start if observed.is_dir(start) else start.parent
     for folder in (directory, *directory.parents):
         found = _in_folder(folder)
         if found is not None:
@@ -36,9 +36,9 @@ def load(start: Path) -> tuple[Settings, Path | None]:
 @lru_cache(maxsize=1024)
 def _in_folder(folder: Path) -> tuple[Settings, Path] | None:
     own, shared = folder / FILE, folder / "pyproject.toml"
-    if os.path.lexists(own):
+    if observed.lexists(own):
         return parse(_read(own), own.name), own
-    if os.path.lexists(shared):
+    if observed.lexists(shared):
         text = _read(shared)
         if "preflight" in text:  # parsing costs ten times what looking does
             table = _toml(text, shared.name).get("tool")

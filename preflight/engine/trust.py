@@ -13,6 +13,7 @@ from pathlib import Path
 
 from preflight.engine.files import checkout
 from preflight.engine.user_settings import user_settings
+from preflight.system import observed
 from preflight.system.files import real
 from preflight.vocabulary.errors import SettingsError
 from preflight.vocabulary.settings import Settings
@@ -38,7 +39,7 @@ class Trust:
         beside the link.
         """
         place = place_of(path)
-        return any(place == one or (one.is_dir() and place.is_relative_to(real(one))) for one in self.places)
+        return any(place == one or (observed.is_dir(one) and place.is_relative_to(real(one))) for one in self.places)
 
 
 def trust_in(root: Path, named: Iterable[str]) -> Trust:
@@ -73,5 +74,5 @@ def refuse_outside(settings: Settings, trust: Trust) -> None:
     reason.
     """
     path = settings.set.get("model.path")
-    if isinstance(path, str) and os.path.exists(path) and not trust.reads(Path(path)):
+    if isinstance(path, str) and observed.exists(path) and not trust.reads(Path(path)):
         raise SettingsError(f"set.model.path: {path} lies outside the project: it is not read without --trust {path}")

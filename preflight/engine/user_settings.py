@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from preflight.system import observed
 from preflight.system.files import real, user_directory
 from preflight.vocabulary.errors import SettingsError
 
@@ -26,7 +27,7 @@ def user_settings() -> UserSettings:
     """The settings in the user's file; none where there is no file. Raises SettingsError."""
     folder = user_directory("config")
     path = folder / FILE if folder is not None else None
-    return _read(path) if path is not None and os.path.lexists(path) else UserSettings.model_construct()
+    return _read(path) if path is not None and observed.lexists(path) else UserSettings.model_construct()
 
 
 @lru_cache(maxsize=4)
@@ -48,12 +49,12 @@ def _read(path: Path) -> UserSettings:
 def _refuse_what_others_write(path: Path) -> None:
     """Raises SettingsError for a file, or its directory, that somebody else owns or may write."""
     full = real(path)
-    if not full.is_file():
+    if not observed.is_file(full):
         raise SettingsError(f"{path}: not a regular file")
     if not hasattr(os, "getuid"):  # Windows: rights are no part of a mode there
         return
     for one in (full, full.parent):
-        status = one.stat()
+        status = observed.status(one)
         if status.st_uid not in (os.getuid(), 0):
             raise SettingsError(f"{one}: belongs to another user; settings that start programs have to be your own")
         if status.st_mode & 0o022:

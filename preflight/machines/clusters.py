@@ -22,6 +22,7 @@ from pathlib import Path
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
+from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_text, user_directory
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cluster
@@ -46,20 +47,27 @@ def machines_dir() -> Path:
     return folder / "machines"
 
 
+def saved_machines() -> list[str]:
+    """Names of the machines that were saved, sorted."""
+    folder = machines_dir()
+    found = observed.names(folder) if observed.is_dir(folder) else []
+    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+
+
 def find_machine(name: str, root: Path, may_read: Callable[[Path], bool] | None = None) -> Cluster:
     """The machine of a file (relative to `root`), else of the name (`machines_dir()/NAME.toml`). Raises MachineError.
 
     `may_read`: the files that a name in a checked tree may lead to; None: any file, because the user named it.
     """
     path, plainly = root / name, os.path.basename(name) == name
-    if os.path.lexists(path):
+    if observed.lexists(path):
         if may_read is not None and not may_read(path):
             raise MachineError(f"{name} lies outside the project: it is read only with --trust {path}")
         return load_machine(path)
     kept = machines_dir() / f"{name}.toml"
-    if (plainly or may_read is None) and os.path.lexists(kept):
+    if (plainly or may_read is None) and observed.lexists(kept):
         return load_machine(kept)
-    known = ", ".join(sorted(path.stem for path in machines_dir().glob("*.toml"))) or "none"
+    known = ", ".join(saved_machines()) or "none"
     raise MachineError(f"no machine {name!r}: there is no such file, and no machine with this name (known: {known})")
 
 

@@ -23,6 +23,8 @@ from preflight.vocabulary.errors import OutputError, ReaderGone
 Kind = Literal["text", "json", "github", "patch"]
 """What is written: text, JSON (or TOML), workflow commands of GitHub with text after them, or a diff."""
 
+KINDS = ("text", "json", "github", "patch")
+
 _UNSAFE = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, except newline and tab
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction of writing
@@ -90,11 +92,23 @@ def terminal(stream: TextIO | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 
 
+_shown_so_far: list[tuple[str, str, bool]] | None = None
+
+
+def listen() -> list[tuple[str, str, bool]]:
+    """A list to which every text is added that is shown from now on: the arguments of `show`."""
+    global _shown_so_far
+    _shown_so_far = []
+    return _shown_so_far
+
+
 def show(text: str, kind: Kind = "text", err: bool = False) -> None:
     """Write whole lines to standard output or error. Raises OutputError if standard output cannot be written."""
     stream = sys.stderr if err else sys.stdout
     if not text:
         return
+    if _shown_so_far is not None:
+        _shown_so_far.append((text, kind, err))
     if stream is None or stream.closed:
         if not err:
             raise OutputError("standard output is closed")

@@ -11,6 +11,8 @@ import stat
 from pathlib import Path
 from typing import Literal
 
+from preflight.system import observed
+
 MAX_BYTES = 8 * 2**20
 """The largest file that is read as a configuration. sbatch refuses scripts of more than 4 MiB (max_script_size)."""
 
@@ -22,14 +24,22 @@ class UnreadableFile(Exception):
 def real(path: Path) -> Path:
     """The path without links; the same path if its links form a circle (Path.resolve raises there), or if no file can
     have such a name."""
-    try:
-        return Path(os.path.realpath(path))
-    except (OSError, ValueError):
-        return path
+    return Path(observed.real(path))
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """The content of a regular file. Raises UnreadableFile."""
+    try:
+        data, status = _read(path, most)
+    except UnreadableFile as error:
+        observed.unreadable(path, most, str(error))
+        raise
+    observed.read(path, most, data, status)
+    return data
+
+
+def _read(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+    """The content, and the file's status before it was read. Raises UnreadableFile."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
@@ -50,7 +60,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
         raise UnreadableFile(getattr(error, "strerror", None) or str(error)) from error
     if len(data) > most:
         raise UnreadableFile(f"it is larger than {most >> 20} MiB")
-    return data
+    return data, status
 
 
 def read_text(path: Path, most: int = MAX_BYTES) -> str:

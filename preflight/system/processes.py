@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
-from preflight.system import import_path
+from preflight.system import import_path, observed
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,6 +31,8 @@ _WITH_OWN = "import site\nfor entry in {site!r}: site.addsitedir(entry)\nsys.pat
 
 def ask_python(interpreter: str | None, code: str, arguments: Sequence[str], seconds: float) -> str:
     """The output of a program in an isolated Python (None: this one). Raises OSError or subprocess.SubprocessError."""
+    if interpreter is not None:
+        observed.not_final(f"{interpreter} was asked")  # what is installed there is not looked at again
     command = [interpreter or sys.executable, "-I", "-c", _prepared(interpreter, code), *arguments]
     done = _run(command, seconds, environment())
     done.check_returncode()
@@ -62,6 +64,7 @@ def start_python(interpreter: str | None, code: str, errors: IO[bytes], seed: in
     """
     import subprocess
 
+    observed.not_final("a program was started")
     more = {"PYTHONHASHSEED": str(seed), "PYTHONSAFEPATH": "1"}
     command = [interpreter or sys.executable, "-s", "-c", _prepared(interpreter, code)]
     pipe, variables = subprocess.PIPE, {**environment(), **more}
@@ -104,7 +107,7 @@ def found_program(name: str, variables: Mapping[str, str] = os.environ) -> str |
     """The path of a program. Relative and empty entries of PATH do not count: they would be in the checked tree."""
     for folder in folders(variables):
         path = os.path.join(folder, name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
+        if observed.program(path):
             return path
     return None
 
@@ -120,6 +123,7 @@ def ask_program(command: Sequence[str], seconds: float) -> subprocess.CompletedP
 
     It gets the user's whole environment, in which SLURM's commands find their configuration and credentials.
     """
+    observed.not_final(f"{command[0]} was asked")
     path = command[0] if os.path.isabs(command[0]) else found_program(command[0])
     if path is None:
         raise FileNotFoundError(command[0])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 from importlib import import_module
 from importlib.resources import files
 from typing import TypeVar
 
-from preflight.system import entry_points
+from preflight.system import entry_points, observed
 from preflight.system.entry_points import DIALECTS as DIALECTS
 from preflight.system.entry_points import GPUS as GPUS
 from preflight.system.entry_points import OPTIMIZERS as OPTIMIZERS
@@ -42,7 +43,14 @@ def loaded(one: Added) -> object:
 def resource(one: Added) -> str:
     """The text of a file in a package: `package:file.json`. Raises ExtensionError."""
     home, _, name = one.value.partition(":")
-    return _safely(one, lambda: files(home).joinpath(name).read_text(encoding="utf-8"))
+    return _safely(one, lambda: _file(home, name))
+
+
+def _file(package: str, name: str) -> str:
+    found = files(package).joinpath(name)
+    if isinstance(found, os.PathLike):
+        observed.depends_on(found)
+    return found.read_text(encoding="utf-8")
 
 
 def _safely(one: Added, load: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from preflight.system import observed
 from preflight.system.files import MAX_BYTES as MAX_BYTES
 from preflight.system.files import UnreadableFile as UnreadableFile
 from preflight.system.files import read_bytes, real
@@ -77,7 +78,7 @@ class Project:
     """Read access to the files of one repository; paths are relative to `root`, with `/`, and never leave it."""
 
     def __init__(self, root: Path, settings: Settings, overlay: Mapping[str, str] | None = None) -> None:
-        self.root, self.settings = root.resolve(), settings
+        self.root, self.settings = real(root), settings
         self.overlay = dict(overlay or {})
         self._cache: dict[str, Source | UnreadableFile] = {}
         self.remembered = Remembered()
@@ -107,16 +108,14 @@ class Project:
 
     def exists(self, path: str) -> bool:
         """Whether a file of that name is under the root."""
-        return self._inside(path) is not None and (path in self.overlay or (self.root / path).is_file())
+        return self._inside(path) is not None and (path in self.overlay or observed.is_file(self.root / path))
 
     def is_dir(self, path: str) -> bool:
-        return self._inside(path) is not None and (self.root / path).is_dir()
+        return self._inside(path) is not None and observed.is_dir(self.root / path)
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory under the root, sorted; none where it is not one."""
-        if self._inside(path) is None or not (self.root / path).is_dir():
-            return []
-        return sorted(entry.name for entry in (self.root / path).iterdir())
+        return observed.names(self.root / path) if self.is_dir(path) else []
 
     def source(self, path: str) -> Source:
         """The text of a file. Raises UnreadableFile (missing, outside the root, too large, not UTF-8 text)."""

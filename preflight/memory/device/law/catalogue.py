@@ -10,6 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight.memory.device.families import FAMILIES
+from preflight.system import observed
+from preflight.system.files import UnreadableFile, read_text
+
 _DATA = (Path(__file__).with_name("models.json"), Path(__file__).with_name("perception.json"))
 _MIRRORS = {
     "unsloth", "nousresearch", "ai-modelscope", "llm-research", "modelscope", "zhipuai", "shanghai_ai_laboratory",
@@ -64,6 +68,11 @@ def _index() -> dict[str, str]:
     for spelling, name in list(index.items()):  # "bert-large-uncased" for "google-bert/bert-large-uncased"
         index.setdefault(spelling.rpartition("/")[2], name)
     return index
+
+
+def model_types() -> tuple[str, ...]:
+    """The types of transformers' models that have a family of laws."""
+    return tuple(family.model_type for family in FAMILIES.values())
 
 
 def names(words: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -162,11 +171,16 @@ def read_config(path: str) -> dict[str, Any] | None:
     cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
     snapshots = cache / f"models--{path.replace('/', '--')}" / "snapshots"
     try:
-        candidates += sorted(snapshots.glob("*/config.json")) if snapshots.is_dir() else []
+        if observed.is_dir(snapshots):
+            candidates += [snapshots / name / "config.json" for name in observed.names(snapshots)]
         for candidate in candidates:
-            if candidate.name.endswith(".json") and candidate.is_file() and candidate.stat().st_size < 2**20:
-                data = json.loads(candidate.read_text(encoding="utf-8"))
+            if candidate.name.endswith(".json") and observed.is_file(candidate):
+                data = json.loads(read_text(candidate, _LARGEST_CONFIG))
                 return data if isinstance(data, dict) else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, UnreadableFile):
         return None
     return None
+
+
+_LARGEST_CONFIG = 2**20
+"""Bytes of a config.json; the largest that is published has a hundredth."""

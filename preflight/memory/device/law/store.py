@@ -21,6 +21,7 @@ from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import decode, encode
 from preflight.memory.device.law.workload import Resolved
+from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_bytes
 
 LAWS = Path(__file__).with_name("laws")
@@ -218,6 +219,11 @@ def load(key: LawKey, home: Path = LAWS) -> Made | None:
 def law_file(key: LawKey, made: Made, versions: Mapping[str, str]) -> dict[str, Any]:
     """A packed file with one law, as `load_file` reads it."""
     return {"format": FORMAT, "family": key.family, "made_by": dict(versions), **pack({key.text: made}, short=False)}
+
+
+def exists(path: Path) -> bool:
+    """Whether a file of a law is there."""
+    return observed.is_file(path)
 
 
 def load_file(path: Path, key: LawKey) -> Made | None:
