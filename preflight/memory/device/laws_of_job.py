@@ -56,7 +56,7 @@ def _stated(path: Path, key: store.LawKey, tracing: Tracing) -> Laws | Unknown:
         return Unknown(
             f"model.law {path} lies outside the project: it is not read without --trust {path}", Cause.file_not_found
         )
-    if not store.exists(path):
+    if not store.has_file(path):
         return Unknown(f"model.law {path} cannot be read: there is no such file", Cause.file_not_found)
     return _own(path, key)
 

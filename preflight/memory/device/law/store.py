@@ -221,7 +221,7 @@ def law_file(key: LawKey, made: Made, versions: Mapping[str, str]) -> dict[str, 
     return {"format": FORMAT, "family": key.family, "made_by": dict(versions), **pack({key.text: made}, short=False)}
 
 
-def exists(path: Path) -> bool:
+def has_file(path: Path) -> bool:
     """Whether a file of a law is there."""
     return observed.is_file(path)
 
