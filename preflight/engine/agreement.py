@@ -13,7 +13,7 @@ from preflight.vocabulary.findings import Finding, Severity
 from preflight.vocabulary.outcome import StudyResult
 
 SIDES = ("device", "host")
-"""The tiers of findings that speak of one side of a study's memory."""
+"""The two sides of a study's memory."""
 
 
 def exceeding(result: StudyResult) -> frozenset[str]:
@@ -37,14 +37,14 @@ def disagreements(studies: Sequence[StudyResult], findings: Sequence[Finding]) -
 
     `findings` are those of all rules, each with the index of its study.
     """
-    errors = [one for one in findings if one.severity is Severity.error and one.tier in SIDES]
+    errors = [one for one in findings if one.severity is Severity.error and one.side in SIDES]
     for index, result in enumerate(studies):
         sides = exceeding(result)
         name = f"study {index} ({result.study.paths[0]})"
         if result.space.counts.exceeds and not sides:
             yield f"{name}: combinations are counted as exceeding, and the worst one does not"
         naming = [one for one in errors if _names(one, index, result)]
-        told = {one.tier for one in naming}
+        told = {one.side for one in naming}
         for side in sides - told:
             if not (told and result.study.is_search):  # one error speaks of a whole search
                 yield f"{name}: its {side} memory exceeds, and no error with place, settings and bytes says so"
@@ -79,4 +79,4 @@ def _figures(result: StudyResult) -> Iterator[tuple[int, int | None]]:
 def _founded(finding: Finding, result: StudyResult, sides: frozenset[str]) -> bool:
     """Whether a verdict stands behind an error; launches that run at the same time exceed together."""
     together = bool(result.study.concurrent_with)
-    return together or finding.tier in sides or (bool(sides) and result.study.is_search)
+    return together or finding.side in sides or (bool(sides) and result.study.is_search)

@@ -106,11 +106,6 @@ def gpus() -> tuple[Gpu, ...]:
     return tuple(sorted(found, key=lambda gpu: gpu.capacity))
 
 
-def windows_note() -> str:
-    """What a verdict means on Windows and WSL2, where the driver can use host memory for the GPU."""
-    return _data()["windows"]
-
-
 def normalise(name: str) -> str:
     """A GPU's name in lower case, without spaces, dashes and maker's words: "NVIDIA A100-SXM4-80GB" -> "a10080g"."""
     words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _NOISE]

@@ -91,7 +91,7 @@ def _evidence(finding: Finding, look: Look, gutter: int) -> Iterator[str]:
     """The interval against the capacity, and the parts as a bar."""
     if finding.interval is not None:
         low, expected, high = finding.interval
-        what = {"device": "GPU memory", "host": "host memory per node"}.get(finding.tier, "memory")
+        what = {"device": "GPU memory", "host": "host memory per node"}.get(finding.side, "memory")
         text = f"{gib(expected)} expected ({gib(low)} to {gib(high)})"
         limit = f", {gib(finding.capacity)} available" if finding.capacity is not None else ""
         yield from _note(what, text + limit, look, gutter)

@@ -70,7 +70,7 @@ def _offers(outcome: Outcome) -> str:
     """How many fixes `--fix` and `--unsafe-fixes` would write."""
     fixes = [finding.fix for _, finding in outcome.findings() if finding.fix is not None]
     safe = sum(fix.safety is Safety.safe for fix in fixes)
-    offers = [f"{plural(safe, 'fix').replace('fixs', 'fixes')} with --fix"] if safe else []
+    offers = [f"{plural(safe, 'fix')} with --fix"] if safe else []
     if len(fixes) > safe:
         offers.append(f"{len(fixes) - safe} {'more ' if safe else ''}with --unsafe-fixes")
     return f" ({', '.join(offers)}; --diff shows them)" if offers else ""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal, TypeAlias
 
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Origin, Value
+
+MemorySide: TypeAlias = Literal["", "device", "host"]
+"""The memory of one GPU, or that of a node; "": a finding that is about neither."""
 
 
 class Severity(str, Enum):
@@ -106,8 +110,8 @@ class Finding:
     parts: tuple[Part, ...] = ()
     interval: tuple[int, int, int] | None = None
     capacity: int | None = None
-    tier: str = ""
-    """device or host: what parts, interval and capacity speak of"""
+    side: MemorySide = ""
+    """The memory that `parts`, `interval` and `capacity` are about."""
     proposals: tuple[Proposal, ...] = field(default=(), repr=False)
     """The best first; `preflight.fixes` keeps the first that it can prove."""
     fix: Fix | None = None

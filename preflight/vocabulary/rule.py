@@ -10,7 +10,16 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypeVar
 
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
-from preflight.vocabulary.findings import Confidence, Finding, Part, Proposal, Severity, of_problem, severity_of
+from preflight.vocabulary.findings import (
+    Confidence,
+    Finding,
+    MemorySide,
+    Part,
+    Proposal,
+    Severity,
+    of_problem,
+    severity_of,
+)
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
@@ -160,21 +169,22 @@ class Rule(Generic[O_co]):
         help: tuple[str, ...] = (),
         interval: Interval | None = None,
         capacity: int | None = None,
-        tier: str = "",
+        side: MemorySide = "",
         proposals: tuple[Proposal, ...] = (),
     ) -> Finding:
         """A finding of this rule.
 
-        `estimate` is the evidence: its parts, interval, capacity and tier go with the finding, and where no severity is
+        `estimate` is the evidence: its parts, interval, capacity and side go with the finding, and where no severity is
         given they decide it: an error above the capacity, else a warning. What else is given goes before it.
         """
+        of_estimate: MemorySide
         breakdown: Mapping[str, int] = {} if estimate is None else estimate.breakdown
         if isinstance(estimate, DeviceEstimate):
-            need, room, side = estimate.process, estimate.capacity, "device"
+            need, room, of_estimate = estimate.process, estimate.capacity, "device"
         elif estimate is not None:
-            need, room, side = estimate.per_node, estimate.limit, "host"
+            need, room, of_estimate = estimate.per_node, estimate.limit, "host"
         else:
-            need, room, side = None, None, ""
+            need, room, of_estimate = None, None, ""
         interval, capacity = interval or need, room if capacity is None else capacity
         rated = None if interval is None else severity_of(interval, capacity)
         if severity is None:
@@ -195,7 +205,7 @@ class Rule(Generic[O_co]):
             parts=tuple(Part(name, size) for name, size in breakdown.items() if size > 0),
             interval=None if interval is None else (interval.low, interval.expected, interval.high),
             capacity=capacity,
-            tier=tier or side,
+            side=side or of_estimate,
             proposals=proposals,
         )
 

@@ -98,7 +98,7 @@ class CheckpointLoadedPerRank(Rule[CheckpointOptions]):
             related=related_of(case, origin, ("parallel.ranks_per_node", f"{ranks} ranks on a node")),
             label="every rank runs this",
             help=("use torch.load(..., mmap=True), or load in one rank and broadcast",),
-            tier="host",
+            side="host",
             proposals=tuple(_mapped(case, origin)),
         )
 

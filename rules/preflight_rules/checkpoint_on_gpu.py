@@ -87,6 +87,6 @@ class CheckpointOnGpu(Rule[CheckpointOptions]):
             related=related_of(case, origin, ("model.name", "the weights of this model are on the GPU twice")),
             label="loads the checkpoint to the GPU",
             help=('load it with map_location="cpu", or delete the variable before the first step',),
-            tier="device",
+            side="device",
             proposals=tuple(remedies.load_by_host(case, origin)),
         )

@@ -94,7 +94,7 @@ class ConcurrentLaunchesExceed(Rule):
             label="runs at the same time as the others",
             interval=need,
             capacity=limit,
-            tier="host",
+            side="host",
             proposals=tuple(self._raise(case, need, limit)) if known[0].limited_by == "memory_limit" else (),
         )
 
@@ -126,7 +126,7 @@ class ConcurrentLaunchesExceed(Rule):
             help=(f"give each launch another GPU ({DEVICES}), or run the launches one after the other",),
             interval=need,
             capacity=capacity,
-            tier="process",
+            side="device",
         )
 
 

@@ -136,7 +136,7 @@ class DatasetCopiedPerWorker(Rule[CopiedOptions]):
                 "use numpy arrays, tensors or Arrow tables (`datasets`), which are not copied; for strings, use one "
                 "array of all bytes and one of offsets",
             ),
-            tier="host",
+            side="host",
         )
 
 

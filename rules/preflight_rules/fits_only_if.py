@@ -139,7 +139,7 @@ def _said(
         estimate=estimate,
         settings=(field,),
         help=(f'state it in the settings: [tool.preflight.set] "{field}" = N, or with --set {field}=N',),
-        tier="device",
+        side="device",
     )
 
 

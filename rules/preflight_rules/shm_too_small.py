@@ -172,7 +172,7 @@ class ShmTooSmall(Rule[ShmOptions]):
             help=(MORE,),
             interval=Interval(need, need, need),
             capacity=shm,
-            tier="host",
+            side="host",
             proposals=(*_larger(case, need), *_fewer(case, shm)),
         )
 
@@ -189,7 +189,7 @@ class ShmTooSmall(Rule[ShmOptions]):
             settings=("machine.shm", "data.sample_bytes", "data.workers"),
             label="workers pass finished batches through this memory",
             help=(MORE,),
-            tier="host",
+            side="host",
         )
 
 

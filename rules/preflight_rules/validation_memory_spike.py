@@ -89,5 +89,5 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
             settings=("data.sample_bytes", "data.workers", "train.batch_size"),
             label="the memory depends on the size of a sample",
             help=('state it in the settings: [tool.preflight.set] "data.sample_bytes" = BYTES',),
-            tier="host",
+            side="host",
         )

@@ -111,15 +111,12 @@ def test_the_plan_points_down(plan: FloorPlan) -> None:
 
 
 def test_the_plan_keeps_its_own_limits(plan: FloorPlan) -> None:
-    limits = {name: limit.goal for name, limit in plan.limits.items()}
-    assert limits["floors"] <= 10
-    assert len(plan.floors) <= limits["floors"]
-    assert limits["arrows"] <= 130
+    limits = {name: limit.now for name, limit in plan.limits.items()}
+    assert len(plan.floors) <= limits["floors"] <= 10
     assert sum(map(len, plan.imports.values())) <= limits["arrows"]
-    assert limits["inner_cycles"] <= 5
-    assert len(plan.inner_cycles) <= limits["inner_cycles"]
-    assert limits["room_cycles"] == 0
-    assert limits["lines"] <= 52_000
+    assert len(plan.inner_cycles) <= limits["inner_cycles"] <= 5
+    never = ("room_cycles", "arrows_not_in_plan", "rooms_not_in_plan", "modules_at_the_top", "imports_in_functions")
+    assert [name for name in never if limits[name]] == []
     assert (plan.lengths.shortest, plan.lengths.longest) == (60, 500)
     assert [name for name, limit in plan.limits.items() if limit.now < limit.goal] == []
 

@@ -33,8 +33,8 @@ def test_the_interval_decides_how_bad_it_is(interval: Interval, severity: Severi
 
 def test_what_is_said_goes_before_what_the_estimate_says() -> None:
     estimates = case({"train.batch_size": 32, "train.seq_len": 1024}, device=Device()).estimates
-    found = Large().finding("m", origin(1), Severity.info, estimate=estimates.device, capacity=40 * GIB, tier="process")
-    assert (found.rule, found.severity, found.capacity, found.tier) == ("large", Severity.info, 40 * GIB, "process")
+    found = Large().finding("m", origin(1), Severity.info, estimate=estimates.device, capacity=40 * GIB, side="host")
+    assert (found.rule, found.severity, found.capacity, found.side) == ("large", Severity.info, 40 * GIB, "host")
     assert found.interval == (spread(34 * GIB).low, 34 * GIB, spread(34 * GIB).high)
 
 
@@ -42,13 +42,13 @@ def test_a_finding_has_the_evidence_of_its_estimate() -> None:
     written = {"train.batch_size": 64, "data.workers": 16, "data.sample_bytes": 8 * 2**20}
     one = case(written, host=Host(limit=8 * GIB))
     found = Large().finding("m", None, estimate=one.estimates.host)
-    assert (found.severity, found.tier, found.capacity) == (Severity.error, "host", 8 * GIB)
+    assert (found.severity, found.side, found.capacity) == (Severity.error, "host", 8 * GIB)
     assert [(part.name, part.bytes) for part in found.parts] == [("base", GIB), ("workers", 16 * GIB)]
 
 
 def test_without_evidence_nothing_is_said_of_memory() -> None:
     found = Large().finding("m", None, Severity.error)
-    assert (found.confidence, found.parts, found.interval, found.tier) == (Confidence.high, (), None, "")
+    assert (found.confidence, found.parts, found.interval, found.side) == (Confidence.high, (), None, "")
 
 
 def test_problems_of_the_readers_are_those_of_the_rules_name() -> None:

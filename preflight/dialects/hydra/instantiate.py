@@ -2,7 +2,7 @@
 
     optimizer: {_target_: torch.optim.SGD, lr: 0.1, momentum: 0.9}      is      torch.optim.SGD(lr=0.1, momentum=0.9)
 
-Nothing is imported or called: the target is text. The meaning of a library's call comes from `frameworks.facts`; a
+Nothing is imported or called: the target is text. The meaning of a library's call comes from `frameworks.calls`; a
 class of the project is evaluated by the static evaluator.
 """
 

@@ -45,7 +45,7 @@ MAX_SCRIPTS = 4
 _DIRECTIVE = re.compile(r"^\ufeff?#SBATCH[ \t]", re.MULTILINE)
 _LAUNCH = re.compile(
     r"^[^#\n]*\b(python[\d.]*|torchrun|accelerate\s+launch|deepspeed|wandb\s+sweep|srun|axolotl|llamafactory-cli|"
-    r"swift|litgpt|tune|trl|sbatch|bash|sh)\b",
+    r"swift|litgpt|tune|trl|yolo|sbatch|bash|sh)\b",
     re.MULTILINE,
 )
 

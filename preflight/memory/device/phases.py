@@ -134,7 +134,7 @@ def _generation(prepared: PreparedJob, smooth: bool) -> Phase | None:
     return Phase("generation", Peak(peak.bytes, peak.parts, "generation", peak.where), laws.made.tape, larger)
 
 
-# Generation by encoders with a decoder (T5, BART, Whisper): tapes of preflight.tracer.answers.
+# Generation by encoders with a decoder (T5, BART, Whisper): tapes of preflight.tracer.seq2seq_generation.
 
 TASKS = ("seq2seq-lm", "speech-seq2seq")
 ENCODES, DECODES = frozenset({"encoding"}), frozenset({"generation", "decoding"})

@@ -8,7 +8,6 @@ from dataclasses import replace
 from preflight.memory.device import fsdp_in_16_bits
 from preflight.memory.device.law import quantization
 from preflight.memory.device.law.made import Weight
-from preflight.memory.device.law.setup import release
 from preflight.memory.device.law.sizes import evaluate
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.laws_of_job import compiled_laws, laws_for
@@ -19,6 +18,7 @@ from preflight.memory.device.step.loading import scales
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.notation import release
 from preflight.vocabulary.optimizer import Step
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, missing

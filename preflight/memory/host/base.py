@@ -51,9 +51,6 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """Package -> the parts that it brings: transformers with a model class and Trainer, lightning with torchmetrics (which
 imports transformers where it is installed)."""
 
-HIDDEN = sum(PARTS[name] for name in ("dynamo", "pandas", "scipy")) - SHARED
-"""High end: packages that are imported without a trace in the files (torch._dynamo, pandas, scipy)."""
-
 LAZY = 17.6 * MIB
 """Low end of transformers: it is imported, but none of its classes is used."""
 

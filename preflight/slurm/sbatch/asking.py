@@ -19,7 +19,7 @@ from preflight.slurm.sbatch.child import Plain
 from preflight.slurm.sbatch.question import Question, clusters_of, machine_of, place_of, unchecked
 from preflight.system.processes import ask_program
 from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
+from preflight.vocabulary.findings import Confidence, Finding, MemorySide, Safety, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.project import Project, Submission
@@ -157,15 +157,15 @@ def _certain(question: Question, report: Report, finding: Finding) -> bool:
     if finding.interval is None or finding.capacity is None or finding.interval[0] <= finding.capacity:
         return False
     result = report.studies[finding.study]
-    if result.space.combinations != 1 and not _all_of(result, finding.tier):
+    if result.space.combinations != 1 and not _all_of(result, finding.side):
         return False  # some of an array's or a sweep's jobs may run
     request = result.study.request
     if request is not None and not one_part(request, result.study.launch):
         return False
-    return _gpu_known(result) if finding.tier == "device" else _limit_holds(question, result)
+    return _gpu_known(result) if finding.side == "device" else _limit_holds(question, result)
 
 
-def _all_of(result: StudyResult, tier: str | None) -> bool:
+def _all_of(result: StudyResult, side: MemorySide) -> bool:
     """Whether every job of an array or a sweep certainly fails; False when there are too many to check each."""
     space = result.space
     if space.combinations is None or not space.counts.exceeds or space.counts.fits or space.counts.unknown:
@@ -179,13 +179,13 @@ def _all_of(result: StudyResult, tier: str | None) -> bool:
         if len(jobs) > MAX_JOBS:
             return False
     estimate = result.estimate
-    return estimate is not None and all(_fails(estimate(job), tier) for job in jobs)
+    return estimate is not None and all(_fails(estimate(job), side) for job in jobs)
 
 
-def _fails(estimates: Estimates, tier: str | None) -> bool:
+def _fails(estimates: Estimates, side: MemorySide) -> bool:
     """Whether the low end of the interval is above the capacity."""
     device, host = estimates.device, estimates.host
-    if tier == "device":
+    if side == "device":
         return device is not None and device.capacity is not None and device.process.low > device.capacity
     return host is not None and host.limit is not None and host.per_node.low > host.limit
 
@@ -277,7 +277,7 @@ def unjudged(report: Report) -> Iterator[str]:
 
     A script that requests GPUs is a study, whatever it runs. One that requests none and trains nothing is not judged.
     """
-    told = {finding.study for finding in report.findings if finding.tier == "device"}
+    told = {finding.study for finding in report.findings if finding.side == "device"}
     named = not any(finding.settings == ("machine.gpu",) for finding in report.findings)
     reasons = dict.fromkeys(
         reason

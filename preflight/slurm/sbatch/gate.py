@@ -31,6 +31,7 @@ WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 _MAY_TRAIN = re.compile(
     rb"gpu|gres|python|\.py\b|torchrun|accelerate|deepspeed|wandb|axolotl|llamafactory|\buv run\b|cuda"
+    rb"|\b(?:swift|litgpt|tune|trl|yolo)\b"
     rb"|^[^#\n]*\b(?:ba)?sh\b|^\s*(?:source|\.)\s",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -29,7 +29,7 @@ WIDE = {
     "k": var("k"),
 }
 """Grouped heads: a = k g, and the width a multiple of the heads, h = a u."""
-GROUPED = {**B_S, "V": var("V"), "f": var("f"), "d": HEAD, "a": var("g", k=1), "k": var("k")}
+GROUPED_DIMS = {**B_S, "V": var("V"), "f": var("f"), "d": HEAD, "a": var("g", k=1), "k": var("k")}
 """Grouped heads and one width: h = a d."""
 SINGLE = {**B_S, "V": var("V"), "f": var("f"), "d": HEAD, "a": var("g")}
 """As many key-value heads as heads, h = a d."""
@@ -128,10 +128,10 @@ DECODERS = (
     _decoder("gemma", True),
     _decoder("gemma2", True, attentions=("eager",)),
     _decoder("phi3", False, lora_targets=("qkv_proj",)),
-    _decoder("olmo", False, GROUPED, switches={"clip_qkv": None}),
-    _decoder("olmo2", False, GROUPED),
-    _decoder("cohere", True, GROUPED, switches={"use_qk_norm": False}),
-    _decoder("starcoder2", True, GROUPED,
+    _decoder("olmo", False, GROUPED_DIMS, switches={"clip_qkv": None}),
+    _decoder("olmo2", False, GROUPED_DIMS),
+    _decoder("cohere", True, GROUPED_DIMS, switches={"use_qk_norm": False}),
+    _decoder("starcoder2", True, GROUPED_DIMS,
              switches={"residual_dropout": 0.0, "embedding_dropout": 0.0, "use_bias": True}),
     Family("gpt_neox", ("causal-lm",), {**SINGLE, **ROTARY}, _neox_config, _neox_dims, {"layers": "L"},
            {"tie_word_embeddings": False, "use_parallel_residual": True, "attention_dropout": 0.0,
@@ -141,7 +141,8 @@ DECODERS = (
            {"tie_word_embeddings": False, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_dropout": 0.0,
             "qk_layernorm": False},
            lora_targets=("q_proj", "v_proj", "fc1", "fc2"), coincidences=(WHOLE_ROTARY,)),
-    Family("stablelm", ("causal-lm",), {**GROUPED, **ROTARY}, _partial_config, _partial_dims(0.25), {"layers": "L"},
+    Family("stablelm", ("causal-lm",), {**GROUPED_DIMS, **ROTARY}, _partial_config, _partial_dims(0.25),
+           {"layers": "L"},
            {"tie_word_embeddings": False, "use_qkv_bias": False, "qk_layernorm": False, "use_parallel_residual": False,
             "hidden_dropout": 0.0, "attention_dropout": 0.0},
            coincidences=(ALL_HEADS, ONE_HEAD, WHOLE_ROTARY)),

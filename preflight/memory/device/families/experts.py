@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from preflight.memory.device.families.decoders import GROUPED as GROUPED_HEADS
-from preflight.memory.device.families.decoders import WIDE, decoder_config, decoder_dims
+from preflight.memory.device.families.decoders import GROUPED_DIMS, WIDE, decoder_config, decoder_dims
 from preflight.memory.device.families.family import ALL_HEADS, ONE_HEAD, Coincidence, Config, Dims, Family, var
 
 _GROUPED_PRODUCT = {**WIDE, "h": var("u", 8, k=1, g=1), "f": var("f", 8), "X": var("X"), "K": var("K")}
 """X experts, K of them for a token. Grouped products need rows of whole 16 bytes: widths are multiples of 8."""
-_ONE_WIDTH = {**GROUPED_HEADS, "f": var("f", 8), "X": var("X"), "K": var("K")}
+_ONE_WIDTH = {**GROUPED_DIMS, "f": var("f", 8), "X": var("X"), "K": var("K")}
 _WIDE_8 = {"h": var("u", 8, g=1)}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.memory.device.families.decoders import GROUPED, LONG, ROTARY, SINGLE, WHOLE_ROTARY
+from preflight.memory.device.families.decoders import GROUPED_DIMS, LONG, ROTARY, SINGLE, WHOLE_ROTARY
 from preflight.memory.device.families.family import ALL_HEADS, SAME_EMBEDDING, Config, Dims, Family, Spelling, var
 
 LEARNT = {**SINGLE, "P": var("P")}
@@ -107,7 +107,7 @@ OLDER = (
            {"tie_word_embeddings": True, "multi_query": True, "parallel_attn": True, "alibi": False, "bias": False,
             "hidden_dropout": 0.0, "attention_dropout": 0.0},
            lora_targets=("query_key_value",)),
-    Family("falcon-grouped", ("causal-lm",), GROUPED, _falcon_grouped_config, _falcon_grouped_dims, {"h": "L"},
+    Family("falcon-grouped", ("causal-lm",), GROUPED_DIMS, _falcon_grouped_config, _falcon_grouped_dims, {"h": "L"},
            {"tie_word_embeddings": True, "num_ln_in_parallel_attn": None, "alibi": False, "bias": False,
             "hidden_dropout": 0.0, "attention_dropout": 0.0},
            lora_targets=("query_key_value",), architecture="falcon", coincidences=(ALL_HEADS,)),

@@ -19,7 +19,7 @@ from preflight.memory.device.law.tape import Tape
 
 ALIGNMENT = 8
 Event: TypeAlias = "tuple[str, int, int, str, int]"
-"""As `tape.expand` gives them. Kind "": an event that is none here."""
+"""As `expand.expand` gives them. Kind "": an event that is none here."""
 
 
 @lru_cache(maxsize=512)
@@ -44,7 +44,7 @@ def aligned(sizes: tuple[Size, ...], dims: Mapping[str, int]) -> frozenset[str]:
 
 
 def events_at(tape: Tape, dims: Mapping[str, int]) -> list[Event]:
-    """The events of a tape in order, as they are at dimensions. Raises NotRegular (see `tape.expand`)."""
+    """The events of a tape in order, as they are at dimensions. Raises NotRegular (see `expand.expand`)."""
     events = expand(tape, dims)
     lengths = aligned(tape.sizes, dims)
     return [event for event in joined(events, tape.sizes, lengths) if event[0]] if lengths else events

@@ -17,7 +17,7 @@ PIECE = 4096
 
 
 def peaks(law: Law, dims: Mapping[str, Numbers]) -> list[int]:
-    """Peak bytes of each job, as `law.peak` has them. `dims`: a number for all jobs, or a number for each; depths are
+    """Peak bytes of each job, as `Law.peak` has them. `dims`: a number for all jobs, or a number for each; depths are
     numbers for all.
 
     Sums of bytes are held as floats, which are exact up to 2^53. Raises ValueError for columns of several lengths.

@@ -5,7 +5,6 @@ How a setup is written in the key of a law: `store.key_text`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -17,10 +16,9 @@ from preflight.memory.device.law.attention import attention, kernel, repeats_key
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.vocabulary.job import Job, Peft
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.values import Unknown, missing
 
-NEWEST = (99, 0)
-"""The release that is assumed where none is stated: the newest."""
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
 """Methods of peft that adapt linear layers."""
 
@@ -196,9 +194,3 @@ def loss_of(asked: str | None, transformers: str | None) -> str | None:
     if version >= (4, 49):
         return None
     return "shifted" if version >= (4, 46) else "shifted-out"
-
-
-def release(version: str | None) -> tuple[int, ...] | None:
-    """The numbers of a version; None where there is none."""
-    numbers = re.findall(r"\d+", (version or "").partition("+")[0])[:3]
-    return tuple(int(n) for n in numbers) or None

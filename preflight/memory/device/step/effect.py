@@ -17,7 +17,7 @@ class Passage:
 
     phase: str
     part: str
-    """As in `replay.ALL_PARTS`."""
+    """As in `vocabulary.estimates.ALL_PARTS`."""
     kept: tuple[int, ...] = ()
     passing: tuple[int, ...] = ()
     library: bool = False

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from preflight.memory.device.law.adapters import CONTROLNET
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import Weight
-from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.parallel import Rank
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.optimizer import Step
 from preflight.vocabulary.tracing import TRACE, Tracing
 

@@ -82,7 +82,7 @@ class Segment:
 
 
 Event: TypeAlias = "tuple[str, int, int, int, str, str]"
-"""(kind as in `tape.expand`, birth, bytes, part, phase, mark)."""
+"""(kind as in `expand.expand`, birth, bytes, part, phase, mark)."""
 Shape: TypeAlias = "tuple[Order, tuple[int, ...], tuple[int, ...], tuple[str, ...]]"
 _SHAPES: BoundedCache[Shape] = BoundedCache(8)
 

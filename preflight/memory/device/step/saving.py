@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.step.effect import Effect, Passage
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.notation import NEWEST, release
 
 DOUBLES = ((0, 38), (0, 39))
 """From which release on, and before which, bitsandbytes' int8 layers are doubled by a state dictionary."""

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 
 from preflight.memory.device.law.adapters import CONTROLNET
 from preflight.memory.device.law.made import Weight
-from preflight.memory.device.law.setup import NEWEST, release
 from preflight.memory.device.law.workload import ExtraPhase
 from preflight.memory.device.workloads.pipelines import DENOISER, Companion, companions, pipeline
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.values import Unknown
 
 REFERENCES = (0, 22)

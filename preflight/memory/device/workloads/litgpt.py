@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
 from preflight.memory.device.law.made import Made, Runner
-from preflight.memory.device.law.setup import NEWEST, Likeness, release
+from preflight.memory.device.law.setup import Likeness
 from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
 from preflight.memory.device.workloads.own_step import begin
 from preflight.memory.device.workloads.remote_code import likened
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.spelling import PARTS
 from preflight.vocabulary.values import Unknown
 
