@@ -80,7 +80,7 @@ def time_over(
             for what, paths in (("not read", unread), ("not judged", unjudged))
             if paths
         ),
-        help=("what is not named here was checked; a longer time limit, or fewer files at a time, checks the rest",),
+        help=("everything else was checked; a longer time limit, or fewer files at a time, checks the rest",),
     )
 
 
