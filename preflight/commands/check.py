@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from preflight.commands.options import STATED, parse_set, set_option, tracing_shown, trust_option
+from preflight.commands.options import STATED, parse_set, progress_of, set_option, time_options, trust_option
 from preflight.engine import result_cache as kept
 from preflight.engine.baseline import Baseline, record
 from preflight.engine.check import Options, check, outcome_of, setup
@@ -60,6 +60,7 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--from-hook", is_flag=True, help="Skip files that are not recognised, without an error.")
 @click.option("--no-cache", is_flag=True, help="Check everything again, and keep no result.")
 @click.option("--verbose", "-v", is_flag=True, help="Say why the result is not kept.")
+@time_options
 @trust_option
 def command(
     paths: tuple[str, ...],
@@ -81,6 +82,8 @@ def command(
     from_hook: bool,
     no_cache: bool,
     verbose: bool,
+    time_limit: float | None,
+    quiet: bool,
     trust: tuple[str, ...],
 ) -> int:
     """Check job files: which jobs will run out of GPU or host memory.
@@ -94,16 +97,22 @@ def command(
     if verbose and kept.refused() and not no_cache:
         streams.complain(f"preflight: no result is kept: {kept.refused()}")
     cwd = Path.cwd()
-    options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, tracing_shown())
-    found = batches(paths or (".",), cwd, from_hook)
+    progress = progress_of(time_limit, quiet)
+    options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, progress)
     old = Baseline.of(baseline, cwd) if baseline is not None else None
     view = old.new if old is not None else _same
     fixing = "diff" if diff else "write" if fix or unsafe_fixes else ""
-    runs = [_run(batch, options, cwd, view, fixing, unsafe_fixes) for batch in found]
+    with progress.shown("preflight"):
+        with progress.shown("looking for files"):
+            found = batches(paths or (".",), cwd, from_hook)
+        runs = [_run(batch, options, cwd, view, fixing, unsafe_fixes) for batch in found]
     reports = [report for report, _ in runs]
+    late = next((report.incomplete for report in reports if report.incomplete), "")
     if write_baseline is not None:
+        if late:
+            raise UsageError(f"--write-baseline: {late}; a baseline of a part would hide nothing of the rest")
         reports = record(reports, Path(write_baseline), cwd)
-    outcome = outcome_of(reports, cwd, old.notes() if old is not None else ())
+    outcome = outcome_of(reports, cwd, old.notes() if old is not None and not late else ())
     for name, path in files:
         write_output(path, render(name, outcome, Look()), kind_of(name))
     status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands.model import unknown_model
-from preflight.commands.options import STATED, parse_bytes, parse_set, set_option, tracing_shown, trust_option
+from preflight.commands.options import (
+    STATED,
+    parse_bytes,
+    parse_set,
+    progress_of,
+    set_option,
+    time_options,
+    trust_option,
+)
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.trust import laws_of, named_by_user, trust_in
 from preflight.reports import streams
@@ -20,6 +28,7 @@ from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.progress import Progress
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value, brief
 
@@ -47,6 +56,7 @@ class Asked:
     overrides: dict[str, Value]
     gpu: str | None
     trust: tuple[str, ...]
+    progress: Progress
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,6 +74,7 @@ class Asked:
     "--map", "with_map", is_flag=True, help="Show the memory by batch and length, or by batch and image size."
 )
 @trust_option
+@time_options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     target: str,
@@ -73,6 +84,8 @@ def command(
     plot: str | None,
     with_map: bool,
     trust: tuple[str, ...],
+    time_limit: float | None,
+    quiet: bool,
     output_format: str,
 ) -> None:
     """Estimate the memory of one job: phases, parts, and the largest batch that fits.
@@ -83,8 +96,10 @@ def command(
     size = parse_bytes(measured) if measured is not None else None
     if size == 0:
         raise UsageError("--measured: no process takes 0 bytes")
-    subject = _subject(target, Asked(overrides, gpu, trust))
-    found = subject.estimate(subject.job)
+    progress = progress_of(time_limit, quiet)
+    with progress.shown(f"estimating {target}"):
+        subject = _subject(target, Asked(overrides, gpu, trust, progress))
+        found = subject.estimate(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
     from preflight.engine.what_if import compare, frontier
@@ -211,7 +226,7 @@ def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject
     named = [*named_by_user(asked.trust), *laws_of(asked.overrides)]
     trust = trust_in(source if source.is_dir() else source.parent, named)
     tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)
-    tracing = replace(tracing, shown=tracing_shown())
+    tracing = replace(tracing, progress=asked.progress)
     return Subject(job, found, Estimator(found, tracing).full, tracing, "; ".join(notes))
 
 
@@ -251,7 +266,7 @@ def _configuration(path: Path, asked: Asked) -> Subject:
     from preflight.engine.files import batches
 
     batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
-    options = Options(gpu=asked.gpu, set=asked.overrides, trust=asked.trust, shown=tracing_shown())
+    options = Options(gpu=asked.gpu, set=asked.overrides, trust=asked.trust, progress=asked.progress)
     project, question = setup(batch, options, Path.cwd(), rules=False)
     found = analyse(project, question)
     if not found.studies:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import STATED, parse_set, set_option, tracing_shown
+from preflight.commands.options import STATED, parse_set, progress_of, set_option
 from preflight.reports import streams
 from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError
@@ -136,7 +136,7 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
     resolved = resolve.resolve(job)
-    tracing = Tracing(shown=tracing_shown())
+    tracing = Tracing(progress=progress_of())
     found = resolved if isinstance(resolved, Unknown) else laws_of_job.laws_for(resolved, "train", tracing)
     if isinstance(resolved, Unknown) or isinstance(found, Unknown):
         raise UsageError(f"{name}: {found.words if isinstance(found, Unknown) else ''}")

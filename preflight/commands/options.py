@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from typing import TypeVar
 
 import click
 
 from preflight.vocabulary.errors import SettingsError, UsageError, suggestion
-from preflight.vocabulary.tracing import Shown
+from preflight.vocabulary.progress import OPTION, Deadline, Progress
 from preflight.vocabulary.values import Value
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -51,13 +52,30 @@ def trust_option(function: F) -> F:
     return click.option("--trust", multiple=True, type=STATED, metavar="PATH", help=help)(function)
 
 
-def tracing_shown() -> Shown:
-    """A message on a terminal while a model is traced, which takes up to half a minute. Pipes and logs get none."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return nullcontext
-    from preflight.reports.style import waiting
+def _seconds(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """Seconds, more than none. Raises UsageError."""
+    if text is None:
+        return None
+    found = _number(text)
+    if found is None or not 0 < found < math.inf:
+        raise UsageError(f"{OPTION} {_short(text)}: write seconds, as in 30 or 0.5")
+    return found
 
-    return waiting
+
+def time_options(function: F) -> F:
+    """`--time-limit SECONDS` and `--quiet`."""
+    limit = "End after this time with what is known by then; what is not is named."
+    quiet = "Do not show on a terminal what is being done."
+    function = click.option("--quiet", "-q", is_flag=True, help=quiet)(function)
+    return click.option(OPTION, type=STATED, callback=_seconds, metavar="SECONDS", help=limit)(function)
+
+
+def progress_of(time_limit: float | None = None, quiet: bool = False) -> Progress:
+    """What is shown on standard error while a command works, and its deadline, from now on."""
+    from preflight.reports.progress import shown_on
+
+    deadline = Deadline.after(time_limit) if time_limit is not None else None
+    return Progress(shown_on(sys.stderr, os.environ, quiet), deadline)
 
 
 def parse_set(assignments: Iterable[str]) -> dict[str, Value]:

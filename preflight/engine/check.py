@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
@@ -23,12 +22,13 @@ from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, o
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Case, Rule
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Box, Skipped, Study
-from preflight.vocabulary.tracing import Shown, Tracing
-from preflight.vocabulary.values import Choices, Domain, Origin, Range, Span, Value
+from preflight.vocabulary.tracing import Tracing
+from preflight.vocabulary.values import Cause, Choices, Domain, Origin, Range, Span, Unknown, Value
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Options:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     trust: tuple[str, ...] = ()
-    shown: Shown = nullcontext
-    """What a trace is made under: a terminal says what it waits for."""
+    progress: Progress = QUIET
+    """What says on a terminal what is done, and until when it may be done."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,10 @@ class Setup:
     def paths(self) -> tuple[str, ...]:
         return (*self.named, *self.walked)
 
+    @property
+    def progress(self) -> Progress:
+        return self.tracing.progress
+
     def only(self, paths: Collection[str]) -> Setup:
         """The same question about some of the paths."""
         named, walked = ([path for path in group if path in paths] for group in (self.named, self.walked))
@@ -79,6 +83,12 @@ class Analysis:
     skipped: tuple[Skipped, ...]
     cases: tuple[Case, ...] = field(default=(), repr=False)
     """The studies as rules see them; none where only some of them were read again."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether there was no time to read a file or to judge a study."""
+        late = any(one.kind == "time-limit" for one in self.skipped)
+        return late or any(result.unjudged is not None for result in self.studies)
 
     def started_by(self, path: str) -> tuple[Study, ...]:
         """The studies of a file of the project that was not checked."""
@@ -98,7 +108,7 @@ def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tupl
     for rule in known.values():
         registry.options_of(rule, batch.settings)
     tracing, notes = tracing_of(batch.settings, batch.root, trust)
-    tracing = replace(tracing, shown=options.shown)
+    tracing = replace(tracing, progress=options.progress)
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
     return Project(batch.root, batch.settings), Setup(
@@ -112,13 +122,20 @@ def check(project: Project, asked: Setup, prove: bool = True) -> Report:
     findings = list(found.findings)
     if prove:
         findings = _proved(found, asked)
-    findings += _of_run(found.cases, asked)
+    try:
+        findings += list(_of_run(found.cases, asked))
+        whole = True
+    except TimeOver:
+        whole = False
+    late = _time_over(found, findings, whole, asked)
+    findings += [late] if late is not None else []
     findings = [_as_set(finding, project.settings) for finding in findings]
     read = tuple(dict.fromkeys(path for result in found.studies for path in result.study.paths))
     idle = tuple(one.path for one in found.skipped if one.kind in ("no-training", "malformed"))
     findings, by_glob = suppress.per_file(findings, project.settings.per_file_ignores)
     known = {*registry.rules(asked.options.trust), *registry.OWN}
-    findings, by_comment = suppress.inline(findings, project, (*read, *idle), asked.enabled, known)
+    enabled = frozenset[str]() if found.incomplete else asked.enabled  # a comment may speak of what was not judged
+    findings, by_comment = suppress.inline(findings, project, (*read, *idle), enabled, known)
     given = set(asked.paths)
     return Report(
         project=project,
@@ -129,40 +146,80 @@ def check(project: Project, asked: Setup, prove: bool = True) -> Report:
         refused=tuple(file_findings.refused(found.skipped, found.findings, asked.named)),
         suppressed=by_glob + by_comment,
         notes=(*asked.said.notes, *file_findings.notes(found.skipped, asked.named)),
+        incomplete=late.message if late is not None else "",
     )
+
+
+def _time_over(found: Analysis, findings: Iterable[Finding], whole: bool, asked: Setup) -> Finding | None:
+    """What there was no time for; None where the check came to its end."""
+    deadline = asked.progress.deadline
+    unproved = sum(finding.unproved for finding in findings)
+    if deadline is None or (whole and not found.incomplete and not unproved):
+        return None
+    files = len(set(asked.paths))
+    return file_findings.time_over(deadline, found.studies, found.skipped, files, unproved, whole)
 
 
 def analyse(project: Project, asked: Setup) -> Analysis:
     """Files to studies to findings, fixes left out: what is run again on a copy with edits."""
     from preflight.study.build import build
 
-    return _judged_all(*build(asked.paths, project, asked.options.set), project, asked)
+    return _judged_all(*build(asked.paths, project, asked.options.set, asked.progress), project, asked)
 
 
-def _judged_all(studies: Iterable[Study], skipped: tuple[Skipped, ...], project: Project, asked: Setup) -> Analysis:
-    """Studies to verdicts and findings."""
+def _judged_all(studies: Sequence[Study], skipped: tuple[Skipped, ...], project: Project, asked: Setup) -> Analysis:
+    """Studies to verdicts and findings. The rules are asked about a study as soon as those are judged that run at the
+    same time: when the time is over, a study is done or was not looked at."""
     results: list[StudyResult] = []
     cases: dict[int, Case] = {}
     findings: list[Finding] = []
-    for number, study in enumerate(studies):
-        try:
-            result, case = _judged(study, len(results), project, asked)
-        except PreflightError:
-            raise  # the settings are wrong, not the study
-        except Exception as error:
-            findings.append(
-                file_findings.crash(
-                    f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0))
-                )
-            )
-            continue
-        results.append(result)
-        cases[number] = case
-    for case in cases.values():
-        beside = tuple(cases[other] for other in case.study.concurrent_with if other in cases)
-        findings += _findings(replace(case, beside=beside) if beside else case, asked)
+    done = 0  # studies about which the rules were asked
+    progress = asked.progress
+    try:
+        for number, study in enumerate(studies):
+            with progress.shown(f"judging study {number + 1} of {len(studies)} ({study.paths[0]})"):
+                progress.check()
+                try:
+                    result, case = _judged(study, len(results), project, asked)
+                except PreflightError:
+                    raise  # the settings are wrong, not the study
+                except Exception as error:
+                    findings.append(_crash(study, error))
+                else:
+                    results.append(result)
+                    cases[number] = case
+                while done <= number and all(other <= number for other in studies[done].concurrent_with):
+                    findings += list(_findings_of(done, cases, asked))
+                    done += 1
+    except TimeOver:
+        cases = {number: case for number, case in cases.items() if number < done}
+        del results[len(cases) :]
+        for study in studies[done:]:
+            try:
+                results.append(_not_judged(study, progress))
+            except Exception as error:
+                findings.append(_crash(study, error))
     findings += file_findings.findings(skipped, project, asked.named)
     return Analysis(project, tuple(results), tuple(_once(findings)), skipped, tuple(cases.values()))
+
+
+def _crash(study: Study, error: Exception) -> Finding:
+    return file_findings.crash(f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0)))
+
+
+def _not_judged(study: Study, progress: Progress) -> StudyResult:
+    from preflight.space.judge import not_judged
+
+    unknown = Unknown(f"it was not judged {progress.deadline}", Cause.time_limit)
+    return StudyResult(study, not_judged(study, unknown.words), unjudged=unknown)
+
+
+def _findings_of(number: int, cases: Mapping[int, Case], asked: Setup) -> Iterator[Finding]:
+    """What the rules say about one study, and nothing about one that could not be estimated."""
+    case = cases.get(number)
+    if case is not None:
+        beside = tuple(cases[other] for other in case.study.concurrent_with if other in cases)
+        yield from _findings(replace(case, beside=beside) if beside else case, asked)
 
 
 def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[StudyResult, Case]:
@@ -268,13 +325,20 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _proved(found: Analysis, asked: Setup) -> list[Finding]:
-    """The findings, each with the first of its proposals that can be proved."""
+    """The findings, each with the first of its proposals that can be proved in time."""
     findings = [_promoted(finding, found.project.settings) for finding in found.findings]
     if not any(finding.proposals for finding in findings):
         return findings
     from preflight.fixes.proof import prove
 
-    return list(prove(findings, found, lambda project: again(found, project, asked)))
+    return list(prove(findings, found, lambda project: _whole(again(found, project, asked)), asked.progress))
+
+
+def _whole(found: Analysis) -> Analysis:
+    """The analysis; raises TimeOver where it lacks a part, since a finding of that part would seem to be gone."""
+    if found.incomplete:
+        raise TimeOver("it was not checked again in time")
+    return found
 
 
 def again(found: Analysis, project: Project, asked: Setup) -> Analysis:

@@ -36,6 +36,7 @@ class Estimator:
         """The estimate at full depth."""
         key = identity(job)
         if key not in self._full:
+            self.tracing.progress.check()
             self._full[key] = self._estimates(job)
         return self._full[key]
 
@@ -60,6 +61,7 @@ class Estimator:
 
         key = identity(job)
         if key not in self._bounds:
+            self.tracing.progress.check()
             self._bounds[key] = bound(job, self.gpu, self.tracing)
         return self._bounds[key]
 
@@ -71,6 +73,7 @@ class Estimator:
     def _host(self, job: Job, bound: bool = False) -> HostEstimate | Unknown:
         from preflight.memory.host.estimate import estimate_host
 
+        self.tracing.progress.check()
         return estimate_host(job, job.model.parameters, bound=bound, tracing=self.tracing)
 
     def sides(self, full: Callable[[Job], Estimates]) -> tuple[Side, Side]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from preflight.vocabulary.errors import debug_traceback, too_much
 from preflight.vocabulary.findings import Confidence, Finding, Severity, of_problem
+from preflight.vocabulary.outcome import StudyResult
+from preflight.vocabulary.progress import Deadline
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
+from preflight.vocabulary.words import plural
 
 _NAMED = 3
 """Files that a note names; more are counted."""
@@ -35,6 +38,8 @@ def findings(skipped: Iterable[Skipped], project: Project, named: Collection[str
     """Findings about files that made no study. Files that were only found are reported if a reader was sure of them."""
     for one in skipped:
         origin = Origin(one.path, Span(0, 0))
+        if one.kind == "time-limit":
+            continue  # `time_over` counts them
         if one.kind == "crashed":
             yield Finding("internal-error", Severity.error, Confidence.high, f"{one.path}: {one.reason}", origin)
         elif one.kind == "unreadable" and one.path in named:
@@ -43,6 +48,40 @@ def findings(skipped: Iterable[Skipped], project: Project, named: Collection[str
         elif one.kind == "no-training" or one.path in named or _sure(one.path, project):
             problems = one.problems or (_malformed(one, project) if one.path in named else ())
             yield from (of_problem(problem) for problem in problems)
+
+
+def time_over(
+    deadline: Deadline,
+    studies: Sequence[StudyResult],
+    skipped: Iterable[Skipped],
+    files: int,
+    unproved: int,
+    whole: bool,
+) -> Finding:
+    """What there was no time for: some of `files` files, some of the studies, fixes of `unproved` findings, or (not
+    `whole`) what rules say about all studies together."""
+    unread = [one.path for one in skipped if one.kind == "time-limit"]
+    unjudged = [result.study.paths[0] for result in studies if result.unjudged is not None]
+    said = [
+        (len(unread), f"of {plural(files, 'file')}", "read"),
+        (len(unjudged), f"of {plural(len(studies), 'study')}", "judged"),
+        (unproved, "fix" if unproved == 1 else "fixes", "proved"),
+        (0 if whole else 1, "rule about all studies", "asked"),
+    ]
+    message = ", ".join(f"{n:,} {of} {'was' if n == 1 else 'were'} not {done}" for n, of, done in said if n)
+    return Finding(
+        rule="time-limit",
+        severity=Severity.warning,
+        confidence=Confidence.high,
+        message=f"{message} {deadline}",
+        origin=None,
+        notes=tuple(
+            f"{what}: {', '.join(paths[:_NAMED])}{f' and {len(paths) - _NAMED} more' if len(paths) > _NAMED else ''}"
+            for what, paths in (("not read", unread), ("not judged", unjudged))
+            if paths
+        ),
+        help=("everything else was checked; a longer time limit, or fewer files at a time, checks the rest",),
+    )
 
 
 def refused(skipped: Iterable[Skipped], found: Iterable[Finding], named: Collection[str]) -> Iterator[str]:

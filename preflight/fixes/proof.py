@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from preflight.documents.render import language_of
@@ -14,6 +14,7 @@ from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
 from preflight.fixes.plan import by_path, edited, on_command_line, plan
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
+from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import Edit
 
@@ -25,14 +26,30 @@ READ_AS_1_2 = frozenset({"compose", "kubernetes"})
 _Key = tuple[str, "int | None", tuple[str, ...], str]
 
 
-def prove(findings: Iterable[Finding], found: CheckResult, again: CheckAgain) -> Iterator[Finding]:
+def prove(
+    findings: Sequence[Finding], found: CheckResult, again: CheckAgain, progress: Progress = QUIET
+) -> Iterator[Finding]:
     """The findings in their order. The first of a finding's proposals that is proved becomes its fix.
 
-    `found` is the result of a check; `again` checks another state of the project in the same way.
+    `found` is the result of a check; `again` checks another state of the project in the same way. It raises TimeOver
+    where it could not check all of it: half a check proves nothing.
     """
     prover = Prover(found, again)
+    proposed = sum(bool(finding.proposals) for finding in findings)
+    number = 0
     for finding in findings:
-        yield prover.fixed(finding)
+        if not finding.proposals:
+            yield finding
+            continue
+        number += 1
+        place = f" in {finding.origin.path}" if finding.origin is not None else ""
+        try:
+            progress.check()
+            with progress.shown(f"proving fix {number} of {proposed} ({finding.rule}{place})"):
+                yield prover.fixed(finding)
+        except TimeOver:
+            note = f"a fix is possible, but was not proved {progress.deadline}"
+            yield replace(finding, unproved=True, notes=(*finding.notes, note))
 
 
 class Prover:

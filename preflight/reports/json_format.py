@@ -22,6 +22,7 @@ def document(outcome: Outcome) -> plain.Plain:
             "infos": outcome.counts[Severity.info],
             "fixed": outcome.fixed,
             "files": outcome.files,
+            "incomplete": bool(outcome.incomplete),
         },
     }
 

@@ -137,6 +137,7 @@ def study(outcome: Outcome, report: Report, result: StudyResult) -> Plain:
     return {
         "paths": [outcome.name(report, path) for path in result.study.paths],
         "dialects": list(result.study.dialects),
+        "judged": result.unjudged is None,
         "combinations": space.combinations,
         "unsafe": counts.unsafe,
         "counts": {

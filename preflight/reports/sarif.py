@@ -34,6 +34,7 @@ def document(outcome: Outcome) -> plain.Plain:
                         "rules": [_rule(name, outcome.summaries.get(name, "")) for name in rules],
                     }
                 },
+                "invocations": [_invocation(outcome)],
                 "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {"SRCROOT": {"description": {"text": "the root of the checked repository"}}},
                 "results": [_result(outcome, report, one, rules.index(one.rule), seen) for report, one in found],
@@ -45,6 +46,15 @@ def document(outcome: Outcome) -> plain.Plain:
 def render(outcome: Outcome, look: Look) -> str:
     """The document as text."""
     return plain.written(document(outcome))
+
+
+def _invocation(outcome: Outcome) -> plain.Plain:
+    """Whether the run came to its end (3.20.14); what it had no time for is a notification of it (3.20.21)."""
+    late: list[plain.Plain] = [
+        {"level": "warning", "message": {"text": words}, "descriptor": {"id": "time-limit"}}
+        for words in outcome.incomplete
+    ]
+    return {"executionSuccessful": not late, **({"toolExecutionNotifications": late} if late else {})}
 
 
 def _rule(name: str, summary: str) -> plain.Plain:

@@ -44,6 +44,11 @@ def clean(text: str) -> str:
     return _CONTROL.sub(_shown, text.replace("\t", "    ").replace("\n", " "))
 
 
+def in_line(text: str, stream: TextIO) -> str:
+    """Text of the user for a line that is drawn on a terminal and removed again."""
+    return _fitting(without_commands(clean(text)), "text", stream)
+
+
 def safe(text: str, kind: Kind = "text", colour: bool = False) -> str:
     """Text of a kind without control characters and workflow commands. With `colour`, colours of `Look.paint` stay."""
     if kind == "patch":

@@ -6,7 +6,6 @@ import os
 import shutil
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import StringIO
 from typing import TextIO, TypeAlias
@@ -57,14 +56,6 @@ def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     unicode = encoding.startswith("utf") or encoding == "gb18030"
     return Look(coloured(stream, env), unicode, width, terminal(stream))
-
-
-def waiting(name: str) -> AbstractContextManager[object]:
-    """A line on stderr that says which model is traced, until the trace is made."""
-    from rich.console import Console
-    from rich.text import Text
-
-    return Console(stderr=True).status(Text(f"tracing {clean(name)}"))  # a Text: brackets in a name are no markup
 
 
 def columns(text: str) -> int:

@@ -50,7 +50,7 @@ def _unknown(outcome: Outcome) -> Iterator[str]:
         told = {finding.study for finding in report.findings if finding.rule == "fits-only-if"}
         for index, result in enumerate(report.studies):
             reason = _reason(result.space.worst.estimates)
-            if reason and index not in told:
+            if reason and index not in told and result.unjudged is None:
                 lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
     yield from lacking[:MOST_REASONS]
     if len(lacking) > MOST_REASONS:
@@ -79,6 +79,8 @@ def _offers(outcome: Outcome) -> str:
 def studies_line(outcome: Outcome, look: Look) -> str:
     """ "2 studies, worst 7.9 of 23.5 GiB: fits", or that nothing was recognised, or that nothing trains."""
     results = [result for _, result in outcome.studies()]
+    if outcome.incomplete and not results:
+        return f"{plural(outcome.files, 'file')} read and no study judged before the time limit was over"
     if not outcome.files:
         total = sum(len(report.unrecognised) for report in outcome.reports)
         hint = (
@@ -89,7 +91,8 @@ def studies_line(outcome: Outcome, look: Look) -> str:
         return (
             f"{plural(outcome.files, 'file')} read, nothing in {'it' if outcome.files == 1 else 'them'} trains a model"
         )
-    words = [plural(len(results), "study")]
+    unjudged = sum(result.unjudged is not None for result in results)
+    words = [plural(len(results), "study"), *([f"{unjudged:,} not judged"] if unjudged else [])]
     total = sum(result.space.combinations or 0 for result in results)
     if any(result.study.is_search for result in results):
         unbounded = any(result.space.combinations is None for result in results)

@@ -63,6 +63,14 @@ def judge(
     return SpaceVerdict(boxes, counts, worst, study.combinations)
 
 
+def not_judged(study: Study, why: str) -> SpaceVerdict:
+    """The verdict on a study that was not looked at: all its combinations are unknown."""
+    job = JobMaker(study.boxes[0]).at({}).job
+    point = Point({}, job, Estimates(None, None, reasons={"device": why, "host": why}))
+    boxes = tuple(BoxVerdict(box, Counts(unknown=box.combinations or 0, exact=False), point) for box in study.boxes)
+    return SpaceVerdict(boxes, total(verdict.counts for verdict in boxes), point, study.combinations)
+
+
 def _weight(estimates: Estimates) -> tuple[int, int, int, int]:
     """Orders estimates: by the worse verdict, then expected device bytes (unknown is lowest), then host bytes."""
     device, host = estimates.device, estimates.host

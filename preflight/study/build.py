@@ -12,6 +12,7 @@ from preflight.study.same_job import CONFIGURATION, merged
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields
+from preflight.vocabulary.progress import QUIET, Progress
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link, Reading
 from preflight.vocabulary.spelling import Invalid, kind_of, normal
@@ -20,28 +21,40 @@ from preflight.vocabulary.values import Value
 
 
 def build(
-    paths: Sequence[str], project: Project, overrides: Mapping[str, Value] | None = None
+    paths: Sequence[str],
+    project: Project,
+    overrides: Mapping[str, Value] | None = None,
+    progress: Progress = QUIET,
 ) -> tuple[tuple[Study, ...], tuple[Skipped, ...]]:
     """Every study that the given files are part of, and the files that are part of none.
 
     `paths` are relative to the project's root. `overrides` (Job field -> value, from --set) beat everything else.
     Raises SettingsError or UsageError for names that are no Job field, and for values that a field cannot have.
 
-    Studies are in the order of the paths that lead to them. One that several paths lead to is there once.
+    Studies are in the order of the paths that lead to them. One that several paths lead to is there once. What
+    `progress` leaves no time for is skipped.
     """
     _known_fields(project, overrides or {})
     follower = Follower(project)
     launchers = Launchers(project, follower, paths)
     chains: dict[object, Chain] = {}
     skipped: dict[str, Skipped] = {}
-    for path in dict.fromkeys(paths):
-        found = launchers.chains_to(path)
+    distinct = list(dict.fromkeys(paths))
+    for number, path in enumerate(distinct, 1):
+        if progress.over():
+            skipped.update((left, _late(left)) for left in distinct[number - 1 :])
+            break
+        with progress.shown(f"reading {number} of {len(distinct)} files ({path})"):
+            found = launchers.chains_to(path)
         for chain in found:
             chains.setdefault(_key(chain), chain)
         if not found:
             skipped[path] = _why_not(path, follower)
     kept, studies = [], []
     for chain in _longest(chains.values()):
+        if progress.over():
+            skipped.setdefault(chain[0].reading.path, _late(chain[0].reading.path))
+            continue
         try:
             studies.append(assemble(chain, project, overrides or {}))
             kept.append(chain)
@@ -142,6 +155,10 @@ def _why_not(path: str, follower: Follower) -> Skipped:
     if reading is None:
         return follower.skipped.get(path, Skipped(path, "unrecognised", "its format is not recognised"))
     return Skipped(path, "no-training", f"{reading.dialect}: nothing in it trains a model", reading.problems)
+
+
+def _late(path: str) -> Skipped:
+    return Skipped(path, "time-limit", "the time limit was over")
 
 
 def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:

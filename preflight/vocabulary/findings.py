@@ -117,6 +117,8 @@ class Finding:
     fix: Fix | None = None
     study: int | None = None
     """Index into the report's studies."""
+    unproved: bool = False
+    """There was no time to prove the proposals, so that there is no fix."""
 
 
 def severity_of(interval: Interval, capacity: int | None) -> tuple[Severity, Confidence] | None:

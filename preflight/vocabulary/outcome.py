@@ -14,6 +14,7 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.study import Study
+from preflight.vocabulary.values import Unknown
 from preflight.vocabulary.verdicts import SpaceVerdict
 
 
@@ -33,6 +34,8 @@ class StudyResult:
     notes: tuple[str, ...] = ()
     """What was assumed about where it runs."""
     estimate: Callable[[Job], Estimates] | None = field(default=None, compare=False, repr=False)
+    unjudged: Unknown | None = None
+    """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Report:
 
     `files` were recognised and read, `unrecognised` were not, and `refused` are those of them that were named.
     `suppressed` counts findings that ignores or the baseline took out, `fixed` fixes that were written; `notes` are
-    said once, at the end.
+    said once, at the end. `incomplete` says what there was no time for; it is empty where the check came to its end.
     """
 
     project: Project
@@ -53,6 +56,7 @@ class Report:
     suppressed: int = 0
     fixed: int = 0
     notes: tuple[str, ...] = ()
+    incomplete: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,11 @@ class Outcome:
         for _, finding in self.findings():
             found[finding.severity] += 1
         return found
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """What there was no time for, in words; empty where the check came to its end."""
+        return tuple(report.incomplete for report in self.reports if report.incomplete)
 
     @property
     def files(self) -> int:

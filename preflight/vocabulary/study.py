@@ -155,11 +155,11 @@ class Skipped:
 
     unrecognised: no dialect knows it. unreadable: missing, a directory, binary, too large. malformed: it cannot be
     parsed (`problems` has the place). no-training: recognised, and nothing in it trains a model. crashed: a reader of
-    ours failed on it.
+    ours failed on it. time-limit: it was not read in time.
     """
 
     path: str
-    kind: Literal["unrecognised", "unreadable", "malformed", "no-training", "crashed"]
+    kind: Literal["unrecognised", "unreadable", "malformed", "no-training", "crashed", "time-limit"]
     reason: str
     problems: tuple[Problem, ...] = ()
 

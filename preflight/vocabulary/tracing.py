@@ -4,11 +4,10 @@ passed to all code that looks up laws."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-Shown = Callable[[str], AbstractContextManager[object]]
+from preflight.vocabulary.progress import QUIET, Progress
 
 
 def anything(path: Path) -> bool:
@@ -26,8 +25,8 @@ class Tracing:
     """Whether import targets of the user's own may be imported (`--trust`)."""
     may_read: Callable[[Path], bool] = anything
     """Whether a law that a Job names by its file may be read."""
-    shown: Shown = field(default=nullcontext, compare=False)
-    """A context, entered with the model's name while it is traced: the terminal shows what preflight waits for."""
+    progress: Progress = field(default=QUIET, compare=False)
+    """What says which model is traced, and until when traces and estimates may be made."""
 
 
 TRACE = Tracing()

@@ -41,6 +41,8 @@ class Cause(Enum):
     """A setting that the estimate does not cover, alone or with this model."""
     not_possible = "not-possible"
     """A combination of settings that the training tool itself refuses, or that cannot be computed."""
+    time_limit = "time-limit"
+    """It was not looked at before the time limit of the run was over."""
 
 
 @dataclass(frozen=True, slots=True)

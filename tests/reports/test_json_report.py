@@ -58,10 +58,10 @@ SCHEMA = record(
             paths=rows(TEXT), dialects=rows(TEXT), combinations={"type": ["integer", "null"]}, unsafe=COUNT,
             counts=record(fits=COUNT, at_risk=COUNT, exceeds=COUNT, unknown=COUNT), worst=Job.model_json_schema(),
             origins={"type": "object", "additionalProperties": record(**AT)}, unknown=rows(TEXT), device=DEVICE,
-            host=HOST,
+            host=HOST, judged={"type": "boolean"},
         )
     ),
-    summary=record(errors=COUNT, warnings=COUNT, infos=COUNT, fixed=COUNT, files=COUNT),
+    summary=record(errors=COUNT, warnings=COUNT, infos=COUNT, fixed=COUNT, files=COUNT, incomplete={"type": "boolean"}),
 )  # fmt: skip
 SCHEMA["$defs"] = Job.model_json_schema()["$defs"]
 
@@ -98,7 +98,7 @@ def test_values(tmp_path: Path) -> None:
     assert one["worst"]["train"]["batch_size"] == 64
     assert one["origins"]["data.workers"] == {"path": "conf dir/train.py", "line": 1, "column": 39}
     assert one["unknown"] == ["train.seq_len"]
-    assert data["summary"] == {"errors": 1, "warnings": 0, "infos": 0, "fixed": 0, "files": 1}
+    assert data["summary"] == {"errors": 1, "warnings": 0, "infos": 0, "fixed": 0, "files": 1, "incomplete": False}
 
 
 def test_infinities_of_a_hostile_configuration_are_null(tmp_path: Path) -> None:

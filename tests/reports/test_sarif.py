@@ -49,8 +49,15 @@ RESULT = record(  # 3.27
 )
 RULE = record("id", id=TEXT, name=TEXT, shortDescription=MESSAGE, help=MESSAGE)  # 3.49
 DRIVER = record("name", name=TEXT, semanticVersion=TEXT, rules=rows(RULE))  # 3.19
+NOTIFICATION = record(  # 3.58
+    "message", message=MESSAGE, level={"enum": ["none", "note", "warning", "error"]}, descriptor=record("", id=TEXT)
+)
+INVOCATION = record(  # 3.20
+    "executionSuccessful", executionSuccessful={"type": "boolean"}, toolExecutionNotifications=rows(NOTIFICATION)
+)
 RUN = record(  # 3.14
     "tool",
+    invocations=rows(INVOCATION),
     tool=record("driver", driver=DRIVER),
     columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
     originalUriBaseIds={"type": "object", "additionalProperties": record("", uri=TEXT, description=MESSAGE)},

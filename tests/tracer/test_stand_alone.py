@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from preflight.memory.device.fit import subprocess as tracing
+from preflight.system import processes
 
 TRACER = Path(tracing.__file__).parents[3] / "tracer"
 
@@ -70,9 +73,18 @@ def test_an_interpreter_that_is_not_there() -> None:
         tracing.request_traces([], "/no/such/python")
 
 
-def test_the_time_limit_holds(tmp_path: Path) -> None:
+def test_the_time_limit_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is ended then, and waited for: no orphan is left."""
+    start, started = processes.start_python, []
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        started.append(start(*arguments, **more))
+        return started[-1]
+
+    monkeypatch.setattr(processes, "start_python", noted)
     silent = tmp_path / "python"
     silent.write_text("#!/bin/sh\nexec sleep 600\n")
     silent.chmod(0o755)
     with pytest.raises(tracing.TraceError, match="more than"):
         tracing.request_traces([_request("llama")], str(silent), time_limit_s=0.05)
+    assert [process.returncode for process in started] == [-signal.SIGKILL]

@@ -11,7 +11,7 @@ from typing import Any
 from preflight.memory.device.fit import cache
 from preflight.memory.device.fit.few_traces import make_of
 from preflight.memory.device.fit.make import CannotMake
-from preflight.memory.device.fit.subprocess import TraceError, can_trace, request_traces
+from preflight.memory.device.fit.subprocess import TIME_LIMIT_S, TraceError, can_trace, request_traces
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import Made
@@ -160,8 +160,13 @@ def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[Made, dict[
     versions: dict[str, str] = {}
 
     def run(traces: Any) -> list[dict[str, Any]]:
-        with tracing.shown(resolved.name):
-            replies, found = request_traces(traces, tracing.interpreter)
+        progress = tracing.progress
+        try:
+            with progress.shown(f"tracing {resolved.name}"):
+                replies, found = request_traces(traces, tracing.interpreter, progress.seconds(TIME_LIMIT_S))
+        except TraceError:
+            progress.check()  # a trace that was ended at the limit says nothing about the model
+            raise
         versions.update(found)
         return replies
 
