@@ -20,8 +20,9 @@ This page compares the estimates of preflight and of other tools with public mea
 preflight may then refuse. The error is estimate / measured - 1.
 
 A figure is compared only with a figure of the same tier: *allocated* (and torchtune's *active*) and *reserved* are
-PyTorch's counters, *process* is the value of nvidia-smi, or reserved plus the context that the source measured. If a tool
-gives one figure without a tier, this figure is compared in every tier. A tool refuses a run if it has no option for it.
+PyTorch's counters, *process* is the value of nvidia-smi, or reserved plus the context that the source measured. If a
+tool gives one figure without a tier, this figure is compared in every tier. A tool refuses a run if it has no option
+for it.
 """
 
 NOT_HELD_OUT = """
@@ -35,9 +36,9 @@ CONTEXT = """## Context
 
 PyTorch does not count the CUDA context and the libraries. Their size by GPU is in `preflight/machines/gpus.json`. It is
 "memory in use" minus allocated minus reserved in public out-of-memory messages: 45 messages with a single process have
-values between 0.09 and 0.75 GiB, median 0.34. The timm runs were measured with a script whose context and other uses of the
-GPU were 1.8 to 1.9 GiB (the intercept over batch sizes of 570 runs). The figures here are preflight's own and do not use
-this value.
+values between 0.09 and 0.75 GiB, median 0.34. The timm runs were measured with a script whose context and other uses of
+the GPU were 1.8 to 1.9 GiB (the intercept over batch sizes of 570 runs). The figures here are preflight's own and do not
+use this value.
 """
 
 INTERVALS = """## Do the intervals hold?
@@ -62,8 +63,8 @@ SOURCES = """## Sources
 ORDERS = """## Lengths in another order
 
 If batches differ in length, reserved memory depends on the order of the lengths: a batch that is longer than all before
-it finds no cached block that is large enough. The table has five jobs of ms-swift's table, each replayed with eight random
-draws of a hundred lengths like those of its data set (`python -m benchmarks.accuracy.orders`):
+it finds no cached block that is large enough. The table has five jobs of ms-swift's table, each replayed with eight
+random draws of a hundred lengths like those of its data set (`python -m benchmarks.accuracy.orders`):
 """
 
 
@@ -89,7 +90,7 @@ def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Se
     lines += ["## What preflight refuses\n", *report.refusals(found.scores)]
     lines += [
         "## Not scored\n",
-        "The source does not state the tier of these figures, or the GPU's size limited them.\n",
+        "The source does not state the tier of the figure, or the GPU's size limited it.\n",
     ]
     lines += [*report.unscored(runs), CONTEXT, SOURCES]
     return "\n".join(lines).replace("\n\n\n", "\n\n")

@@ -15,9 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "held-out.md"
 INTRO = """# Held-out runs
 
 This page shows the errors of preflight on runs that it was not developed with: public figures of training runs, and
-reports of runs that died or worked. `python -m benchmarks.accuracy.unseen` writes it. Each run was described as a Job from
-its source and its program (`benchmarks/accuracy/public/`) before preflight was run on it. Nothing was adjusted to these
-runs, and no row was removed because of its error.
+reports of runs that died or worked. `python -m benchmarks.accuracy.unseen` writes it. Each run was described as a Job
+from its source and its program (`benchmarks/accuracy/public/`) before preflight was run on it. Nothing was adjusted to
+these runs, and no row was removed because of its error.
 
 Some rows are not held out any more, because preflight was extended after they were seen: Hugging Face's table of
 bert-large (softmax and kernels of old torch), torchtitan (FSDP that gathers in 16 bits, the parallel loss; first errors
@@ -30,9 +30,9 @@ SHIPPED = """These results use only the shipped laws (`--shipped`). Models that 
 """
 REPORTS = """## Fitted or died
 
-More of the runs that died are judged "fits" than the target of 2 %, which [the other reports](accuracy.md) reach. If models
-without a shipped law are traced, it is one in six. Reports leave out settings, and programs hold memory that no setting
-shows.
+More of the runs that died are judged "fits" than the target of 2 %, which [the other reports](accuracy.md) reach. If
+models without a shipped law are traced, it is one in six. Reports leave out settings, and programs hold memory that no
+setting shows.
 """
 
 
