@@ -37,8 +37,8 @@ CONTEXT = """## Context
 PyTorch does not count the CUDA context and the libraries. Their size by GPU is in `preflight/machines/gpus.json`. It is
 "memory in use" minus allocated minus reserved in public out-of-memory messages: 45 messages with a single process have
 values between 0.09 and 0.75 GiB, median 0.34. The timm runs were measured with a script whose context and other uses of
-the GPU were 1.8 to 1.9 GiB (the intercept over batch sizes of 570 runs). The figures here are preflight's own and do not
-use this value.
+the GPU were 1.8 to 1.9 GiB (the intercept over batch sizes of 570 runs). The figures here are preflight's own and do
+not use this value.
 """
 
 INTERVALS = """## Do the intervals hold?

@@ -1,4 +1,4 @@
-"""Findings: what a rule says, in which place, with which confidence, and with which fix."""
+"""Finding: a rule's message, its place, its confidence and its fixes."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ class Finding:
     settings: tuple[str, ...] = ()
     related: tuple[tuple[Origin, str], ...] = ()
     label: str = ""
-    """A few words beside the caret."""
+    """A few words after the caret."""
     notes: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     interval: tuple[int, int, int] | None = None
     capacity: int | None = None
     tier: str = ""
-    """device or host: what parts, interval and capacity speak of"""
+    """device or host: the memory of `parts`, interval and capacity"""
     proposals: tuple[Proposal, ...] = field(default=(), repr=False)
     """The best first; `preflight.fixes` keeps the first that it can prove."""
     fix: Fix | None = None

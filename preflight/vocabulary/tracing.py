@@ -27,7 +27,7 @@ class Tracing:
     may_read: Callable[[Path], bool] = anything
     """Whether a law that a Job names by its file may be read."""
     shown: Shown = field(default=nullcontext, compare=False)
-    """A context, entered with the model's name while it is traced: the terminal shows what preflight waits for."""
+    """A context, entered with the model's name while it is traced, so that a terminal can show the name."""
 
 
 TRACE = Tracing()

@@ -54,7 +54,7 @@ def _ordered(made: Made, channels_last: bool) -> Made:
 def _stated(path: Path, key: store.LawKey, tracing: Tracing) -> Laws | Unknown:
     if not tracing.may_read(path):
         return Unknown(
-            f"model.law {path} lies outside the project: it is not read without --trust {path}", Cause.file_not_found
+            f"model.law {path} is outside the project: it is not read without --trust {path}", Cause.file_not_found
         )
     if not store.has_file(path):
         return Unknown(f"model.law {path} cannot be read: there is no such file", Cause.file_not_found)
