@@ -56,7 +56,7 @@ class Adapters:
     options: Mapping[str, object] | None = None
 
     def wire(self, rank: int | None = None) -> dict[str, Any]:
-        """What the tracer is told. `rank`: theirs where it is a dimension."""
+        """The adapters in the request to the tracer. `rank`: theirs if it is a dimension."""
         targets = list(self.targets) if isinstance(self.targets, tuple) else self.targets
         told = {"method": self.method, "targets": targets, "dropout": self.dropout}
         half = {"half": self.half} if self.half is not None else {}

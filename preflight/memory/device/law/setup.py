@@ -31,7 +31,7 @@ Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
 
 @dataclass(frozen=True)
 class Likeness:
-    """The architecture whose law is used for a model of remote code, and what the two differ in."""
+    """The architecture whose law is used for a model of remote code, and the differences of the two."""
 
     architecture: str
     """The `model_type` of transformers whose law is used."""
@@ -43,7 +43,7 @@ class Likeness:
     targets: tuple[str, ...] = ()
     """Where its users put adapters when nothing is said (its own names)."""
     wider: tuple[float, float] = (0.0, 0.0)
-    """What the difference widens the interval by, below and above, as fractions."""
+    """By how much this difference widens the interval, below and above, as fractions."""
     held: Terms = ()
     """Elements that live through the whole step in addition to the tape."""
     pulse: Terms = ()
@@ -54,7 +54,7 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the tape of forward and backward depends on, apart from dimensions."""
+    """Everything that the tape of forward and backward depends on, except dimensions."""
 
     weights: str = "fp32"
     """The dtype of weights that are not quantised: fp32, bf16 or fp16."""
@@ -70,7 +70,7 @@ class Setup:
     loss: str | None = None
     """How a language model's loss is computed (tracer/losses.py); None: as today's transformers does."""
     offload: bool = False
-    """Whether what checkpoints keep waits in host memory."""
+    """Whether the inputs that checkpointing keeps are in host memory."""
     frozen: tuple[str, ...] = ()
     """Parts that are not trained, by the beginning of their parameters' names."""
     channels_last: bool | None = None
@@ -78,10 +78,10 @@ class Setup:
     winograd: bool = False
     """Whether convolutions in fp32 run without tensor cores."""
     compile: str | None = None
-    """What is compiled: "layers", "all" (the loss as well), or None."""
+    """The compiled parts: "layers", "all" (the loss as well), or None."""
 
     def wire(self, point: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """What the tracer is told. `point`: the dimensions of a trace, where the rank of adapters may be one."""
+        """The setup in the request to the tracer. `point`: the dimensions of a trace, with the rank of adapters if any."""
         found: dict[str, Any] = {
             "weights": self.weights,
             "autocast": self.autocast,

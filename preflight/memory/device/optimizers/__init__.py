@@ -1,4 +1,4 @@
-"""Optimizer steps: what they keep per parameter, and what they hold for a moment, as torch and bitsandbytes do it.
+"""Optimizer steps: their states per parameter and their temporary tensors, as in torch and bitsandbytes.
 
 Sources: torch/optim/{adam,adamw,sgd,adafactor}.py of 2.13, transformers/optimization.py (Adafactor), bitsandbytes
 optim/{optimizer,ademamix}.py (states of tensors under 4,096 elements stay fp32, min_8bit_size; one fp32 absmax per 256
@@ -145,7 +145,7 @@ def _quantised(elements: int, moments: int) -> tuple[int, ...]:
 
 
 def _paged(elements: int, moments: int, eight: bool) -> tuple[int, ...]:
-    """What stays on the GPU."""
+    """The states that stay on the GPU."""
     if elements < MIN_PAGED_ELEMENTS:
         return _quantised(elements, moments) if eight else (4 * elements,) * moments
     return (4 * moments * math.ceil(elements / BLOCK_8BIT),) if eight else ()

@@ -1,4 +1,4 @@
-"""Writing what communication allocates into a tape: births and deaths before, within and after its blocks.
+"""Adds the memory of communication to a tape: births and deaths before, within and after its blocks.
 
 A tape counts the births of a block; what is written at a block's head comes first and must be as many births in every
 block of the item, so that the other blocks' references stay right. What is written at its tail is only referred to
@@ -51,13 +51,13 @@ Line = Born | Gone | Added | Token
 
 @dataclass(eq=False)
 class Edit:
-    """One item and what is written into each of its blocks."""
+    """One item of the tape, and the events to add to each of its blocks."""
 
     item: TapeItem
     heads: list[list[Line]] = field(default_factory=list)
     tails: list[list[Line]] = field(default_factory=list)
     rewrite: Callable[[Token, int], Sequence[Token]] | None = None
-    """What stands for a token of the tape; the number is a birth's own among the births of its block, else -1."""
+    """The key of a token of the tape; the number is a birth's index among the births of its block, else -1."""
 
     def __post_init__(self) -> None:
         self.heads = [[] for _ in self.item.blocks]
@@ -123,7 +123,7 @@ class Script:
         return [self.front, *self.edits[: self.turn_at], self.turn, *self.edits[self.turn_at :], self.last]
 
     def births(self, edit: Edit, block: int) -> int:
-        """Births of a block's own, without what is written into it."""
+        """The original births of a block, without the added ones."""
         return sum(token.kind == "b" for token in edit.item.blocks[block])
 
     def done(self) -> Tape:

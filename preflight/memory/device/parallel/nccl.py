@@ -1,4 +1,4 @@
-"""NCCL's buffers: not in PyTorch's allocator, but in what nvidia-smi shows.
+"""NCCL's buffers: nvidia-smi counts them, PyTorch's allocator does not.
 
 A communicator has, per channel and connection, a buffer of each protocol (NCCL, src/init.cc, computeBuffSizes): LL with
 8 lines x 512 threads x 8 steps x 16 bytes, LL128 with 120 elements x 640 threads x 8 steps x 8 bytes, Simple with 4 MiB

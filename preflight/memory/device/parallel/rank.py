@@ -1,4 +1,4 @@
-"""One rank of a parallel job: its tape, its dimensions, and what it keeps on its GPU in addition."""
+"""One rank of a parallel job: its tape, its dimensions, and the additional memory on its GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PACKED = 0.5
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank: what an estimate needs to know of it.
+    """One rank, as an estimate needs it.
 
     `rows`: (elements, bytes per element, trainable) of each weight's storage here. `gradients`: bytes of gradients
     between backward and the step, beside `storages`. `owned`: (elements, bytes per element) of what the optimizer steps

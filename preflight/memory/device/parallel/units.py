@@ -77,7 +77,7 @@ class Units:
 
     root: Unit
     first: Mapping[str, Unit]
-    """Layer 0 of each stack, which may have parameters of its own (T5's relative positions)."""
+    """Layer 0 of each stack, which may have additional parameters (T5's relative positions)."""
     layer: Mapping[str, Unit]
     depth: Mapping[str, int]
 

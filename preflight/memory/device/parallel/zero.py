@@ -1,4 +1,4 @@
-"""DeepSpeed's ZeRO: what stages 1 to 3 keep on a rank's GPU, and what their buckets hold while they work.
+"""DeepSpeed's ZeRO: the memory of stages 1 to 3 on a rank's GPU, and of their buckets.
 
 Read from DeepSpeed 0.19, deepspeed/runtime/zero. stage_1_and_2.py (DeepSpeedZeroOptimizer): __init__ (the flat 16-bit
 weights, the fp32 partition), setup_buckets, reduce_ipg_grads, copy_grads_in_partition, step. stage3.py
@@ -30,7 +30,7 @@ OVERLAPPING = 2
 
 @dataclass(frozen=True)
 class Buckets:
-    """Bytes of what a stage allocates for gradients. `bucket`: held while they are reduced; `partition`: what remains
+    """Bytes that a stage allocates for gradients. `bucket`: held while they are reduced; `partition`: what remains
     of them on this rank; `spare`: the copy that reducing one bucket makes; `step`: buffers of the step's beginning."""
 
     bucket: int
@@ -88,7 +88,7 @@ def weights(units: Units, layout: Layout) -> list[int]:
 
 
 def _is_cut(size: float, layout: Layout) -> bool:
-    """Whether stage 3 partitions what takes so many bytes per element: parameters, not what belongs to them."""
+    """Whether stage 3 partitions a storage with so many bytes per element: parameters, but not their scales."""
     return size >= 1 or size == layout.packed
 
 

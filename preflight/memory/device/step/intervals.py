@@ -17,7 +17,7 @@ ALLOCATED = (0.03, 0.045)
 RESERVED = (0.04, 0.07)
 """Which cached block serves a request depends on details of timing that no tape has."""
 ROUNDED = 0.04
-"""What reserved is usually above requested: blocks of 512 bytes and 2 MiB segments, and what is cached at the peak."""
+"""Reserved minus requested, usually: blocks of 512 bytes, segments of 2 MiB, and cached blocks at the peak."""
 SHARDED = (0.10, 0.15)
 COMPILED = (0.30, 0.10)
 """Inductor recomputes and fuses: it mostly saves, and sometimes adds (max-autotune workspaces)."""
@@ -32,7 +32,7 @@ UNMEASURED = (0.06, 0.15)
 
 
 def widen(job: Job, convolutional: bool, sharded: bool, fused: bool = False) -> tuple[float, float]:
-    """What comes on top of a tier's own interval, by what is hard about the job.
+    """How much wider a tier's interval is, by the properties that make a job hard to estimate.
     `fused`: the compiled step has a law."""
     below = above = 0.0
     for hard, (less, more) in (

@@ -26,7 +26,7 @@ _FROM_LAW = tuple(_PART[name] for name in PARTS)
 
 @dataclass
 class Replayed:
-    """Peaks in bytes; `parts` (keys: ALL_PARTS): what was allocated at the peak; `phases`: allocated peak of each."""
+    """Peaks in bytes; `parts` (keys: ALL_PARTS): allocated bytes at the peak; `phases`: allocated peak of each."""
 
     allocated: int
     reserved: int
@@ -153,7 +153,7 @@ class Phase:
 
 
 class Recording(Protocol):
-    """What is recorded of every event of a replay: bytes, `parts` in the order of ALL_PARTS."""
+    """The record of one event of a replay: bytes, `parts` in the order of ALL_PARTS."""
 
     def note(self, phase: str, allocated: int, reserved: int, parts: Sequence[int]) -> None: ...
 
@@ -221,7 +221,7 @@ class Replay:
                 self._gradients.append((block, part))
             elif KEPT & {*segment.marks[birth]} and block.size:
                 self._outputs.append((block, part, segment.marks[birth]))
-            else:  # what a phase leaves behind
+            else:  # storages that a phase leaves
                 self.live[part] -= block.size
                 self.allocator.free(block)
 
@@ -235,7 +235,7 @@ class Replay:
         accumulated: bool,
         _: bool,
     ) -> None:
-        """Events of one phase that nobody watches: what is live at a peak is looked at when something dies after it."""
+        """Events of one phase without a watcher: the live storages of a peak are recorded when one dies after it."""
         allocator, live, sizes, parts = self.allocator, self.live, segment.sizes, segment.parts
         malloc, free = allocator.malloc, allocator.free
         top, risen = self.phases.get(phase, 0), False
@@ -294,7 +294,7 @@ class Replay:
         self._note("optimizer")
 
     def forget_outputs(self, marks: Iterable[str] = KEPT) -> None:
-        """Frees what the model returned, and the loss: their names are bound anew, or go out of scope."""
+        """Frees the model's outputs and the loss: their names are assigned again, or go out of scope."""
         self.drop([(block, part) for block, part, mark in self._outputs if {*marks} & {*mark}])
         self._outputs = [kept for kept in self._outputs if not {*marks} & {*kept[2]}]
 

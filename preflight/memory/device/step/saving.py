@@ -31,7 +31,7 @@ class Checkpoints(Effect):
     """Checkpoints that a job resumes from, and those that it writes."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
-        """What is on the GPU beside the model when training begins from a checkpoint."""
+        """Storages on the GPU in addition to the model when training begins from a checkpoint."""
         how = prepared.job.train.resumes
         taken_over = (release(prepared.job.software.get("torch")) or NEWEST) >= SHALLOW
         states = prepared.optimizer.states
@@ -48,7 +48,7 @@ class Checkpoints(Effect):
             yield Passage("resume", "weights", passing=(*bound, *states))
 
     def after(self, prepared: PreparedJob) -> Iterator[Passage]:
-        """What writing a checkpoint takes."""
+        """The memory of writing a checkpoint."""
         doubled = tuple(_doubled(prepared))
         whole: tuple[int, ...] = ()
         if prepared.job.train.saves == "gathered" and prepared.rank.layout.sharded:

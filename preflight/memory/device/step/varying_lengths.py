@@ -26,7 +26,7 @@ _LENGTHS = ("s", "t")
 
 
 class VaryingLengths(Effect):
-    """What batches of other lengths leave in the allocator's cache."""
+    """Cached blocks that batches of other lengths leave in the allocator."""
 
     def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
         batches = earlier(prepared.job, prepared.dims)

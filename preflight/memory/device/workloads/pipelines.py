@@ -1,7 +1,7 @@
 """The pipelines of published denoisers: the frozen models on the GPU in addition to the denoiser.
 
 The VAE and the text encoders of a pipeline are frozen: on the GPU they are weights only. Facts of published
-models are in denoisers.json: counts, what diffusers' example scripts leave on the GPU, and in which dtype.
+models are in denoisers.json: counts, which models diffusers' example scripts keep on the GPU, and their dtypes.
 """
 
 from __future__ import annotations
