@@ -40,7 +40,7 @@ def write_text(project: Project, path: str, text: str) -> None:
 
 
 class _Changed(Exception):
-    """The file on disk is not what was read."""
+    """The file on disk has changed since it was read."""
 
 
 def _replace(full: Path, old: bytes, new: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What tables/litgpt.toml cannot say in rows: names, accumulation, the targets of LoRA, several devices."""
+"""litgpt: rules that tables/litgpt.toml cannot express: names, accumulation, the targets of LoRA, several devices."""
 
 from __future__ import annotations
 

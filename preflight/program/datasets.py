@@ -123,9 +123,9 @@ def _first(call: ast.Call) -> str:
 _SHARE = ("from_numpy", "as_tensor")
 """torch functions whose tensor has the array's own memory."""
 _COPY = ("tensor", "array")
-"""Functions of torch and numpy that make another block of memory of what they are given."""
+"""Functions of torch and numpy that copy their argument."""
 _COPIES = ("clone", "copy", "float", "half", "long", "astype")
-"""Methods that make one of what they are called on (of another type, for casts)."""
+"""Methods that copy their object (to another type, for casts)."""
 
 
 def sample_bindings(paths: Sequence[str], project: Project) -> list[Binding]:

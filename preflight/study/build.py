@@ -145,7 +145,7 @@ def _why_not(path: str, follower: Follower) -> Skipped:
 
 
 def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:
-    """Files that a launch leads to and that cannot be read: the study lacks what they say."""
+    """Files of a launch that cannot be read: their settings are missing in the study."""
     found = {}
     for chain in chains:
         for step in chain:

@@ -164,7 +164,7 @@ class Loaders:
         return Moment("start of an epoch", {**terms, **({"workers": workers} if workers else {})})
 
     def at(self, end: int, views: bool | None = None) -> Loaders:
-        """The same at one end of the heaps' interval; `views`: samples are (or are not) views of one array in memory."""
+        """The same at one end of the heaps' interval; `views`: samples are (or are not) views of an array in memory."""
 
         def changed(loader: Loader) -> Loader:
             return replace(loader, end=end, views=loader.views if views is None else views)

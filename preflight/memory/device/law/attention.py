@@ -63,8 +63,8 @@ def attention(
 
 
 def kernel(asked: str, mask: bool, half: bool, gpu: Gpu | None) -> str:
-    """The law's name for the kernels that CUDA picks: "sdpa" is flash attention, "efficient" replaces it on GPUs without
-    flash attention. `half`: attention is computed in 16 bits."""
+    """The law's name for the kernels that CUDA picks: "sdpa" is flash attention, "efficient" its replacement on GPUs
+    without it. `half`: attention is computed in 16 bits."""
     if asked not in ("sdpa", "efficient"):
         return asked
     if mask or not half:
