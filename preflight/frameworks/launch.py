@@ -32,7 +32,7 @@ def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence
 
 
 def environment_of(launch: Launch) -> dict[str, Expr]:
-    """The program's environment: variables that the script exports, and those that the launcher sets for each process."""
+    """The program's environment: variables that the script exports, and those that the launcher sets."""
     found = dict(launch.environment)
     total = launch.total_ranks
     if total is None and launch.ranks_per_node is not None:

@@ -1,4 +1,4 @@
-"""torchtune: rules that tables/torchtune.toml cannot express: models and adapters by their builders, kinds of losses."""
+"""torchtune: rules that tables/torchtune.toml cannot express: models and adapters by builders, kinds of losses."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib, plural
 
 _FIGURES = attrgetter("library", "tried", "capacity", "allocated", "reserved", "free", "own", "device", "stream")
-"""What two messages of one failure have in common."""
+"""The key that two messages of one failure share."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What one GPU out-of-memory message tells: who used the memory, and which limit was hit."""
+"""Reads one GPU out-of-memory message: which process used the memory, and which limit was hit."""
 
 from __future__ import annotations
 

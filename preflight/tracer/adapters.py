@@ -23,7 +23,7 @@ use_rslora lora_alpha alpha alpha_pattern prompt_tuning_init prompt_tuning_init_
 tokenizer_kwargs task_type peft_type inference_mode base_model_name_or_path revision auto_mapping
 """
 VALUES_ONLY = frozenset(_VALUES_ONLY.split())
-"""Options that decide what the weights are and not how many (PiSSA, LoftQ, rank-stabilised scales ...)."""
+"""Options that change the values of weights and not their number (PiSSA, LoftQ, rank-stabilised scales ...)."""
 CANNOT = {
     "x-lora": "X-LoRA mixes adapters that were trained before: their files are needed",
     "poly": "Poly is told each sample's task, which no Job says",

@@ -61,7 +61,7 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _settle() -> None:
-    """What the libraries made while they were imported is not looked through again by every collection."""
+    """Excludes the objects of imported libraries from garbage collection."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""The job description that sbatch sends for a request: counts that follow from others, and what sbatch itself refuses.
+"""The job description that sbatch sends for a request: derived counts, and requests that sbatch itself refuses.
 
 Follows src/sbatch/opt.c (_opt_verify) and src/common/slurm_opt.c (slurm_opt_create_job_desc, _validate_ntasks_per_gpu).
 """

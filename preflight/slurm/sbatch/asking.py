@@ -1,4 +1,4 @@
-"""Checks a submission with the engine and decides what follows: is it stopped, what is printed, what is fixed."""
+"""Checks a submission with the engine, and decides whether to stop the job, and which findings and fixes to print."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str 
 
 
 def read(question: Question, found: Asked) -> Plain:
-    """What the engine's report means for the submission; see `answer`."""
+    """The decision about the submission, from the engine's report; see `answer`."""
     faults: dict[str, None] = {}
 
     def view(report: Report) -> Report:
@@ -242,7 +242,7 @@ def confined(scontrol: str) -> bool:
 
 
 def _text(question: Question, report: Report, result: Fixed | None, stop: bool) -> Iterator[str]:
-    """For standard error: the findings, what is fixed, what happens to the job. Nothing when all is well."""
+    """The text for standard error: findings, fixes, and whether the job is submitted. Empty without findings."""
     own = question.line.own
     would = "would be" if own.only else "is"
     if result is not None and result.texts and not stop:

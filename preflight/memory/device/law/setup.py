@@ -81,7 +81,7 @@ class Setup:
     """The compiled parts: "layers", "all" (the loss as well), or None."""
 
     def wire(self, point: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """The setup in the request to the tracer. `point`: the dimensions of a trace, maybe with the rank of adapters."""
+        """The setup in the request to the tracer. `point`: the dimensions of a trace (with the rank, if any)."""
         found: dict[str, Any] = {
             "weights": self.weights,
             "autocast": self.autocast,
