@@ -47,7 +47,7 @@ def as_read(study: Study, estimate: Estimate) -> Estimate:
             train = job.train.model_copy(update={"precision": "bf16"})
             half = estimate(job.model_copy(update={"train": train})).device
             if half is None or half.verdict != "exceeds":
-                why = "nothing says in which precision the weights are loaded, and in bf16 they may fit"
+                why = "the precision of the loaded weights is not stated, and in bf16 they may fit"
                 return replace(found, device=_unsure(device, why))
         return found
 

@@ -35,8 +35,8 @@ class Trust:
     def starts(self, path: Path) -> bool:
         """Whether a program that the project names may be started: it, or a directory that contains it, is trusted.
 
-        Its name is not followed: the `python` of an environment is a link to the system's, and starts with what lies
-        beside the link.
+        Its name is not followed: the `python` of an environment is a link to the system's, and starts with the files
+        next to the link.
         """
         place = place_of(path)
         return any(place == one or (observed.is_dir(one) and place.is_relative_to(real(one))) for one in self.places)

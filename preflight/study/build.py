@@ -117,7 +117,7 @@ def _key(chain: Chain) -> object:
 def _longest(chains: Iterable[Chain]) -> list[Chain]:
     """The chains that are no part of another: not a program that a given script launches.
 
-    A configuration launches nothing: the program with its defaults is a launch beside the one with another option.
+    A configuration launches nothing: the program with its defaults is one launch, the one with another option a second.
     """
     found = list(chains)
     launched = {

@@ -1,7 +1,7 @@
 """Merges options of a Hydra tree whose jobs need the same memory into one study.
 
 Every option of a group is read as the launch that would choose it. A logger, a debug option or a seed gives the same
-job as the defaults; one study stands for all of them, so that one job is judged once and reported once.
+job as the defaults; one study represents all of them, so that one job is judged once and reported once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONFIGURATION = "hydra"
 
 
 def merged(studies: Sequence[Study]) -> tuple[list[int], list[Study]]:
-    """The studies that are kept, by index and in order. Each has the files and the problems of those it stands for."""
+    """The studies that are kept, by index and in order. Each has the files and the problems of those it represents."""
     same: dict[Hashable, list[int]] = {}
     for index, study in enumerate(studies):
         alone = study.program is None or study.request is not None

@@ -21,7 +21,7 @@ def beside(inner: nn.Module) -> nn.Module:
     import diffusers
 
     if type(inner).__name__ != "UNet2DConditionModel":
-        raise ValueError(f"a ControlNet beside {type(inner).__name__} is not traced")
+        raise ValueError(f"a ControlNet for {type(inner).__name__} is not traced")
     inner.requires_grad_(False)
     with torch.device("meta"):
         control = diffusers.ControlNetModel.from_unet(inner, load_weights_from_unet=False)

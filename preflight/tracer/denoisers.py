@@ -72,7 +72,7 @@ def _adapt(inner: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.dt
     import peft
 
     if options.get("method", "lora") not in ("lora", "dora"):
-        raise ValueError(f"adapters of the method {options['method']} beside a denoiser are not traced")
+        raise ValueError(f"adapters of the method {options['method']} in a denoiser are not traced")
     rank = options.get("r", 8)
     config = peft.LoraConfig(
         r=rank,

@@ -145,7 +145,7 @@ class _Joined(torch.autograd.Function):
 def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
     """A batch. Point: b, s (tokens in all).
 
-    `model`: "spans" (how many placeholders stand for each image of a sample), "mask" (whether the batch is padded),
+    `model`: "spans" (the number of placeholders of each image of a sample), "mask" (whether the batch is padded),
     "marks" (name of an input of 1 for placeholders, or None), "feeds": {name: {"shape", "per" ("sample": batch x shape;
     "row": batch x shape[0], the rest; "token": batch x s x shape), "dtype" ("float", "int", "bool"), "values" (a row,
     repeated) or "ones" (true ones); neither: on meta}}.

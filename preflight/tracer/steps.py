@@ -206,7 +206,7 @@ def _unique(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 
 def _births(tape: Tape, out: Any, loss: torch.Tensor) -> list[int]:
-    """Births of what the model returned beside the loss; marked with the place on the tape where they may die."""
+    """Births of the model's outputs except the loss; marked with the place on the tape where they may die."""
     values = [out] if isinstance(out, (torch.Tensor, tuple, list)) else out.values()
     keys = {t.untyped_storage()._cdata for t in tree_leaves(list(values)) if isinstance(t, torch.Tensor)}
     keys.discard(loss.untyped_storage()._cdata)

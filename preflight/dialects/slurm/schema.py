@@ -84,7 +84,7 @@ def array_indices(text: str) -> tuple[int, ...] | None:
 
 def _refused(text: object, taken: str) -> PydanticCustomError:
     """The error of a value that sbatch refuses; a `$` in it explains more than what sbatch takes."""
-    expands = "directives are not expanded: sbatch reads this text as it is written"
+    expands = "directives are not expanded: sbatch reads this text literally"
     return PydanticCustomError("refused", "{why}", {"why": expands if "$" in str(text) else taken})
 
 

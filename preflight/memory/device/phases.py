@@ -1,4 +1,4 @@
-"""Phases of a job beside its training steps: validation at its own batch and length, generation, and those of its kind
+"""Phases of a job except training: validation at its own batch and length, generation, and those of its kind
 of model."""
 
 from __future__ import annotations

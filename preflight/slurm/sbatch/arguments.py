@@ -26,7 +26,7 @@ SECONDS = 20.0
 """How long a submission waits for its check: 20 times the usual duration (docs/admin.md)."""
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
-    "fix": ("", "Submit the script with its safe fixes; the file stays as it is."),
+    "fix": ("", "Submit the script with its safe fixes; the file is not changed."),
     "exit-zero": ("", "Submit the job despite findings; the same as --preflight-mode=warn."),
     "mode": ("MODE", "off: submit without a check; warn: submit and print the findings; on: stop jobs that will be "
                      "killed for their memory (default); strict: stop at every error. Default: PREFLIGHT_SBATCH."),

@@ -238,7 +238,7 @@ def confined(scontrol: str) -> bool:
     return by_cgroup or "overmemorykill" in said.get("JobAcctGatherParams", "")
 
 
-# --- what is said about it --------------------------------------------------------------------------------------------
+# --- text for the user -----------------------------------------------------------------------------------------------
 
 
 def _text(question: Question, report: Report, result: Fixed | None, stop: bool) -> Iterator[str]:
@@ -256,7 +256,7 @@ def _text(question: Question, report: Report, result: Fixed | None, stop: bool) 
     if stop and question.mode == "warn":
         yield f"preflight: the job {would} submitted nevertheless\n"
     elif stop:
-        ways = ["--preflight-exit-zero submits it as it is"]
+        ways = ["--preflight-exit-zero submits it unchanged"]
         if question.line.wrap is None and any(finding.fix is not None for finding in report.findings) and not own.fix:
             ways.insert(0, "--preflight-fix submits it with the fixes of the script")
         yield f"preflight: the job {would} stopped; {'; '.join(ways)}\n"

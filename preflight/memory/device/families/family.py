@@ -49,7 +49,7 @@ class Family:
     """Whether batches may carry a padding mask."""
     attentions: tuple[str, ...] = ("sdpa", "eager")
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
-    """Where peft puts adapters when nothing is said (peft.utils.constants), or what its users say for this family."""
+    """Default targets of adapters: peft's (peft.utils.constants), or the usual ones of this family."""
     architecture: str = ""
     """The `model_type`, where the family's own name is another."""
     coincidences: tuple[Coincidence, ...] = ()

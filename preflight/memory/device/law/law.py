@@ -408,7 +408,7 @@ class Regions:
 def regions(
     law: Law, dims: Mapping[str, int], length: str, lengths: Sequence[int], batches: Sequence[int] = BATCHES
 ) -> Regions:
-    """Rows of a law by where they rule. `dims`: a model's dimensions; `length`: the one that varies beside b."""
+    """Rows of a law by where they rule. `dims`: a model's dimensions; `length`: the one that varies with b."""
     every = rows(law)
     names = {name for row in every for _, monomial, _ in row.terms for name, _ in monomial}
     found: dict[int, int] = {}

@@ -41,7 +41,7 @@ class Likeness:
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Its own names of adapted layers -> the names in the architecture whose law is used."""
     targets: tuple[str, ...] = ()
-    """Where its users put adapters when nothing is said (its own names)."""
+    """Default targets of adapters (its own names)."""
     wider: tuple[float, float] = (0.0, 0.0)
     """By how much this difference widens the interval, below and above, as fractions."""
     held: Terms = ()
@@ -127,7 +127,7 @@ def setup_of(
     chosen = kernel(asked, mask, in_half, gpu)
     if chosen in ("sdpa", "flash") and repeats_keys(job):
         chosen = "efficient"  # which has a key and a value for each query head too
-    # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
+    # 16-bit formats have tapes of one shape, and bf16 means both, except for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.
     alike = chosen not in ("eager", "math")
     older = (release(job.software.get("bitsandbytes")) or NEWEST) < (0, 43, 2)

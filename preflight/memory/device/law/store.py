@@ -28,7 +28,7 @@ LAWS = Path(__file__).with_name("laws")
 FORMAT = 3
 """Rises when the form of a law file changes."""
 READS = (2, FORMAT)
-"""A file of another number is stale and refused. The third has laws at batch 1 beside those that the second has."""
+"""A file of another number is stale and refused. The third has laws at batch 1 in addition."""
 
 OLDEST_TRACER = 2
 """Laws of an older tracer (`made_by`) are stale: since version 2 it sees what kernels allocate for themselves. Its
@@ -108,7 +108,7 @@ _LINEAR = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "gemma", "gemma2"), _GATED),
     "phi3": ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"),
 }
-"""Every linear layer but the head, in families with laws of adapters beside all of them: peft's "all-linear"."""
+"""Every linear layer except the head, in families with laws of adapters in all of them: peft's "all-linear"."""
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -259,7 +259,7 @@ def keys(family: str) -> tuple[str, ...]:
 def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None, short: bool = True) -> dict[str, Any]:
     """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share.
 
-    `onto`: packed laws of the same family, which stay as they are beside them. `short`: blocks are written by what they
+    `onto`: packed laws of the same family, which are kept unchanged. `short`: blocks are written by what they
     differ in, which takes minutes where they have tens of thousands of words.
     """
     pools = _pools(onto or {})

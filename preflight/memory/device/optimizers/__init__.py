@@ -21,7 +21,7 @@ BLOCK_8BIT = 256
 
 
 _PLAIN: dict[str, Copies] = {
-    # foreach: the list exp_avg_sq_sqrt; for-loop: the root, the quotient beside it, bound as denom
+    # foreach: the list exp_avg_sq_sqrt; for-loop: the root, and the quotient, assigned to denom
     "adamw": Copies(2, 1, 2, 1),
     "adam": Copies(2, 1, 2, 1),
     "nadam": Copies(2, 1, 2, 1),
@@ -31,7 +31,7 @@ _PLAIN: dict[str, Copies] = {
     "lion": Copies(1, 1, 1, 1),  # the interpolated update, then its sign in place
     "rmsprop": Copies(1, 1, 1, 1),
     "adagrad": Copies(1, 2, 1, 1),  # foreach: the scaled gradients and the roots
-    # z beside the squares; the root alone is made, gradients are divided in place
+    # z in addition to the squares; only the root is made, gradients are divided in place
     "schedule-free-adamw": Copies(2, 1, 1, 1),
     "schedule-free-radam": Copies(2, 1, 1, 1),
     "schedule-free-sgd": Copies(1, 0, 0, 0),  # z
@@ -41,7 +41,7 @@ _PLAIN: dict[str, Copies] = {
 _LOOPS = ("prodigy",)
 # Moments of each element that are kept in 8 bits, with a float32 for 256 of them. AdEMAMix has a slow and a fast mean.
 _QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-fp8": 2, "rmsprop-8bit": 1, "ademamix-8bit": 3}
-# The same in float32 whatever the parameter's dtype, by bitsandbytes' kernels, which hold nothing beside them.
+# The same in float32 whatever the parameter's dtype, by bitsandbytes' kernels, which allocate nothing else.
 _WHOLE = {"adamw-32bit": 2, "lion-32bit": 1, "rmsprop-32bit": 1, "ademamix": 3}
 # Moments of paged optimizers, which lie in unified memory, outside of PyTorch's allocator. Those of tensors that are
 # too small for it stay on the GPU, and so do the scales of 8-bit ones (init_state: absmax1, absmax2).

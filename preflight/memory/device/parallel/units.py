@@ -82,7 +82,7 @@ class Units:
     depth: Mapping[str, int]
 
     def of(self, stack: str, block: int) -> Unit:
-        """The unit of the layer that block 0 to 4 of a tape's pass stands for."""
+        """The unit of the layer that block 0 to 4 of a tape's pass represents."""
         return self.first[stack] if block == 0 else self.layer[stack]
 
     @property

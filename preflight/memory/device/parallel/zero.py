@@ -5,7 +5,7 @@ weights, the fp32 partition), setup_buckets, reduce_ipg_grads, copy_grads_in_par
 (DeepSpeedZeroOptimizer_Stage3): the bucket and the partitions' flat buffer made with the optimizer,
 __avg_scatter_grads, _prepare_fp32_grad_for_sub_group. partitioned_param_coordinator.py: fetch_sub_module,
 __params_to_release.
-The model is cast to 16 bits as a whole: no autocast, and master weights in fp32 beside it, which fp32 models get too.
+The model is cast to 16 bits as a whole: no autocast, and in addition master weights in fp32, which fp32 models get too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Buckets:
 
 
 def count(layout: Layout, name: str) -> int:
-    """An option's elements; "auto" stands for what Hugging Face's integration makes of the model's width (transformers,
+    """An option's elements; for "auto", Hugging Face's integration computes them from the model's width (transformers,
     integrations/deepspeed.py, trainer_config_finalize)."""
     width = layout.hidden
     if layout.options.automatic(name) and width:

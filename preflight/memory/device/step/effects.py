@@ -21,7 +21,7 @@ CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
 CUBLAS_WORKSPACE_HOPPER = 32 * MIB
 
 PREFETCHED = 2.25
-"""Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
+"""Batches under timm's PrefetchLoader except the one in use: the one before, which the loop still names, the next in
 fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
 NAMED_STILL = 1
 """Batches in a plain loop except the one in use: the one before, until the loop's variable is assigned again."""

@@ -134,7 +134,7 @@ def _ordered(events: Iterable[tuple[str, str, int]]) -> Order:
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase beside the training steps: its peak by the law, and its tape at `dims`. `kept`: bytes of the logits
+    """A phase other than training: its peak by the law, and its tape at `dims`. `kept`: bytes of the logits
     accumulated over the evaluation set; `kept_again`: of the copy that joining the last batch to them makes."""
 
     name: str

@@ -53,7 +53,7 @@ def replayed(
     left = [passage for effect in EFFECTS for passage in effect.after(prepared)]
     for passage in left:
         _pass(replay, passage)
-    if any(passage.kept for passage in left):  # training goes on beside it
+    if any(passage.kept for passage in left):  # training continues with it on the GPU
         replay.run(segments[-1], accumulated=prepared.in_backward or prepared.zeros_stay)
     return replay.result()
 

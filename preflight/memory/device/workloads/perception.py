@@ -2,7 +2,7 @@
 
 Which class is trained: the one that `model.config.architectures` names, else that of the task, else the usual one of
 the architecture. Other lengths of a batch are fields of the Job: `image_size` (the shorter side of detectors),
-`seq_len` (tokens; samples of sound), `target_len` (labels; objects of one image), `text_len` (text beside an image).
+`seq_len` (tokens; samples of sound), `target_len` (labels; objects of one image), `text_len` (text of an image).
 """
 
 from __future__ import annotations

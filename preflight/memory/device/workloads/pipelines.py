@@ -51,7 +51,7 @@ def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
         for name in names:
             if name not in known:
                 return Unknown(
-                    f"{field}: the size of {name} beside {model} is not known (known: {', '.join(known) or 'none'})",
+                    f"{field}: the size of {name} for {model} is not known (known: {', '.join(known) or 'none'})",
                     Cause.not_modelled,
                 )
     if job.train.companions is not None:

@@ -1,6 +1,6 @@
 """Models of images and text (LLaVA, Qwen2-VL, PaliGemma, Idefics, Gemma 3 and others): the key of their law.
 
-`train.seq_len` counts all tokens of a sample, those that stand for its `train.images` images among them. A law is a
+`train.seq_len` counts all tokens of a sample, also those of its `train.images` images. A law is a
 function of the batch and the length, for one size of images. Layers of the text and of the tower are extended from a
 few where they are alike; where they differ (sliding windows, cross attention, features that are fed in deep) the model
 is traced whole.
