@@ -1,4 +1,4 @@
-"""A Job that somebody wrote by hand: the spellings of libraries and the short forms that mean one thing only.
+"""A Job written by hand: accepts the spellings of libraries, and short forms with only one meaning.
 
 Files of frameworks are read by their dialects; this is for `preflight estimate JOB.json` and `--set`. An invalid
 value is not changed, so that the Job's own schema refuses it by name.

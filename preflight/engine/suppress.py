@@ -1,4 +1,4 @@
-"""Findings that somebody has decided about: comments in the files, globs in the settings, a baseline of old ones."""
+"""Suppression of findings: by comments in the files, by globs in the settings, by a baseline of old ones."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _read(path: Path) -> UserSettings:
 
 
 def _refuse_what_others_write(path: Path) -> None:
-    """Raises SettingsError for a file, or its directory, that somebody else owns or may write."""
+    """Raises SettingsError for a file, or its directory, that another user owns or may write."""
     full = real(path)
     if not observed.is_file(full):
         raise SettingsError(f"{path}: not a regular file")

@@ -93,7 +93,7 @@ def launch_links(call: Call | None, project: Project) -> Iterator[Link]:
             yield Link("config", posixpath.normpath(target), origin=expr.origin)
 
 
-# What tables/accelerate.toml cannot say in rows.
+# Rules that tables/accelerate.toml cannot express.
 
 
 def processes(args: Arguments, found: Found) -> None:

@@ -86,7 +86,7 @@ def devices(args: Arguments, found: Found) -> None:
         found.add("train.gradient_checkpointing", Const(True, args.origin("devices")))
 
 
-# What torchtune and litgpt call models and the layers that adapters go to, in the hub's and transformers' words.
+# torchtune's and litgpt's names of models and of adapters' target layers -> the hub's and transformers' names.
 
 
 class Table(TypedDict):

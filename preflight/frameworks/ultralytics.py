@@ -1,6 +1,6 @@
 """Ultralytics: values that follow from several settings, which tables/ultralytics.toml cannot express.
 
-What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py, data/build.py, data/base.py):
+Its sources (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py, data/build.py, data/base.py):
 
 - `batch` is divided over the GPUs; -1 and fractions measure the GPU. The run accumulates to `nbs` (64) by itself, over
   the whole batch of all GPUs.

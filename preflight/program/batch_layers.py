@@ -46,7 +46,7 @@ _NO_LAYERS = frozenset({
 
 @dataclass(frozen=True)
 class OwnLayers:
-    """What a project's code contains. `normalises`: the place of a layer with batch statistics. `foreign`: a package
+    """The layers of a project's code. `normalises`: the place of a layer with batch statistics. `foreign`: a package
     whose layers are not known, and which a model of the project uses. `models`: the project defines model classes."""
 
     normalises: Origin | None = None

@@ -1,7 +1,7 @@
 """The directory of kept results: only its user may read or write it, and it is never in a checked tree.
 
-What cannot be used is as if it were not there, and what cannot be written is not kept: no error of the disk ends a
-check. `Refused` says why a directory is not used, for those who ask (`-v`, `preflight cache show`).
+A file that cannot be used is ignored, and a result that cannot be written is not kept: an error of the disk never ends
+a check. `Refused` has the reason why a directory is not used (shown by `-v` and `preflight cache show`).
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ class HqqLinear(_Packed):
         self.zero, self.scale = self.by_group(2), self.by_group(2)
 
     def rebuilt(self) -> torch.Tensor:
-        """Quantizer.dequantize: unpacked, less the zeros, times the scales, each beside the one before. What unpacking
-        masks and shifts is a byte for several elements and gone by then."""
+        """Quantizer.dequantize: unpacked, less the zeros, times the scales; each result lives together with the one
+        before. The masked and shifted tensors of unpacking have a byte for several elements and are freed before."""
         whole = self.dequantised()
         less = torch.empty_like(whole)
         weight = torch.empty_like(less)

@@ -21,7 +21,7 @@ class RuleSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """What a project tells preflight about itself."""
+    """The settings of a project."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, defer_build=True)
     gpu: str | None = Field(default=None, description="The GPU that jobs run on when the files do not say.")

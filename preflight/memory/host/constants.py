@@ -106,8 +106,8 @@ PINNED_ROUNDING = 0.44
 only (not measured)."""
 
 MODEL_ERROR = (1 / 1.12, 1 / 0.86)
-"""What the loaders keep was at most 12 % less (MALLOC_MMAP_THRESHOLD_ set) and 14 % more (temporaries) than the law
-says, where conditions differed."""
+"""Under other conditions the loaders kept at most 12 % less (MALLOC_MMAP_THRESHOLD_ set) and 14 % more (temporaries)
+than the law."""
 
 OFFLOAD_PER_PARAMETER = {
     "none": Measured(0, 0, 0),

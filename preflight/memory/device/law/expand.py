@@ -349,8 +349,8 @@ def _replaced(base: Sequence[Named], side: Sequence[Named]) -> Iterator[tuple[Na
 
 
 def _merge(base: Sequence[Named], sides: Sequence[Sequence[Named]]) -> list[Named]:
-    """`base` with what each side leaves out left out, and with what each puts in put in once. What one puts in the
-    place of something that another leaves out is left out too."""
+    """`base` with the edits of all sides: parts that a side removes are removed, parts that a side inserts are inserted
+    once. A replacement of a part that another side removes is removed too."""
     edits = [list(_edits(base, side)) for side in sides]
     out = [{at for start, stop, instead in each if not instead for at in range(start, stop)} for each in edits]
     gone = {at for each in edits for start, stop, _ in each for at in range(start, stop)}

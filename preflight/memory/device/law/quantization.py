@@ -1,7 +1,7 @@
 """How a job's frozen weights are quantised, as stated by the job, else by its model's config or name.
 
-bitsandbytes quantises while it loads, so a job says it. A checkpoint that was quantised beforehand says so by its
-config or its name, and nothing in the program need repeat it. What such weights cost: tracer/packed.py.
+bitsandbytes quantises while it loads, so the job states it. A checkpoint that was quantised before states it in its
+config or its name, and the program need not repeat it. The memory of such weights: tracer/packed.py.
 """
 
 from __future__ import annotations

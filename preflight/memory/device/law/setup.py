@@ -116,7 +116,7 @@ def setup_of(
     half = train.precision in ("bf16", "fp16")
     mixed = train.precision.endswith("-mixed")
     quantized = train.quantization.type not in (None, "none")
-    # What is quantised was loaded in 16 bits, whatever computes (transformers, quantizers/quantizer_bnb_4bit.py).
+    # Quantised weights were loaded in 16 bits for any compute dtype (transformers, quantizers/quantizer_bnb_4bit.py).
     loaded = train.precision.removesuffix("-mixed").replace("fp32", "fp16") if quantized else "fp32"
     weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:

@@ -5,8 +5,8 @@ the law and the replay count them like any storage. This module has the memory t
 
 - `benchmarks`: with `torch.backends.cudnn.benchmark` every new shape tries all algorithms and then gives the whole
   cache back (ATen/native/cudnn/Conv_v8.cpp, emptyCache after benchmarking), so the first iteration leaves other blocks
-  behind than a plain one; `Replay.run` does the same. What is tried in between is larger than what is used, but lies
-  in moments when little else is alive; where it does not, the interval's upper end has it.
+  behind than a plain one; `Replay.run` does the same. The workspaces that are tried are larger than those
+  in use, but are there when little else is alive; otherwise the interval's upper end has them.
 - `context`: cuDNN's kernels. With lazy loading only those that run are loaded; without it, all of them.
 """
 

@@ -1,9 +1,9 @@
 """Intervals of an estimate: how far each tier may lie below and above the expected bytes, as fractions.
 
-The widths are what nine in ten of the measured runs of docs/accuracy.md need whose setup is wholly stated
-(`python -m benchmarks.accuracy`, "calibration", which also shows them with each source left out). What is known to be
-harder widens them. Over all rows of the table fewer are inside (allocated: 60 to 75 %), because of runs whose source
-does something that no Job says.
+With these widths nine in ten of the measured runs of docs/accuracy.md with a completely stated setup are inside
+(`python -m benchmarks.accuracy`, "calibration", which also shows them with each source left out). Jobs that are harder
+to estimate have wider intervals. Over all rows of the table fewer are inside (allocated: 60 to 75 %), because the
+source of some runs does things that no Job field states.
 """
 
 from __future__ import annotations

@@ -204,8 +204,8 @@ class Replay:
 
     def run(self, segment: Segment, accumulated: bool = False, benchmarking: bool = False) -> None:
         """One step. `accumulated`: gradients exist already, so new ones die when they are added. `benchmarking`: cuDNN
-        tries its algorithms before each convolution and gives the cache back. What the model returned before, if it is
-        still held, goes when it returns anew."""
+        tries its algorithms before each convolution and gives the cache back. Outputs of the step before
+        that are still held are freed when the model returns again."""
         blocks: list[Block | None] = [None] * len(segment.sizes)
         for phase, kinds, numbers in segment.order:
             if self._outputs and phase in (RETURNED, "backward"):
