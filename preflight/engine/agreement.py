@@ -1,8 +1,7 @@
 """Checks that verdicts and findings agree: a study exceeds if and only if an error says so.
 
-The rules about memory must keep this promise; no code repairs it afterwards. It is about the findings of the rules,
-before the user's settings remove findings, lower their severity or switch rules off. The tests check it for every
-project.
+The rules about memory must keep this promise; no code repairs it afterwards. It is about the findings before the user's
+settings remove findings, lower their severity or switch rules off. The tests check it for every project.
 """
 
 from __future__ import annotations

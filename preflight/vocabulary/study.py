@@ -121,10 +121,7 @@ def _size(axis: Axis) -> int | None:
 
 @dataclass(frozen=True)
 class Study:
-    """One launch: a Job with open settings, the search space, the request and the facts.
-
-    `paths` are all files that contribute, the one that starts it first.
-    """
+    """One launch: a Job with open settings, and its search space. `paths`: all its files, the starting one first."""
 
     paths: tuple[str, ...]
     dialects: tuple[str, ...]

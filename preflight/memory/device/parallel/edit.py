@@ -1,9 +1,8 @@
 """Adds the memory of communication to a tape: births and deaths before, within and after its blocks.
 
-A tape counts the births of a block. Births that are added at a block's head come first, and every block of the item
-must get the same number, so that the references of other blocks stay right. Only the block itself refers to births
-that are added at its tail. Three items are added: `front` before everything, `turn` before backward, `last` after
-everything.
+A tape counts the births of a block. Births added at a block's head come first, and every block of the item must get
+the same number, so that references of other blocks stay right. Only the block itself refers to births at its tail.
+Three items are added: `front` before everything, `turn` before backward, `last` after everything.
 """
 
 from __future__ import annotations

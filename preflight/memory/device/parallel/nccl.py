@@ -36,8 +36,7 @@ def communicator_bytes(channels: int, connections: int) -> int:
 def buffers(job: Job, gpu: Gpu | None) -> tuple[int, int, int]:
     """(low, expected, high) bytes on one GPU over all communicators.
 
-    The measured figure of a family is for one communicator; each further one adds at least a ring of the fewest
-    channels.
+    A family's measured figure is for one communicator; each further one adds at least a ring of the fewest channels.
     """
     found = layouts(job)
     layout = None if isinstance(found, Unknown) else found.ranks[0]
